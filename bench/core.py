@@ -21,11 +21,11 @@ import time
 from collections import deque
 from datetime import UTC, datetime
 
-from mulligan.core import effects as fx
-from mulligan.core import reports as r
-from mulligan.core.state import State
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Need, Step, Workflow
+from mulligan.core.state.state import State
 from mulligan.core.turn import turn
-from mulligan.core.workflow import Action, Need, Step, Workflow
 from mulligan.testing.history import Answers
 
 SHAPES = ("chain", "fan", "layers")

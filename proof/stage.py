@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import mulligan
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 from mulligan.worker.processes import environment_of, snapshot
 
 Found = TypeVar("Found")

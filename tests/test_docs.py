@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parser import app
-from mulligan.core.failure import CODES
+from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.formats import load
 from mulligan.formats.recognition import recognised

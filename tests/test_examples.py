@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.drawing import draw_mermaid, draw_svg

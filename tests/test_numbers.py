@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import consumption, context
-from mulligan.core.artifacts import INLINE_BYTES_MAX
+from mulligan.core.model import failure_context
+from mulligan.core.model.artifacts import INLINE_BYTES_MAX
+from mulligan.history import consumption
 from mulligan.language.matrix import COMBINATIONS_MAX
 from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.page.timeline import BARS_MAX
 from mulligan.service.report import gathering as report
-from mulligan.worker import flood, forms, lookups, secrets, supervisor
+from mulligan.worker import flood, lookups, secret_encodings, secrets, supervisor
 from mulligan.worker.actions import http, http_answer
 from mulligan.worker.encodable import OUTPUT_BYTES_MAX
 
@@ -21,10 +22,10 @@ KIB, MIB = 1 << 10, 1 << 20
 
 # What a page says, with the number that the code has in it.
 SAID = [
-    ("agents", "At most {:,} characters together", context.FAILURE_CHARS_MAX),
-    ("agents", "{:,}\n   characters each", context.UPSTREAM_CHARS_MAX),
-    ("agents", "person decided. At most {:,} characters.", context.SUMMARY_CHARS_MAX),
-    ("agents", "1, 3 and 4 have {:,} characters together", context.CONTEXT_CHARS_MAX),
+    ("agents", "At most {:,} characters together", failure_context.FAILURE_CHARS_MAX),
+    ("agents", "{:,}\n   characters each", failure_context.UPSTREAM_CHARS_MAX),
+    ("agents", "person decided. At most {:,} characters.", failure_context.SUMMARY_CHARS_MAX),
+    ("agents", "1, 3 and 4 have {:,} characters together", failure_context.CONTEXT_CHARS_MAX),
     ("agents", "printed more than {} MiB", OUTPUT_BYTES_MAX // MIB),
     ("actions", "| `connect_timeout` | {:.0f}s |", http.CONNECT_SECONDS),
     ("actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
@@ -39,7 +40,7 @@ SAID = [
     ("secrets", "A command has {:.0f} seconds", lookups.LOOKUP_SECONDS_MAX),
     ("secrets", "A value has {} characters at least", secrets.VALUE_CHARS_MIN),
     ("secrets", "and {} KiB at most", secrets.VALUE_BYTES_MAX // KIB),
-    ("secrets", "lines of {} or more characters", forms.LINE_CHARS_MIN),
+    ("secrets", "lines of {} or more characters", secret_encodings.LINE_CHARS_MIN),
     ("resources", "At most {:,} steps.", COMBINATIONS_MAX),
     ("resources", "{}MiB at least", consumption.MEMORY_BYTES_MIN // MIB),
     ("reports", "| failed visits told in full | {},", report.VISITS_MAX),
@@ -64,6 +65,6 @@ def test_a_number_on_a_page_is_that_of_the_code(page: str, said: str, number: fl
 
 def test_numbers_that_pages_say_in_words() -> None:
     """Five minutes in secrets.md, ten times a second in resources.md, at most four outputs in agents.md."""
-    said = (lookups.FRESH_SECONDS, supervisor.MEMORY_SECONDS, context.UPSTREAM_OUTPUTS_MAX)
+    said = (lookups.FRESH_SECONDS, supervisor.MEMORY_SECONDS, failure_context.UPSTREAM_OUTPUTS_MAX)
 
     assert said == (300.0, 0.1, 4)

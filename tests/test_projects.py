@@ -21,8 +21,8 @@ import psycopg
 import pytest
 from jsonschema import Draft202012Validator
 
-from mulligan.core import events as e
-from mulligan.core.failure import Failure
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.drawing import draw_svg

@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mulligan.core import effects as fx
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.graph import Graph
-from mulligan.core.snapshot import changes
-from mulligan.core.state import State
+from mulligan.core.model.outcome import Outcome
+
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.snapshot import changes
+from mulligan.core.model import reports as r
+from mulligan.core.model.graph import Graph
+from mulligan.core.state.state import State
 from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord

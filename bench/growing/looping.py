@@ -11,13 +11,13 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mulligan.core import effects as fx
-from mulligan.core import reports as r
-from mulligan.core.events import Entry
-from mulligan.core.graph import Graph
-from mulligan.core.snapshot import changes
-from mulligan.core.state import State
-from mulligan.core.tasks import task
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.snapshot import changes
+from mulligan.core.effects.tasks import task
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Entry
+from mulligan.core.model.graph import Graph
+from mulligan.core.state.state import State
 from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord

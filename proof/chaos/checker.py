@@ -9,16 +9,16 @@ from functools import partial
 import msgspec
 import psycopg
 
-from mulligan.core import events as e
-from mulligan.core.state import State
-from mulligan.core.transitions import RUN_ENDED
-from mulligan.core.verdict import is_handled
+from mulligan.core.model import events as e
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.verdict import is_handled
 from mulligan.errors import MulliganError
 from mulligan.ports import RunRecord
 from mulligan.service.verbs import Service
-from mulligan.testing.holdings import Holdings, look_into_tables
-from mulligan.testing.promises import check
-from mulligan.testing.store_promises import (
+from mulligan.testing.run_invariants import check
+from mulligan.testing.store_contents import StoreContents, look_into_tables
+from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     Known,
     promise_7_nobody_holds_a_run_that_is_over,
@@ -206,7 +206,7 @@ def _of_outage(outage: Outage, run_id: int, fact: e.Fact, ended: Collection[tupl
 # -- the store -------------------------------------------------------------------------------------------------------
 
 
-class Onlooker:
+class InvariantChecker:
     """Looks into the tables now and then while all goes on, and asks what must hold at any moment."""
 
     def __init__(self, url: str) -> None:
@@ -226,14 +226,14 @@ class Onlooker:
         return found
 
 
-def holdings(url: str) -> Holdings:
+def holdings(url: str) -> StoreContents:
     """The tables at one moment."""
     with psycopg.connect(url, connect_timeout=5) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         return look_into_tables(connection)
 
 
-def check_rest(held: Holdings) -> Findings:
+def check_rest(held: StoreContents) -> Findings:
     """Nothing is left lying about when everybody has gone."""
     yield from _asked(lambda: promise_10_every_message_is_answered(held))
     yield from _asked(lambda: promise_7_nobody_holds_a_run_that_is_over(held))

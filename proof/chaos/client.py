@@ -10,7 +10,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
 from mulligan.service.home import find_home

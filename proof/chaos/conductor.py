@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 import psycopg
 
-from mulligan.core.codec import encode
+from mulligan.core.model.codec import encode
 from mulligan.service.verbs import Service
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import kill_marked
 from proof.chaos import flows
-from proof.chaos.checker import TOLD_MAX, Onlooker, Tally, check_all, check_rest, holdings
+from proof.chaos.checker import TOLD_MAX, InvariantChecker, Tally, check_all, check_rest, holdings
 from proof.chaos.fleet import Fleet, grown
 from proof.chaos.journal import Journal
 from proof.chaos.trouble import Trouble
@@ -77,7 +77,7 @@ class Chaos:
         self.stage = Stage(folder, server.url)
         self.stage.environment |= {"ACT": str(ACT), "MULLIGAN_LEASE": f"{settings.lease_seconds:g}s"}
         self.journal = Journal(self.stage.journal)
-        self.onlooker = Onlooker(server.url)
+        self.checker = InvariantChecker(server.url)
         self._exits = ExitStack()
         self._next = dict.fromkeys(("sample", "onlook", "progress"), 0.0)
         # When the server came back, and the newest lease by then.
@@ -152,7 +152,7 @@ class Chaos:
         if self._is_time("sample", SAMPLE_SECONDS):
             self.fleet.sample()
         if self._is_time("onlook", ONLOOK_SECONDS):
-            self.find(self.onlooker.look())
+            self.find(self.checker.look())
         if self._is_time("progress", PROGRESS_SECONDS):
             self._tell_progress()
 

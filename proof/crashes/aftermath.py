@@ -12,11 +12,11 @@ from typing import Any
 import apsw
 import psycopg
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.service.gc import Choice, collect
 from mulligan.service.home import DATABASE
 from mulligan.service.verbs import Service
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 from mulligan.worker.lock import look
 from proof.crashes.workflow import DONE_ONCE, SECRET, done
 from proof.stage import Line, Stage, outcome

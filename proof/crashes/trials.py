@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from mulligan.core.transitions import RUN_ENDED
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.verbs import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
 from proof.crashes import shorts

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from mulligan.core.failure import MESSAGE_CHARS_MAX
-from mulligan.core.searching import is_found
+from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX
 from mulligan.errors import MulliganError
 from mulligan.formats import examine, json5_text
 from mulligan.formats.torc import kdl

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.events import Entry
-from mulligan.core.state import State
+from mulligan.core.model.events import Entry
+from mulligan.core.state.state import State
 from mulligan.formats import load
 from mulligan.service.driver import Capacity
 from mulligan.service.home import Home

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mulligan.core.tasks import Task, task
-from mulligan.core.workflow import Workflow
+from mulligan.core.effects.tasks import Task, task
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import Workflow, decode, encode
+from mulligan.core.model.workflow import Workflow, decode, encode
 from mulligan.formats import convert, examine, json5_text
 from mulligan.formats.torc import kdl
 from mulligan.language import document

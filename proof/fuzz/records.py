@@ -10,15 +10,16 @@ from functools import cache, partial
 from typing import Any
 
 import msgspec
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import artifacts, codec
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.end_status import said_by_end
-from mulligan.core.evolve import evolve
-from mulligan.core.snapshot import Row, changes, place_alone, restore, tally_of
-from mulligan.core.state import State
-from mulligan.core.workflow import decode as decode_workflow
-from mulligan.core.workflow import encode as encode_workflow
+from mulligan.core.deciding.classify import classify
+from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.effects.snapshot import Row, changes, place_alone, restore, tally_of
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model import artifacts, codec
+from mulligan.core.model.workflow import decode as decode_workflow
+from mulligan.core.model.workflow import encode as encode_workflow
+from mulligan.core.state.state import State
 from mulligan.errors import ArtifactDamaged, CodecError
 from mulligan.store import columns
 from mulligan.testing.history import History, edge, handler, retry, step, workflow

@@ -12,9 +12,9 @@ import msgspec
 from mulligan import StepError
 from mulligan.cli.dispatch import in_order
 from mulligan.cli.run import given_inputs
-from mulligan.core.credentials import HIDDEN, hide_credentials
-from mulligan.core.durations import duration, moment, wait_seconds
-from mulligan.core.searching import is_found
+from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.model.credentials import HIDDEN, hide_credentials
+from mulligan.core.model.durations import duration, moment, wait_seconds
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.inputs import check_inputs, refuse_references

@@ -17,15 +17,15 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from .core.artifacts import Artifact, Format
-from .core.breaker import Counted, Guard, Status
-from .core.effects import SetTimer, StopTask
-from .core.events import Entry
-from .core.reports import AnyReport, Report, RunRequested
-from .core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
-from .core.scope import Evaluator as Evaluator
-from .core.snapshot import Row
-from .core.tasks import Task
+from mulligan.core.deciding.breaker import Counted, Guard, Status
+from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.effects.snapshot import Row
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import Artifact, Format
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import AnyReport, Report, RunRequested
+from mulligan.core.state.scope import Evaluator as Evaluator
 
 # -- workers ---------------------------------------------------------------------------------------------------------
 
@@ -491,7 +491,7 @@ class Store(Protocol):
         """From now on it is news, too, that a run has ended: for whoever waits for that. Workers need not know."""
 
 
-class Hands(Protocol):
+class Executor(Protocol):
     """What runs tasks for an engine, in the same process: takes leases, says what became of them."""
 
     name: str
@@ -561,7 +561,7 @@ FAULT_POINTS = {
 fault_listeners: list[Callable[[str], None]] = []
 
 
-def fault(name: str) -> None:
+def fault_point(name: str) -> None:
     """A point at which a test may let the program die. Free otherwise: nobody listens."""
     for listener in fault_listeners:
         listener(name)

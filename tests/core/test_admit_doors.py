@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.workflow import Action, Command, Handler, Map, Resources, Triage
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Resources, Triage
 from mulligan.errors import MulliganError, Refused
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.arrivals import is_met
-from mulligan.core.workflow import Backoff, Need
+from mulligan.core.evolve.arrivals import is_met
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Backoff, Need
 from mulligan.testing.history import History, command, edge, handler, step, workflow
 
 LATER = Backoff(delay=30.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.artifacts import (
+from mulligan.core.model.artifacts import (
     ENDINGS,
     INLINE_BYTES_MAX,
     Artifact,

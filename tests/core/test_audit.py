@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mulligan.core.effects import SetTimer
-from mulligan.core.events import RunStopping
-from mulligan.core.failure import CAUSES_MAX, failure
-from mulligan.core.life import files_due
-from mulligan.core.workflow import Action, Backoff, Expression, Handler, Map, Need, Template, Triage
+from mulligan.core.deciding.lifecycle import files_due
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.model.events import RunStopping
+from mulligan.core.model.failure import CAUSES_MAX, failure
+from mulligan.core.model.workflow import Action, Backoff, Expression, Handler, Map, Need, Template, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 

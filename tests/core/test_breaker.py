@@ -7,12 +7,24 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.breaker import CLOSED, Circuit, Counted, Guard, Verdict, admission, count, judge, probed, refusal
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
-from mulligan.core.tasks import task
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import (
+    CLOSED,
+    Circuit,
+    Counted,
+    Guard,
+    Verdict,
+    admission,
+    count,
+    judge,
+    probed,
+    refusal,
+)
+from mulligan.core.deciding.classify import classify
+from mulligan.core.effects.tasks import task
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
+from mulligan.core.model.workflow import Breaker
 from mulligan.language import load_text
 from mulligan.testing.history import History
 

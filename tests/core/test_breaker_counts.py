@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.breaker import Circuit, Counted, Guard, admission, count, judge
-from mulligan.core.classify import Outcome
-from mulligan.core.failure import failure
-from mulligan.core.reports import TaskEnded
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import Circuit, Counted, Guard, admission, count, judge
+from mulligan.core.model.failure import failure
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Breaker
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 GUARD = Guard("llm", Breaker(failures=3, reset=60.0, ignore=("HTTP_4XX",)))

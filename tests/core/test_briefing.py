@@ -8,9 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.briefing import Briefing, Heard, briefing
-from mulligan.core.context import (
+from mulligan.core.deciding.agent_context import Briefing, Heard, briefing
+from mulligan.core.effects.snapshot import changes, restore
+from mulligan.core.effects.tasks import Task, task
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.model import events as e
+from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,
     FAILURE_HEADER,
     OWN_HEADER,
@@ -19,11 +23,7 @@ from mulligan.core.context import (
     RetrySummary,
     own_context,
 )
-from mulligan.core.evolve import evolve
-from mulligan.core.lives import is_engines_own
-from mulligan.core.snapshot import changes, restore
-from mulligan.core.state import State
-from mulligan.core.tasks import Task, task
+from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.testing.history import T0, History
 from mulligan.testing.simulator import Simulation

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.briefing import Briefing, Heard, briefing, hears_upstream
-from mulligan.core.workflow import Action, Command, Handler, Rule, Step
+from mulligan.core.deciding.agent_context import Briefing, Heard, briefing, hears_upstream
+from mulligan.core.model.workflow import Action, Command, Handler, Rule, Step
 from mulligan.testing.history import T0, History, command, edge, expression, step, workflow
 
 

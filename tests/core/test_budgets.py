@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core.reports import TaskEnded
-from mulligan.core.spending import Spent
-from mulligan.core.tasks import task
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.tasks import task
+from mulligan.core.model import events as e
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.spending import Spent
+from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Rule, Step, Triage
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Budget, Command, Handler, Map, Rule, Step, Triage
 from mulligan.errors import InputInvalid, UnknownStep
 from mulligan.testing.history import History, command, expression, retry, step, workflow
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.failure import failure
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Action, Command, Handler, Map
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Command, Handler, Map
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 CHILD = Action("workflow", {"file": "child.yaml"})

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.failure import CODES, RETRYABLE, SEVERITY, TRACE_CHARS_MAX, Failure, failure
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.failure import CODES, RETRYABLE, SEVERITY, TRACE_CHARS_MAX, Failure, failure
 from mulligan.testing.history import T0, History, retry, step, workflow
 
 RETRIED = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import CODE_CHARS_MAX, DETAILS_BYTES_MAX, REPORTS_MAX, Outcome, classify
-from mulligan.core.failure import MESSAGE_CHARS_MAX, TRACE_CHARS_MAX, Failure
+from mulligan.core.deciding.classify import CODE_CHARS_MAX, DETAILS_BYTES_MAX, REPORTS_MAX, classify
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX, TRACE_CHARS_MAX, Failure
 
 
 def failed(**seen: Any) -> Failure:

@@ -8,12 +8,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.codec import VERSION, decode, decode_log, encode, encode_log
-from mulligan.core.events import FACTS, Entry
-from mulligan.core.failure import failure
+from mulligan.core.model import events as e
+from mulligan.core.model.codec import VERSION, decode, decode_log, encode, encode_log
+from mulligan.core.model.events import FACTS, Entry
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.core.turn import fold
-from mulligan.core.workflow import decode as decode_workflow
 from mulligan.errors import CodecError
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 

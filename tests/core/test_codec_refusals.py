@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.codec import decode, decode_log, encode, encode_log
-from mulligan.core.events import Entry
+from mulligan.core.model import events as e
+from mulligan.core.model.codec import decode, decode_log, encode, encode_log
+from mulligan.core.model.events import Entry
 from mulligan.errors import CodecError
 
 T0 = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.consumption import (
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import END_TIMEOUT_SECONDS, Resources, Step
+from mulligan.history.consumption import (
     GIB,
     MIB,
     Advice,
@@ -19,8 +21,6 @@ from mulligan.core.consumption import (
     written_duration,
     written_size,
 )
-from mulligan.core.failure import failure
-from mulligan.core.workflow import END_TIMEOUT_SECONDS, Resources, Step
 from mulligan.testing.history import T0, command, step, workflow
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import consumption as c
-from mulligan.core import events as e
-from mulligan.core.consumption import GIB, MIB, Asked, Consumption, Used, advice, consumption
-from mulligan.core.failure import failure
-from mulligan.core.workflow import END_TIMEOUT_SECONDS, Resources, Step
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import END_TIMEOUT_SECONDS, Resources, Step
+from mulligan.history import consumption as c
+from mulligan.history.consumption import GIB, MIB, Asked, Consumption, Used, advice, consumption
 from mulligan.testing.history import T0, command, step, workflow
 
 

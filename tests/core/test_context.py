@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.core.context import (
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure_context import (
     BEGIN,
     END,
     FAILURE_HEADER,
@@ -28,7 +29,6 @@ from mulligan.core.context import (
     head_tail,
     retry_summary_text,
 )
-from mulligan.core.failure import Failure, failure
 
 T0 = datetime(2026, 11, 15, 3, 12, 4, 567890, tzinfo=UTC)
 AT = "2026-11-15T03:12:04.567Z"

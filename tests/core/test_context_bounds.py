@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from mulligan.core.context import FailedSource, RetrySummary, UpstreamOutput, assemble, failure_context, own_context
-from mulligan.core.failure import failure
+from mulligan.core.model.failure import failure
+from mulligan.core.model.failure_context import (
+    FailedSource,
+    RetrySummary,
+    UpstreamOutput,
+    assemble,
+    failure_context,
+    own_context,
+)
 from mulligan.testing.history import T0
 
 CAUSE = failure("TIMEOUT", "x" * 2_000)

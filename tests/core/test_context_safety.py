@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.core.context import (
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure_context import (
     BEGIN,
     CONTEXT_CHARS_MAX,
     END,
@@ -24,7 +25,6 @@ from mulligan.core.context import (
     failure_context,
     neutralise,
 )
-from mulligan.core.failure import Failure, failure
 
 T0 = datetime(2026, 11, 15, 3, 12, 4, tzinfo=UTC)
 

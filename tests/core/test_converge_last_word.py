@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.artifacts import KEY, described, reference
-from mulligan.core.end_status import said_by_end
-from mulligan.core.workflow import Map
+from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.model import events as e
+from mulligan.core.model.artifacts import KEY, described, reference
+from mulligan.core.model.workflow import Map
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, expression, handler, shell, step, workflow
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Backoff, Need
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Backoff, Need
 from mulligan.testing.history import History, edge, step, workflow
 
 

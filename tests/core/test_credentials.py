@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.artifacts import described, reference
-from mulligan.core.context import FailedSource, UpstreamOutput, assemble, failure_context
-from mulligan.core.credentials import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
-from mulligan.core.failure import MESSAGE_CHARS_MAX, failure
-from mulligan.core.tasks import task
-from mulligan.core.workflow import Action, Template
+from mulligan.core.effects.tasks import task
+from mulligan.core.model import events as e
+from mulligan.core.model.artifacts import described, reference
+from mulligan.core.model.credentials import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX, failure
+from mulligan.core.model.failure_context import FailedSource, UpstreamOutput, assemble, failure_context
+from mulligan.core.model.workflow import Action, Template
 from mulligan.testing.history import History, edge, expression, retry, step, workflow
 
 T = datetime(2026, 1, 1, tzinfo=UTC)

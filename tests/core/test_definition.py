@@ -7,8 +7,8 @@ import hashlib
 import msgspec
 import pytest
 
-from mulligan.core import workflow as w
-from mulligan.core.workflow import Command, Expression, Handler, Map, Rule, Step, Template, Workflow
+from mulligan.core.model import workflow as w
+from mulligan.core.model.workflow import Command, Expression, Handler, Map, Rule, Step, Template, Workflow
 from mulligan.errors import CodecError
 from mulligan.testing.history import command, expression, step, workflow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.durations import moment, wait_seconds
+from mulligan.core.model.durations import moment, wait_seconds
 
 
 @pytest.mark.parametrize(

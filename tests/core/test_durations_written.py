@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.durations import DURATION_SECONDS_MAX, duration, wait_seconds
+from mulligan.core.model.durations import DURATION_SECONDS_MAX, duration, wait_seconds
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.failure import failure
-from mulligan.core.workflow import Action, Backoff, Handler, Map, Rule, Triage
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Rule, Triage
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 WAIT = Action("wait", {"seconds": 30})

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Action, Step, Template
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Action, Step, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 

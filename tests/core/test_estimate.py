@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.estimate import Measured, about, measured, remaining_seconds, typical
-from mulligan.core.fakes import End, with_fakes
-from mulligan.core.workflow import Action, Map, Resources, Triage
+from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Action, Map, Resources, Triage
+from mulligan.history.estimate import Measured, about, measured, remaining_seconds, typical
 from mulligan.testing.history import T0, History, edge, expression, retry, step, workflow
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
 
 # What each must say. Never more than this: what is in a log or an inbox does not say what was thought of later.
 LEAST: dict[type[msgspec.Struct], str] = {

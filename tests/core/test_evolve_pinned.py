@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Backoff, Map, Need
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Backoff, Map, Need
 from mulligan.testing.history import History, command, edge, expression, step, workflow
 
 LATER = Backoff(delay=30.0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.failure import CAUSES_MAX, CODES, ENGINE_CODES, Failure, failure, figure
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.failure import CAUSES_MAX, CODES, ENGINE_CODES, Failure, failure, figure
 
 # code: severity, whether it is retried by any rule, whether only the engine may say it
 TABLE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.failure_line import telling_line
+from mulligan.core.model.failure_line import telling_line
 
 GCC = """
 main.c: In function 'main':

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core.failure import failure
-from mulligan.core.fakes import End, with_fakes
-from mulligan.core.story import story
+from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Workflow, decode, encode
 from mulligan.core.turn import fold
-from mulligan.core.views import run_json
-from mulligan.core.workflow import Action, Command, Handler, Map, Workflow, decode, encode
+from mulligan.history.story import story
+from mulligan.history.views import run_json
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 FAILS = End(failure=failure("EXIT_NONZERO", "broken", exit_code=11))

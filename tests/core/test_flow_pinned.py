@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Backoff
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Backoff
 from mulligan.testing.history import History, edge, step, workflow
 
 LATER = Backoff(delay=30.0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.events import Kept
-from mulligan.core.fork import kept_results, plan_fork
-from mulligan.core.graph import Graph
-from mulligan.core.workflow import Need, Step, Workflow
+from mulligan.core.deciding.fork import kept_results, plan_fork
+from mulligan.core.model.events import Kept
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Need, Step, Workflow
 from mulligan.errors import UnknownStep
 from mulligan.testing.history import History, command, edge, step, workflow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import Need
+from mulligan.core.model.workflow import Need
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, edge, retry, step, workflow
 

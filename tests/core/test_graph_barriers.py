@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.core import events as e
-from mulligan.core.state import State
-from mulligan.core.workflow import Need
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Need
+from mulligan.core.state.state import State
 from mulligan.testing.history import History, edge, step, workflow
 
 

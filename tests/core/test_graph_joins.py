@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.testing.history import History, edge, step, workflow
 
 

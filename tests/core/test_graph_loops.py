@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core.graph import Graph
-from mulligan.core.ladder import delay_seconds
-from mulligan.core.workflow import Backoff
+from mulligan.core.deciding.ladder import delay_seconds
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Backoff
 from mulligan.testing.history import T0, History, edge, retry, step, workflow
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Need
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Need
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, edge, retry, step, workflow
 

@@ -9,15 +9,15 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.arrivals import is_met
-from mulligan.core.evolve import evolve
-from mulligan.core.state import State
-from mulligan.core.transitions import ENDED, RUN_ENDED
+from mulligan.core.evolve.arrivals import is_met
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Backoff, Edge, Need, Step, Workflow
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import ENDED, RUN_ENDED
+from mulligan.core.state.verdict import is_handled
 from mulligan.core.turn import fold, turn
-from mulligan.core.verdict import is_handled
-from mulligan.core.workflow import Backoff, Edge, Need, Step, Workflow
 from mulligan.testing.history import History, edge, retry, step, workflow
 
 TURNS_MAX = 3000

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.verdict import is_handled
-from mulligan.core.workflow import Need
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Need
+from mulligan.core.state.verdict import is_handled
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.testing.history import History, edge, step, workflow
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.graph import REGIONS_KEPT_MAX, Graph
-from mulligan.core.workflow import Need
+from mulligan.core.model.graph import REGIONS_KEPT_MAX, Graph
+from mulligan.core.model.workflow import Need
 from mulligan.testing.history import edge, step, workflow
 
 GROUP = Need("group", is_group=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.events import Adjusted
-from mulligan.core.grounds import why_not
-from mulligan.core.state import Ruling
-from mulligan.core.workflow import Rule, Triage
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.workflow import Rule, Triage
+from mulligan.core.state.state import Ruling
+from mulligan.history.retry_reasons import why_not
 from mulligan.testing.history import T0, History, handler, step, workflow
 
 ALWAYS = Triage("always")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.heartbeats import Series, first_contact
+from mulligan.core.deciding.heartbeats import Series, first_contact
 
 LEASE = 30.0
 EVERY = LEASE / 6

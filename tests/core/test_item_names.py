@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.item_names import item_names
+from mulligan.history.item_names import item_names
 
 
 @pytest.mark.parametrize(

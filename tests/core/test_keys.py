@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.keys import is_part, item_key, step_name, undo_key
+from mulligan.core.model.place_keys import is_part, item_key, step_name, undo_key
 
 
 @pytest.mark.parametrize(

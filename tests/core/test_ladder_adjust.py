@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.events import Adjusted
-from mulligan.core.grounds import why_not
-from mulligan.core.story import story
-from mulligan.core.words import what
-from mulligan.core.workflow import Adjust, Resources, Rule
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.workflow import Adjust, Resources, Rule
+from mulligan.history.phrases import describe_failure
+from mulligan.history.retry_reasons import why_not
+from mulligan.history.story import story
 from mulligan.testing.history import History, edge, step, workflow
 
 MIB = 2**20
@@ -92,7 +92,7 @@ def test_one_that_ran_out_of_all_that_max_memory_allows_is_not_tried_with_the_sa
     assert [fact.adjusted for fact in run.facts(e.RetryScheduled)] == [Adjusted(memory=1000 * MIB)]
     assert run.passed == [("retry", "max_memory_reached"), ("route", "no_route")]
     assert (run.status, run["a"].failure.details["cap"]) == ("failed", "max_memory")
-    assert what(run["a"].failure) == "OUT_OF_MEMORY at 1000MiB of 1000MiB, all that max_memory allows"
+    assert describe_failure(run["a"].failure) == "OUT_OF_MEMORY at 1000MiB of 1000MiB, all that max_memory allows"
 
 
 @pytest.mark.parametrize(("peak", "retries"), [(999 * MIB, 1), (1000 * MIB, 0)])
@@ -108,7 +108,7 @@ def test_one_that_was_not_done_in_max_timeout_is_not_given_the_same_time_again()
     run = run_of(rule, timeout=30.0).fail("a", None, is_timed_out=True)
 
     assert run.passed[0] == ("retry", "max_timeout_reached")
-    assert what(run["a"].failure) == "TIMEOUT after 30s, all that max_timeout allows"
+    assert describe_failure(run["a"].failure) == "TIMEOUT after 30s, all that max_timeout allows"
 
 
 def test_at_its_max_timeout_it_is_tried_again_as_long_as_it_gets_more_processors():

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core.failure import Failure
-from mulligan.core.workflow import Action, Command, Handler, Step, Triage
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.workflow import Action, Command, Handler, Step, Triage
 from mulligan.testing.history import (
     T0,
     History,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.failure import Failure
-from mulligan.core.workflow import Action, Command, Handler, Map, Rule, Template, Triage
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Rule, Template, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import (
     Answers,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.workflow import Handler, Map, Rule, Triage
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Handler, Map, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 

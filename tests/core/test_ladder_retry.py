@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.failure import Failure, failure
-from mulligan.core.ladder import delay_seconds, match
-from mulligan.core.workflow import Action, Backoff, Rule, Template
+from mulligan.core.deciding.ladder import delay_seconds, match
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.workflow import Action, Backoff, Rule, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import T0, History, edge, expression, retry, step, workflow
 

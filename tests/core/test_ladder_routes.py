@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.core import events as e
-from mulligan.core.events import Passed, Route
-from mulligan.core.workflow import Edge, Rule
+from mulligan.core.model import events as e
+from mulligan.core.model.events import Passed, Route
+from mulligan.core.model.workflow import Edge, Rule
 from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
 
 TARGETS = ("fix", "mend", "page")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.workflow import Action, Backoff, Command, Rule, Template
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Backoff, Command, Rule, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, shell, step, workflow
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.lineage import calling_place, child_uid
-from mulligan.core.state import Run
+from mulligan.core.effects.child_runs import calling_place, child_uid
+from mulligan.core.state.state import Run
 
 
 @pytest.mark.parametrize("place", ["build", "check[3].0", "a.on_failure@2.0", "a.undo@1"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.briefing import briefing
-from mulligan.core.classify import Outcome
-from mulligan.core.events import Adjusted
-from mulligan.core.workflow import Action, Command, Map, Resources, Rule, Step, Triage
+from mulligan.core.model.outcome import Outcome
+
+from mulligan.core.deciding.agent_context import briefing
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.workflow import Action, Command, Map, Resources, Rule, Step, Triage
 from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
 
 MIB = 1024 * 1024

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mulligan.core.transitions import RUN_ENDED
-from mulligan.core.workflow import Action, Backoff, Handler, Map, Rule, Step, Triage, Workflow
+from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Rule, Step, Triage, Workflow
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 
 EXIT_CODES = st.sampled_from([1, 11, 42])
 

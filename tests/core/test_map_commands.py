@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core import events as e
-from mulligan.core.story import story
-from mulligan.core.workflow import Action, Command, Handler, Map, Template
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Template
 from mulligan.errors import ExpressionFailed
+from mulligan.history.story import story
 from mulligan.testing.history import History, command, expression, step, workflow
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core import reports as r
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Command, Map, Step, Template, Triage
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Command, Map, Step, Template, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 

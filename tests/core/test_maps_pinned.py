@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Command, Map, Step, Triage
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Command, Map, Step, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, step, workflow
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.matrices import (
+from mulligan.core.model.workflow import Need, Step, Workflow
+from mulligan.core.state.state import State
+from mulligan.history.matrices import (
     differing,
     group_counts,
     group_status,
@@ -15,9 +17,7 @@ from mulligan.core.matrices import (
     quoted_steps,
     step_title,
 )
-from mulligan.core.state import State
-from mulligan.core.views import run_json
-from mulligan.core.workflow import Need, Step, Workflow
+from mulligan.history.views import run_json
 from mulligan.testing.history import History, step, workflow
 
 

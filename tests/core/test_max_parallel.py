@@ -7,9 +7,9 @@ from random import Random
 import msgspec
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.evolve import evolve
-from mulligan.core.state import State
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model import events as e
+from mulligan.core.state.state import State
 from mulligan.testing.history import History
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.workflows import random_workflow

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.obstacles import HOLDERS_NAMED_MAX, Crew, Demand, Obstacle, RunningTask, WorkerCapacity
-from mulligan.core.tasks import demand
-from mulligan.core.workflow import Resources
+from mulligan.core.effects.tasks import Demand, demand
+from mulligan.core.model.workflow import Resources
+from mulligan.history.obstacles import HOLDERS_NAMED_MAX, Obstacle, RunningTask, WorkerCapacity, WorkerPool
 from mulligan.testing.history import History, handler, step, workflow
 
 GIB = 1024**3
@@ -19,7 +19,7 @@ def worker(name: str = "w1", host: str = "h1", cpus: float = 4.0, memory: int = 
 
 
 def found(demand: Demand, *workers: WorkerCapacity) -> tuple[Obstacle, ...]:
-    return Crew(workers).obstacles(demand)
+    return WorkerPool(workers).obstacles(demand)
 
 
 def kinds(demand: Demand, *workers: WorkerCapacity) -> list[tuple[str, bool]]:
@@ -40,7 +40,7 @@ def test_where_no_worker_answers_that_is_all_there_is_to_say():
 
 
 def test_who_drives_a_run_alone_is_missed_in_its_own_words():
-    [obstacle] = Crew([], no_worker="nobody drives the run").obstacles(Demand())
+    [obstacle] = WorkerPool([], no_worker="nobody drives the run").obstacles(Demand())
 
     assert obstacle.text == "nobody drives the run"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mulligan.core import events as e
-from mulligan.core.events import Passed, Route
+from mulligan.core.model import events as e
+from mulligan.core.model.events import Passed, Route
 from mulligan.testing.history import History
 
 from .writing import commands, refusal, run_of, written

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.testing.history import History
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Handler
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Handler
 from mulligan.testing.history import History
 
 from .writing import commands, run_of, written

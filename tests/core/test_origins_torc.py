@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
 from mulligan.testing.history import T0
 
 from .writing import commands, refusal, run_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.paths import Path, beginning, fault_of, folder_of
-from mulligan.core.workflow import Expression, Template
+from mulligan.core.model.paths import Path, beginning, fault_of, folder_of
+from mulligan.core.model.workflow import Expression, Template
 
 ITEM = Expression("item", ("item",))
 HOME = Expression("env.HOME", ("env",))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core import reports as r
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import END, Action, Command, Handler, Map, Triage
 from mulligan.core.turn import fold
-from mulligan.core.workflow import END, Action, Command, Handler, Map, Triage
 from mulligan.errors import RunFinished
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.codec import decode_log
-from mulligan.core.events import Entry
-from mulligan.core.evolve import evolve
-from mulligan.core.state import Place, Run, State
-from mulligan.core.transitions import ENDED
-from mulligan.core.workflow import Rule, Triage, Workflow, decode
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model.codec import decode_log
+from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import Rule, Triage, Workflow, decode
+from mulligan.core.state.state import Place, Run, State
+from mulligan.core.state.transitions import ENDED
 from mulligan.testing.history import History, command, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
 

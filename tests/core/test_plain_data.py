@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.briefing import Briefing
-from mulligan.core.consumption import Used
-from mulligan.core.context import Manifest, UpstreamOutput
-from mulligan.core.effects import EnterMore, QueueTask, SetTimer
-from mulligan.core.failure import Failure
-from mulligan.core.story import Line
-from mulligan.core.tasks import Task
-from mulligan.core.usage import Proposal
-from mulligan.core.views import Wait
+from mulligan.core.deciding.agent_context import Briefing
+from mulligan.core.deciding.resource_usage import Proposal
+from mulligan.core.effects.effects import EnterMore, QueueTask, SetTimer
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.failure_context import Manifest, UpstreamOutput
+from mulligan.history.consumption import Used
+from mulligan.history.story import Line
+from mulligan.history.views import Wait
 from mulligan.testing.history import T0
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.failure import failure
-from mulligan.core.recollection import Recollection
-from mulligan.core.workflow import Handler, Map, Need, Workflow
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Handler, Map, Need, Workflow
+from mulligan.history.story_memory import StoryMemory
 from mulligan.testing.history import command, expression, handler, step, workflow
 
 BAD = failure("EXIT_NONZERO", exit_code=1)
 
 
-def remembering(flow: Workflow | None, *facts: e.Fact) -> Recollection:
-    memory = Recollection(flow)
+def remembering(flow: Workflow | None, *facts: e.Fact) -> StoryMemory:
+    memory = StoryMemory(flow)
     for fact in facts:
         memory.see(fact)
     return memory

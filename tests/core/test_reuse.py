@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.file_records import FileRecord, StaleFile, last_writers
-from mulligan.core.fingerprints import FINGERPRINT_CHARS, fingerprint, result_of
-from mulligan.core.rounds import files_kept, plan_round, why_again
-from mulligan.core.snapshot import changes
-from mulligan.core.tasks import Task, task
+from mulligan.core.deciding.rounds import files_kept, plan_round, why_again
+from mulligan.core.effects.fingerprints import FINGERPRINT_CHARS, fingerprint, result_of
+from mulligan.core.effects.snapshot import changes
+from mulligan.core.effects.tasks import Task, task
+from mulligan.core.model import reports as r
+from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.turn import turn
 from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
 

@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.codec import decode_log, encode_log
-from mulligan.core.evolve import evolve
-from mulligan.core.file_records import StaleFile
-from mulligan.core.fork import plan_fork
-from mulligan.core.graph import Graph
-from mulligan.core.reports import Revised, TaskEnded
-from mulligan.core.revision import difference, lost_undos, plain_definition
-from mulligan.core.snapshot import changes, restore
-from mulligan.core.story import story
+from mulligan.core.deciding.fork import plan_fork
+from mulligan.core.effects.snapshot import changes, restore
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.revision import difference, lost_undos, plain_definition
+from mulligan.core.model import events as e
+from mulligan.core.model.codec import decode_log, encode_log
+from mulligan.core.model.file_records import StaleFile
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import Revised, TaskEnded
+from mulligan.core.model.workflow import Action, Budget, Map, Need, Resources, Step, Workflow, encode, version
 from mulligan.core.turn import fold, turn
-from mulligan.core.workflow import Action, Budget, Map, Need, Resources, Step, Workflow, encode, version
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from mulligan.history.story import story
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 
 CHAIN = (step("fetch"), step("load", needs=["fetch"]), step("tell", needs=["load"]))
 

@@ -7,16 +7,16 @@ from typing import Any, Self
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core.reports import Report
-from mulligan.core.snapshot import Row, changes, restore
-from mulligan.core.transitions import RUN_ENDED
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.snapshot import Row, changes, restore
+from mulligan.core.model import events as e
+from mulligan.core.model.reports import Report
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold, turn
-from mulligan.core.workflow import Workflow
 from mulligan.testing.corrections import corrected
 from mulligan.testing.history import History
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 from mulligan.testing.workflows import Dice, random_workflow
 
 ROUNDS_MAX, MOVES_MAX = 4, 400

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Backoff, Map, Triage
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Backoff, Map, Triage
 from mulligan.errors import MulliganError
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.rounds import items_again, plan_round, why_again
-from mulligan.core.workflow import Map
+from mulligan.core.deciding.rounds import items_again, plan_round, why_again
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Map
 from mulligan.errors import MulliganError
 from mulligan.testing.history import T0, History, command, expression, step, workflow
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.evolve import evolve
-from mulligan.core.obstacles import Obstacle
-from mulligan.core.state import State
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Rule, Step, Template, Triage
+from mulligan.core.state.state import State
 from mulligan.core.turn import fold
-from mulligan.core.views import NAMES_MAX, Progress, Wait, progress, run_json, waiting, waits_for_people
-from mulligan.core.workflow import Action, Command, Handler, Map, Need, Rule, Step, Template, Triage
+from mulligan.history.obstacles import Obstacle
+from mulligan.history.views import NAMES_MAX, Progress, Wait, progress, run_json, waiting, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
 
@@ -559,7 +559,7 @@ class Watched(Simulation):
 
     def look(self) -> None:
         super().look()
-        for watched in self.world.onlooker.runs.values():
+        for watched in self.world.checker.runs.values():
             if watched.log and watched.state.run.status in ("running", "paused"):
                 expect_waits(watched.state)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.artifacts import described, reference
-from mulligan.core.failure import Failure, failure
-from mulligan.core.scope import (
+from mulligan.core.model.artifacts import described, reference
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.workflow import Action, Command, Expression, Handler, Map, Rule, Step, Template
+from mulligan.core.state.scope import (
     Now,
     attempt_told,
     error_view,
@@ -22,7 +23,6 @@ from mulligan.core.scope import (
     reads_secrets,
     step_view,
 )
-from mulligan.core.workflow import Action, Command, Expression, Handler, Map, Rule, Step, Template
 from mulligan.testing.history import T0, Answers, History, command, edge, expression, handler, retry, step, workflow
 
 PER_ITEM = Map(over=expression("list"), name="pkg")

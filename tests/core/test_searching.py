@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mulligan.core import searching
-from mulligan.core.failure import MESSAGE_CHARS_MAX, failure
-from mulligan.core.ladder import match
-from mulligan.core.searching import Automaton, Backtracking, NotSearchable, is_found, refuse_unsearchable
-from mulligan.core.workflow import Rule
+from mulligan.core.deciding import bounded_regex
+from mulligan.core.deciding.bounded_regex import Automaton, Backtracking, NotSearchable, is_found, refuse_unsearchable
+from mulligan.core.deciding.ladder import match
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX, failure
+from mulligan.core.model.workflow import Rule
 
 # Parts that a valid expression is made of; `#` stands for another one.
 PARTS = [
@@ -68,7 +68,7 @@ def test_what_python_finds_is_found_and_nothing_else(flags: str, expression: str
 def test_where_there_is_one_choice_python_searches_and_where_there_are_more_it_does_not(
     expression: str, kind: type
 ) -> None:
-    assert type(searching._search(expression)) is kind
+    assert type(bounded_regex._search(expression)) is kind
 
 
 # Each would keep Python's search busy for longer than anybody lives.
@@ -97,7 +97,7 @@ def steps(expression: str, text: str) -> int:
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal count
-        if frame.f_code.co_filename != searching.__file__:
+        if frame.f_code.co_filename != bounded_regex.__file__:
             return None
         count += event == "line"
         return trace

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from mulligan.core.searching import (
+from mulligan.core.deciding.bounded_regex import (
     DEPTH_MAX,
     PLACES_MAX,
     Automaton,

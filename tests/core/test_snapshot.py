@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.codec import decode_log
-from mulligan.core.evolve import evolve
-from mulligan.core.failure import failure
-from mulligan.core.snapshot import Row, changes, place_alone, restore
-from mulligan.core.state import FailureRecord, Past, State, Undoable
+from mulligan.core.effects.snapshot import Row, changes, place_alone, restore
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.codec import decode_log
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Action, Handler, Map, Need, Rule, Triage, Workflow, decode
+from mulligan.core.state.state import FailureRecord, Past, State, Undoable
 from mulligan.core.turn import fold, follow, turn
-from mulligan.core.workflow import Action, Handler, Map, Need, Rule, Triage, Workflow, decode
 from mulligan.errors import CodecError
 from mulligan.testing.history import (
     T0,
@@ -103,7 +103,7 @@ class Doubting(Simulation):
 
     def look(self) -> None:
         super().look()
-        self.world.onlooker.verify()
+        self.world.checker.verify()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.lives import ITEM
-from mulligan.core.snapshot import _PLACE_NAMES, Row, _reader, changes, place_alone, restore, tally_of
-from mulligan.core.state import NO_CLIMB, Place, Run, State, Tally, Undoable
+from mulligan.core.effects.snapshot import _PLACE_NAMES, Row, _reader, changes, place_alone, restore, tally_of
+from mulligan.core.evolve.places import ITEM
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Backoff, Map, Workflow
+from mulligan.core.state.state import NO_CLIMB, Place, Run, State, Tally, Undoable
 from mulligan.core.turn import turn
-from mulligan.core.workflow import Action, Backoff, Map, Workflow
 from mulligan.errors import CodecError
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 

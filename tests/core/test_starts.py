@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.flow import unwoken
+from mulligan.core.deciding.flow import unwoken
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Workflow
 from mulligan.core.turn import fold
-from mulligan.core.views import run_json, waits_for_people
-from mulligan.core.workflow import Action, Workflow
+from mulligan.history.views import run_json, waits_for_people
 from mulligan.testing.history import History, Step, step, workflow
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core.events import Route
-from mulligan.core.failure import failure
-from mulligan.core.graph import Graph
-from mulligan.core.spending import Spent
-from mulligan.core.state import (
+from mulligan.core.effects import effects as fx
+from mulligan.core.model.events import Route
+from mulligan.core.model.failure import failure
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.spending import Spent
+from mulligan.core.model.workflow import Map
+from mulligan.core.state.state import (
     EPOCH,
     NO_CLIMB,
     Climb,
@@ -28,7 +29,6 @@ from mulligan.core.state import (
     Tally,
     Undoable,
 )
-from mulligan.core.workflow import Map
 from mulligan.testing.history import T0, History, command, expression, step, workflow
 
 # -- what is not said --------------------------------------------------------------------------------------------------

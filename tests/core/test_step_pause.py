@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.snapshot import changes
+from mulligan.core.effects.snapshot import changes
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Map, Triage
 from mulligan.core.turn import fold, turn
-from mulligan.core.views import run_json, waiting, waits_for_people
-from mulligan.core.workflow import Action, Map, Triage
 from mulligan.errors import MulliganError, Refused, RunFinished, UnknownStep
+from mulligan.history.views import run_json, waiting, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.state import Stop
-from mulligan.core.tasks import task
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.tasks import task
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Triage, Workflow
+from mulligan.core.state.state import Stop
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Command, Handler, Map, Triage, Workflow
 from mulligan.errors import Refused, RunFinished
 from mulligan.testing.history import (
     History,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import effects as fx
-from mulligan.core import events as e
-from mulligan.core.workflow import Action, Command, Handler, Map, Triage
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Triage
 from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
 
 CHILD = Action("workflow", {"file": "child.yaml"})

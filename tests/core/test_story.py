@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.events import FACTS
-from mulligan.core.failure import failure
-from mulligan.core.story import _DETAILS, _SENTENCES, story
-from mulligan.core.words import what
-from mulligan.core.workflow import Action, Adjust, Handler, Map, Rule, Step, Triage
+from mulligan.core.model.events import FACTS
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Action, Adjust, Handler, Map, Rule, Step, Triage
+from mulligan.history.phrases import describe_failure
+from mulligan.history.story import _DETAILS, _SENTENCES, story
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
@@ -400,9 +400,9 @@ def test_a_run_that_is_stopped_says_what_for():
 
 
 def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
-    assert what(failure("EXIT_NONZERO", "first\nlast\n", exit_code=2)) == "EXIT_NONZERO 2: last"
-    assert what(failure("TIMEOUT", "")) == "TIMEOUT"
-    assert len(what(failure("EXCEPTION", "x" * 500))) == len("EXCEPTION: ") + 98
+    assert describe_failure(failure("EXIT_NONZERO", "first\nlast\n", exit_code=2)) == "EXIT_NONZERO 2: last"
+    assert describe_failure(failure("TIMEOUT", "")) == "TIMEOUT"
+    assert len(describe_failure(failure("EXCEPTION", "x" * 500))) == len("EXCEPTION: ") + 98
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
     ],
 )
 def test_what_ran_out_is_told_in_figures(code: str, message: str, details: dict, said: str):
-    assert what(failure(code, message, details=details)) == said
+    assert describe_failure(failure(code, message, details=details)) == said
 
 
 def test_a_sentence_is_about_a_fact_there_is():

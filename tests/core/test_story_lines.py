@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.failure import failure
-from mulligan.core.story import Line, Teller, story
-from mulligan.core.workflow import Action, Command, Handler, Map, Rule, Template, Triage, Workflow
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Rule, Template, Triage, Workflow
+from mulligan.history.story import Line, Teller, story
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, shell, step, workflow
 
 BAD = failure("EXIT_NONZERO", "no space left", exit_code=7)

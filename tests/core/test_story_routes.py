@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.story import Teller, story
-from mulligan.core.workflow import Backoff, Need
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Backoff, Need
+from mulligan.history.story import Teller, story
 from mulligan.testing.history import History, edge, step, workflow
 from mulligan.testing.simulator import Simulation
 

@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.snapshot import changes, restore
-from mulligan.core.state import Tally
-from mulligan.core.tallies import parts, tally_key
+from mulligan.core.effects.snapshot import changes, restore
+from mulligan.core.evolve.tallies import parts, tally_key
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Backoff, Command, Handler, Map, Rule, Triage
+from mulligan.core.state.state import Tally
 from mulligan.core.turn import fold, turn
-from mulligan.core.workflow import Backoff, Command, Handler, Map, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 from mulligan.testing.simulator import Simulation
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.state import Tally
+from mulligan.core.state.state import Tally
 from mulligan.testing.history import History, edge, step, workflow
 
 

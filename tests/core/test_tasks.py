@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.context import FAILURE_HEADER
-from mulligan.core.reuse import Reuse
-from mulligan.core.tasks import Task, completed, task
-from mulligan.core.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
+from mulligan.core.effects.reuse import Reuse
+from mulligan.core.effects.tasks import Task, completed, task
+from mulligan.core.model import events as e
+from mulligan.core.model.failure_context import FAILURE_HEADER
+from mulligan.core.model.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 from .writing import run_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.tasks import Task, completed, task
-from mulligan.core.workflow import Action, Command, Handler, Map, Resources, Rule, Secret, Template
+from mulligan.core.effects.tasks import Task, completed, task
+from mulligan.core.model.workflow import Action, Command, Handler, Map, Resources, Rule, Secret, Template
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 SECRET = expression("secrets.token", "secrets.token")

@@ -7,26 +7,16 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.evolve import evolve
-from mulligan.core.failure import failure
-from mulligan.core.revision import plain_definition
-from mulligan.core.state import Items, Place, State
-from mulligan.core.transitions import (
-    ACTIVE,
-    ENDED,
-    PLACE,
-    RUN,
-    RUN_ENDED,
-    RUN_STATUSES,
-    STATUSES,
-    _all,
-    _stay,
-)
-from mulligan.core.workflow import Command, Map, encode
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Command, Map, encode
+from mulligan.core.state.state import Items, Place, State
+from mulligan.core.state.transitions import ACTIVE, ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, _all, _stay
 from mulligan.errors import Unlawful
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.pictures import COMMAND, DOCS, RUN_WORDS, STEP_WORDS, pages
+from mulligan.testing.state_diagrams import COMMAND, DOCS, RUN_WORDS, STEP_WORDS, pages
 
 FAILURE = failure("EXIT_NONZERO", "exit code 1")
 ITEM, HANDLER = "m[0]", "a.on_failure@1.0"
@@ -270,7 +260,7 @@ def test_a_run_obeys_its_table(kind: type[e.Fact], status: str) -> None:
 def test_the_pages_show_the_table(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8") if (DOCS / name).exists() else ""
 
-    assert written == pages()[name], f"docs/{name} and core/transitions.py differ: run `{COMMAND}`"
+    assert written == pages()[name], f"docs/{name} and core/state/transitions.py differ: run `{COMMAND}`"
 
 
 def test_the_pages_say_something_about_every_status() -> None:

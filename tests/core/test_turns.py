@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import Any, Self
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.state import State
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Action, Backoff, Map, Need, Template, Triage, Workflow
+from mulligan.core.state.state import State
 from mulligan.core.turn import fold, follow, turn
-from mulligan.core.workflow import Action, Backoff, Map, Need, Template, Triage, Workflow
 from mulligan.errors import MulliganError
 from mulligan.testing.history import (
     T0,

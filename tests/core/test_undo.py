@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Action, Command, Template
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Command, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 

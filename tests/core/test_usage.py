@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.events import Adjusted
-from mulligan.core.tasks import task
+from mulligan.core.deciding.resource_usage import MIB, peaks, proposals
+from mulligan.core.effects.tasks import task
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.workflow import Action, Adjust, Map, Resources, Rule
 from mulligan.core.turn import fold
-from mulligan.core.usage import MIB, peaks, proposals
-from mulligan.core.workflow import Action, Adjust, Map, Resources, Rule
 from mulligan.testing.history import History, command, expression, step, workflow
 
 

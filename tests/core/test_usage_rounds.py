@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.events import Adjusted
-from mulligan.core.failure import failure
-from mulligan.core.usage import MIB, Proposal, adjusted, limits, peaks, proposals
-from mulligan.core.workflow import Map, Resources, Triage
+from mulligan.core.deciding.resource_usage import MIB, Proposal, adjusted, limits, peaks, proposals
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Map, Resources, Triage
 from mulligan.testing.history import History, command, expression, step, workflow
 
 PER_ITEM = Map(over=expression("list"))

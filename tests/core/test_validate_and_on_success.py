@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.failure import Failure, failure
-from mulligan.core.words import what
-from mulligan.core.workflow import Action, Command, Rule, Template
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.workflow import Action, Command, Rule, Template
 from mulligan.errors import ExpressionFailed
+from mulligan.history.phrases import describe_failure
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 
 CONDITION = expression("output.size() > 0", "output")
@@ -61,7 +61,7 @@ def test_the_failure_carries_the_output_that_was_refused():
     run = checked(False).ok("a", output={"rows": 0})
 
     assert own(run).details == {"output": {"rows": 0}}
-    assert what(own(run)) == "VALIDATION_FAILED: 'output.size() > 0' does not hold; it gave {\"rows\":0}"
+    assert describe_failure(own(run)) == "VALIDATION_FAILED: 'output.size() > 0' does not hold; it gave {\"rows\":0}"
 
 
 def test_of_a_long_output_that_was_refused_the_failure_carries_head_and_tail():
@@ -71,7 +71,7 @@ def test_of_a_long_output_that_was_refused_the_failure_carries_head_and_tail():
     assert details.keys() == {"output_excerpt", "output_size"}
     assert (len(details["output_excerpt"]) < 2100, details["output_size"]) == (True, 10_011)
     assert details["output_excerpt"].startswith('{"text":"abab') and details["output_excerpt"].endswith('abab"}')
-    assert len(what(own(run))) < 300
+    assert len(describe_failure(own(run))) < 300
 
 
 def test_a_large_output_that_was_refused_stays_a_reference():
@@ -80,7 +80,7 @@ def test_a_large_output_that_was_refused_stays_a_reference():
     run = checked(False).ok("a", output=reference)
 
     assert own(run).details == {"output": reference}
-    assert what(own(run)).endswith("; it gave an output of 81,920 bytes")
+    assert describe_failure(own(run)).endswith("; it gave an output of 81,920 bytes")
 
 
 def test_without_an_output_there_is_none_to_show():
@@ -89,7 +89,7 @@ def test_without_an_output_there_is_none_to_show():
 
 @pytest.mark.parametrize("given", ["ok\x1b[31m\nrun 2 completed", "\u202eevil"])
 def test_an_output_that_was_refused_is_shown_as_one_harmless_line(given: str):
-    said = what(own(checked(False).ok("a", output=given)))
+    said = describe_failure(own(checked(False).ok("a", output=given)))
 
     assert said.isprintable()
 

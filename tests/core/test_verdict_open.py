@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.core.state import FailureRecord
-from mulligan.core.verdict import is_handled
-from mulligan.core.workflow import Backoff
+from mulligan.core.model.workflow import Backoff
+from mulligan.core.state.state import FailureRecord
+from mulligan.core.state.verdict import is_handled
 from mulligan.testing.history import History, edge, step, workflow
 
 LATER = Backoff(delay=30.0)

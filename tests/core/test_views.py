@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.workflow import Action, Command, Edge, Handler, Map, Rule, Step, Template
+from mulligan.core.model.workflow import Action, Command, Edge, Handler, Map, Rule, Step, Template
 from mulligan.testing.history import History, command, edge, expression, handler, step, workflow
 
 FIELDS = {

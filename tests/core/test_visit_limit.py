@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Rule, Triage
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Rule, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, handler, step, workflow
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Action, Template
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Action, Template
 from mulligan.testing.history import T0, History, expression, step, workflow
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.events import RunReopened
-from mulligan.core.obstacles import Crew, Obstacle, RunningTask, WorkerCapacity
-from mulligan.core.state import State
-from mulligan.core.views import Progress, Wait, progress, run_json, waiting, waits_for_people
-from mulligan.core.workflow import Action, Handler, Map, Need, Resources, Rule, Triage
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import RunReopened
+from mulligan.core.model.workflow import Action, Handler, Map, Need, Resources, Rule, Triage
+from mulligan.core.state.state import State
+from mulligan.history.obstacles import Obstacle, RunningTask, WorkerCapacity, WorkerPool
+from mulligan.history.views import Progress, Wait, progress, run_json, waiting, waits_for_people
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -199,7 +199,7 @@ def test_a_breaker_holds_up_what_waits_for_a_worker_and_nothing_else() -> None:
 
 def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:
     run = run_of(step("a", resources=Resources(labels=("big",))), step("b"))
-    crew = Crew([WorkerCapacity("w1", "h1", cpus=1.0, tasks=(RunningTask(7, "sim"),))])
+    crew = WorkerPool([WorkerCapacity("w1", "h1", cpus=1.0, tasks=(RunningTask(7, "sim"),))])
 
     waits = {name: run_json(run.state, crew=crew)["steps"][name]["waiting_for"] for name in "ab"}
 
@@ -217,7 +217,7 @@ def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:
 def test_a_step_for_which_a_worker_has_room_says_no_more_than_that_it_waits() -> None:
     run = run_of(step("a"))
 
-    [wait] = run_json(run.state, crew=Crew([WorkerCapacity("w1", "h1", cpus=1.0)]))["steps"]["a"]["waiting_for"]
+    [wait] = run_json(run.state, crew=WorkerPool([WorkerCapacity("w1", "h1", cpus=1.0)]))["steps"]["a"]["waiting_for"]
 
     assert wait == {"kind": "worker", "text": "a worker for attempt 1", "place": "a", "attempt": 1}
 

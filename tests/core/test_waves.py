@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.core.graph import Graph
-from mulligan.core.waves import waves
-from mulligan.core.workflow import Need, Step
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.waves import waves
+from mulligan.core.model.workflow import Need, Step
 from mulligan.testing.history import edge, step, workflow
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.failure import failure
-from mulligan.core.words import plain, what
+from mulligan.core.model.failure import failure
+from mulligan.core.model.formatting import strip_control_characters
+from mulligan.history.phrases import describe_failure
 
 
 @pytest.mark.parametrize(
@@ -22,19 +23,19 @@ from mulligan.core.words import plain, what
     ],
 )
 def test_what_would_command_a_terminal_is_left_out(written: str, told: str) -> None:
-    assert plain(written) == told
+    assert strip_control_characters(written) == told
 
 
 def test_the_line_that_is_shown_of_a_failure_commands_no_terminal() -> None:
     found = failure("EXIT_NONZERO", "first\n\x1b[31mfatal:\x1b[0m no space left\n", exit_code=1)
 
-    assert what(found) == "EXIT_NONZERO 1: fatal: no space left"
+    assert describe_failure(found) == "EXIT_NONZERO 1: fatal: no space left"
 
 
 def test_what_a_command_wrote_is_cut_to_a_line() -> None:
     found = failure("EXIT_NONZERO", "x" * 200, exit_code=1)
 
-    assert what(found) == "EXIT_NONZERO 1: " + "x" * 97 + "…"
+    assert describe_failure(found) == "EXIT_NONZERO 1: " + "x" * 97 + "…"
 
 
 @pytest.mark.parametrize(
@@ -43,8 +44,8 @@ def test_what_a_command_wrote_is_cut_to_a_line() -> None:
 def test_what_is_in_no_log_is_told_to_its_end(code: str) -> None:
     said = "this worker does not have it: " + "x" * 150 + ": install it where the worker runs"
 
-    assert what(failure(code, said)) == f"{code}: {said}"
+    assert describe_failure(failure(code, said)) == f"{code}: {said}"
 
 
 def test_what_is_in_no_log_is_bounded_too() -> None:
-    assert what(failure("INPUT_INVALID", "x" * 1_000)) == "INPUT_INVALID: " + "x" * 397 + "…"
+    assert describe_failure(failure("INPUT_INVALID", "x" * 1_000)) == "INPUT_INVALID: " + "x" * 397 + "…"

@@ -7,28 +7,30 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
-from mulligan.core.events import Adjusted
-from mulligan.core.failure import failure
-from mulligan.core.words import (
-    counted,
-    flat,
-    label,
-    looked_for,
-    moment,
-    plain,
-    quoted,
-    reason_of,
-    rule_is_for,
-    size,
-    span,
-    spelled,
-    tail,
-    until,
-    what,
-    with_more,
+from mulligan.core.deciding.classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.failure import failure
+from mulligan.core.model.formatting import (
+    error_reason,
+    escape_unprintable,
+    format_duration,
+    format_size,
+    format_time,
+    format_time_until,
+    pluralize,
+    quote_names,
+    single_line,
+    strip_control_characters,
 )
-from mulligan.core.workflow import Rule
+from mulligan.core.model.workflow import Rule
+from mulligan.history.phrases import (
+    describe_adjustment,
+    describe_failure,
+    describe_filter,
+    describe_rule,
+    failure_label,
+    last_lines,
+)
 
 AT = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)
 MIB = 1024 * 1024
@@ -52,25 +54,25 @@ MIB = 1024 * 1024
     ],
 )
 def test_a_failure_is_its_code_and_the_line_that_says_most(code: str, message: str, said: str) -> None:
-    assert what(failure(code, message)) == said
+    assert describe_failure(failure(code, message)) == said
 
 
 def test_a_message_that_only_says_the_exit_code_is_not_said_beside_it() -> None:
-    assert what(failure("EXIT_NONZERO", "exit code 7", exit_code=7)) == "EXIT_NONZERO 7"
-    assert what(failure("EXIT_NONZERO", "exit code 8", exit_code=7)) == "EXIT_NONZERO 7: exit code 8"
+    assert describe_failure(failure("EXIT_NONZERO", "exit code 7", exit_code=7)) == "EXIT_NONZERO 7"
+    assert describe_failure(failure("EXIT_NONZERO", "exit code 8", exit_code=7)) == "EXIT_NONZERO 7: exit code 8"
 
 
 def test_what_was_printed_is_said_where_stderr_said_nothing() -> None:
     said = {"exit_code": 2, "details": {"stdout": "2 tests\nE  assert 1 == 2\n"}}
 
-    assert what(failure("EXIT_NONZERO", "exit code 2", **said)) == "EXIT_NONZERO 2: E  assert 1 == 2"
-    assert what(failure("EXIT_NONZERO", "no disk", **said)) == "EXIT_NONZERO 2: no disk"
-    assert what(failure("SIGNALED", "killed by signal 9", signal=9)) == "SIGNALED by SIGKILL (signal 9)"
+    assert describe_failure(failure("EXIT_NONZERO", "exit code 2", **said)) == "EXIT_NONZERO 2: E  assert 1 == 2"
+    assert describe_failure(failure("EXIT_NONZERO", "no disk", **said)) == "EXIT_NONZERO 2: no disk"
+    assert describe_failure(failure("SIGNALED", "killed by signal 9", signal=9)) == "SIGNALED by SIGKILL (signal 9)"
 
 
 @pytest.mark.parametrize("length", [99, 100])
 def test_a_line_that_fits_is_said_whole(length: int) -> None:
-    assert what(failure("EXIT_NONZERO", "x" * length)) == "EXIT_NONZERO: " + "x" * length
+    assert describe_failure(failure("EXIT_NONZERO", "x" * length)) == "EXIT_NONZERO: " + "x" * length
 
 
 @pytest.mark.parametrize(
@@ -78,16 +80,16 @@ def test_a_line_that_fits_is_said_whole(length: int) -> None:
     "EXIT_NONZERO SIGNALED EXCEPTION TIMEOUT CONNECTION HTTP_4XX HTTP_429 HTTP_5XX VALIDATION_FAILED".split(),
 )
 def test_of_what_the_log_has_in_full_a_hundred_characters_are_said(code: str) -> None:
-    assert what(failure(code, "x" * 101)) == f"{code}: " + "x" * 97 + "…"
+    assert describe_failure(failure(code, "x" * 101)) == f"{code}: " + "x" * 97 + "…"
 
 
 def test_what_is_in_no_log_is_said_up_to_four_hundred_characters() -> None:
-    assert what(failure("MY_OWN", "x" * 400)) == "MY_OWN: " + "x" * 400
-    assert what(failure("MY_OWN", "x" * 401)) == "MY_OWN: " + "x" * 397 + "…"
+    assert describe_failure(failure("MY_OWN", "x" * 400)) == "MY_OWN: " + "x" * 400
+    assert describe_failure(failure("MY_OWN", "x" * 401)) == "MY_OWN: " + "x" * 397 + "…"
 
 
 def test_what_would_deceive_a_reader_is_spelled_out_in_the_line() -> None:
-    assert what(failure("EXIT_NONZERO", "a\u202eb", exit_code=1)) == "EXIT_NONZERO 1: a\\u202eb"
+    assert describe_failure(failure("EXIT_NONZERO", "a\u202eb", exit_code=1)) == "EXIT_NONZERO 1: a\\u202eb"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_what_would_deceive_a_reader_is_spelled_out_in_the_line() -> None:
     ],
 )
 def test_a_code_has_the_figure_beside_it_that_says_more(code: str, fields: dict[str, Any], said: str) -> None:
-    assert label(failure(code, **fields)) == said
+    assert failure_label(failure(code, **fields)) == said
 
 
 @pytest.mark.parametrize(
@@ -147,18 +149,22 @@ def test_a_code_has_the_figure_beside_it_that_says_more(code: str, fields: dict[
 def test_a_line_that_says_no_more_than_the_figure_is_left_out(
     code: str, message: str, details: dict[str, Any], said: str
 ) -> None:
-    assert what(failure(code, message, details=details)) == said
+    assert describe_failure(failure(code, message, details=details)) == said
 
 
 def test_a_code_that_a_step_made_up_is_one_line_that_commands_nothing() -> None:
-    assert label(failure("NOT A\nNAME\x1b[31m\u202e")) == "NOT A NAME\\u202e"
+    assert failure_label(failure("NOT A\nNAME\x1b[31m\u202e")) == "NOT A NAME\\u202e"
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_can_be_printed_is_left_as_it_is() -> None:
-    assert (plain("plain"), spelled("plain"), flat("plain")) == ("plain", "plain", "plain")
+    assert (strip_control_characters("plain"), escape_unprintable("plain"), single_line("plain")) == (
+        "plain",
+        "plain",
+        "plain",
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,11 +184,11 @@ def test_what_can_be_printed_is_left_as_it_is() -> None:
     ],
 )
 def test_what_commands_a_terminal_or_deceives_a_reader_is_spelled_out(text: str, said: str) -> None:
-    assert spelled(text) == said
+    assert escape_unprintable(text) == said
 
 
 def test_what_is_to_be_kept_is_not_spelled_out() -> None:
-    assert spelled("\x1b[31mred\x07", r"\x1b\[31m") == "\x1b[31mred\\u0007"
+    assert escape_unprintable("\x1b[31mred\x07", r"\x1b\[31m") == "\x1b[31mred\\u0007"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_what_is_to_be_kept_is_not_spelled_out() -> None:
     [("", ""), ("one", "one"), (" one ", " one "), ("one\n", "one"), ("one \n  two\r\nthree", "one two three")],
 )
 def test_nobody_writes_lines_that_look_like_ours(text: str, line: str) -> None:
-    assert flat(text) == line
+    assert single_line(text) == line
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ def test_nobody_writes_lines_that_look_like_ours(text: str, line: str) -> None:
     ],
 )
 def test_a_length_of_time_is_said_in_the_units_that_people_use(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -232,13 +238,13 @@ def test_a_length_of_time_is_said_in_the_units_that_people_use(seconds: float, s
     ],
 )
 def test_when_something_is_due_is_said_from_now(seconds: float, said: str) -> None:
-    assert until(AT + timedelta(seconds=seconds), AT) == said
+    assert format_time_until(AT + timedelta(seconds=seconds), AT) == said
 
 
 def test_a_moment_is_the_same_for_whoever_reads_it() -> None:
     there = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
 
-    assert (moment(AT), moment(there)) == ("2026-11-15 03:12:00 UTC", "2026-11-15 03:12:00 UTC")
+    assert (format_time(AT), format_time(there)) == ("2026-11-15 03:12:00 UTC", "2026-11-15 03:12:00 UTC")
 
 
 @pytest.mark.parametrize(
@@ -256,12 +262,12 @@ def test_a_moment_is_the_same_for_whoever_reads_it() -> None:
     ],
 )
 def test_a_size_is_said_in_the_unit_in_which_people_say_it(number: int, said: str) -> None:
-    assert size(number) == said
+    assert format_size(number) == said
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps"), (12_345, "12,345 steps")])
 def test_one_is_one_and_all_other_numbers_are_many(number: int, said: str) -> None:
-    assert counted(number, "step") == said
+    assert pluralize(number, "step") == said
 
 
 # -- names and rules -------------------------------------------------------------------------------------------------
@@ -278,12 +284,12 @@ def test_one_is_one_and_all_other_numbers_are_many(number: int, said: str) -> No
     ],
 )
 def test_three_names_are_said_and_the_others_are_counted(names: list[str], said: str) -> None:
-    assert quoted(names) == said
+    assert quote_names(names) == said
 
 
 def test_whoever_has_more_room_says_more_names() -> None:
-    assert quoted(["a", "b", "c"], 2) == "'a', 'b' and 1 more"
-    assert quoted(["a", "b", "c", "d"], 4) == "'a', 'b', 'c', 'd'"
+    assert quote_names(["a", "b", "c"], 2) == "'a', 'b' and 1 more"
+    assert quote_names(["a", "b", "c", "d"], 4) == "'a', 'b', 'c', 'd'"
 
 
 @pytest.mark.parametrize(
@@ -299,13 +305,13 @@ def test_whoever_has_more_room_says_more_names() -> None:
     ],
 )
 def test_what_a_rule_or_an_edge_looks_for(codes: tuple[str, ...], exit_codes: tuple[int, ...], said: str) -> None:
-    assert looked_for(codes, exit_codes) == said
+    assert describe_filter(codes, exit_codes) == said
 
 
 def test_a_rule_is_named_by_what_it_is_for() -> None:
     rules = (Rule(pattern="no space"), Rule(pattern=""), Rule(codes=("TIMEOUT",)), Rule(any=True))
 
-    assert [rule_is_for(rule) for rule in rules] == ["'no space'", "''", "TIMEOUT", "any failure"]
+    assert [describe_rule(rule) for rule in rules] == ["'no space'", "''", "TIMEOUT", "any failure"]
 
 
 @pytest.mark.parametrize(
@@ -322,14 +328,14 @@ def test_a_rule_is_named_by_what_it_is_for() -> None:
     ],
 )
 def test_what_the_next_attempt_gets_more_of(adjusted: Adjusted | None, said: str) -> None:
-    assert with_more(adjusted) == said
+    assert describe_adjustment(adjusted) == said
 
 
 def test_an_error_of_the_system_is_said_as_we_say_things() -> None:
-    assert reason_of(FileNotFoundError(2, "No such file or directory", "/x")) == "no such file or directory"
-    assert reason_of(ValueError("Not A Number")) == "not a number"
+    assert error_reason(FileNotFoundError(2, "No such file or directory", "/x")) == "no such file or directory"
+    assert error_reason(ValueError("Not A Number")) == "not a number"
     # One that the system has no words for.
-    assert reason_of(OSError("Only This")) == "only this"
+    assert error_reason(OSError("Only This")) == "only this"
 
 
 @pytest.mark.parametrize(
@@ -353,4 +359,4 @@ def test_an_error_of_the_system_is_said_as_we_say_things() -> None:
 def test_the_last_lines_of_what_was_written_stand_with_the_telling_one(
     code: str, fields: dict[str, Any], lines: tuple[str, ...]
 ) -> None:
-    assert tail(failure(code, **fields)) == lines
+    assert last_lines(failure(code, **fields)) == lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 from typing import Any
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel

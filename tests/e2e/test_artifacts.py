@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.artifacts import is_artifact, referred
+from mulligan.core.model.artifacts import is_artifact, referred
 from mulligan.service.verbs import Service
 from proof.crashes.mortals import mortals
 from proof.crashes.trouble import Trouble

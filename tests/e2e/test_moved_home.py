@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.service.home import DATABASE
 from proof.stage import Stage, answered, wait_until
 

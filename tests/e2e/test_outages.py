@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import load_text
 from mulligan.service.verbs import prepare
 from mulligan.testing.postgres import PostgresServer, own_server
@@ -101,10 +101,10 @@ def test_a_process_that_drives_runs_holds_two_connections(tmp_path: Path, named_
     """This is the figure of docs/workers.md."""
     stage = Stage(tmp_path, named_url)
     name = conninfo_to_dict(named_url)["application_name"]
-    with psycopg.connect(named_url, application_name="onlooker", autocommit=True) as onlooker:
+    with psycopg.connect(named_url, application_name="onlooker", autocommit=True) as checker:
 
         def count() -> int:
-            return onlooker.execute(
+            return checker.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [name]
             ).fetchall()[0][0]
 

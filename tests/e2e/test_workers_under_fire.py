@@ -18,9 +18,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.transitions import RUN_ENDED
-from mulligan.core.workflow import RERUNS_AFTER_LOSS_MAX
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import RunFinished
 from mulligan.language import load
 from mulligan.service.verbs import Service, prepare

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.events import Entry
-from mulligan.core.state import State
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import Workflow, decode, encode, version
+from mulligan.core.state.state import State
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Workflow, decode, encode, version
 from mulligan.engine.engine import Engine
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
 from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.hands import Ends, FakeHands, all_well
-from mulligan.testing.promises import check
+from mulligan.testing.fake_executor import Ends, FakeExecutor, all_well
+from mulligan.testing.run_invariants import check
 
 
-class Seen:
+class LogFacts:
     """What an engine's watcher was shown."""
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class World:
         self.count += 1
         name = f"w{self.count}"
         self.store.register(WorkerRecord(name, "here", self.count))
-        hands = FakeHands(name, self.clock, slots=slots, ends=ends)
-        return Engine(self.store, self.clock, Cel({}), name, hands, root_run_id=root_run_id, watcher=Seen())
+        executor = FakeExecutor(name, self.clock, slots=slots, ends=ends)
+        return Engine(self.store, self.clock, Cel({}), name, executor, root_run_id=root_run_id, watcher=LogFacts())
 
     def start(self, text: str, engine: Engine | None = None, **inputs: Any) -> int:
         """A new run of a workflow; with an engine it is its own at once."""

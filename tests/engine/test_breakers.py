@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
 from mulligan.engine.engine import Engine
 from mulligan.ports import FAULT_POINTS, BreakerRecord, fault_listeners
+from mulligan.testing.fake_executor import Ends
 from mulligan.testing.faults import Crash, faults
-from mulligan.testing.hands import Ends
 
 from .conftest import World
 
@@ -252,13 +252,13 @@ def test_a_probe_that_is_cancelled_decides_nothing_and_another_run_is_the_next(
     engine = world.engine(ends=service)
     first, second = world.start(THREE, engine), world.start(THREE, engine)
     world.settle(engine)
-    assert engine.hands is not None
-    engine.hands.ends = never  # type: ignore[attr-defined]
+    assert engine.executor is not None
+    engine.executor.ends = never  # type: ignore[attr-defined]
     later_until_probed(later, engine, world)
-    (probe,) = engine.hands.running
+    (probe,) = engine.executor.running
     probing, waiting = (first, second) if probe.task.run_id == first else (second, first)
 
-    service.is_up, engine.hands.ends = True, service  # type: ignore[attr-defined]
+    service.is_up, engine.executor.ends = True, service  # type: ignore[attr-defined]
     world.store.put(probing, r.CancelRequested(world.clock.now(), now=True))
     engine.call()
     world.settle(engine)
@@ -364,8 +364,8 @@ def test_a_probe_that_dies_with_its_worker_is_another_lease_for_another(
     engine = world.engine(ends=service)
     run_id = world.start(THREE, engine)
     world.settle(engine)
-    assert engine.hands is not None
-    engine.hands.ends = never  # type: ignore[attr-defined]
+    assert engine.executor is not None
+    engine.executor.ends = never  # type: ignore[attr-defined]
     later_until_probed(later, engine, world)
     world.bury(engine)
 

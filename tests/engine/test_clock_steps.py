@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
 from mulligan.engine.engine import Engine
 from mulligan.ports import Store
 from mulligan.store import open_store
@@ -145,8 +145,8 @@ def test_a_deadline_keeps_its_length_and_is_told_to_workers_by_the_clock_of_thei
     machine.wall.set_wrong(step)
     machine.pass_time(world, engine, seconds=10.1)
 
-    hands = engine.hands
-    second = hands.started[1].task  # type: ignore[union-attr]
+    executor = engine.executor
+    second = executor.started[1].task  # type: ignore[union-attr]
     assert second.deadline is not None
     left = (second.deadline - engine.clock.now()).total_seconds()
     assert 4.8 < left <= 5.0

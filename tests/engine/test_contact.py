@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from mulligan.engine.contact import Buried, Contact
+from mulligan.engine.heartbeat import HeartbeatSender, WorkerExpired
 from mulligan.ports import WorkerRecord
 from mulligan.store.clock import ProcessClock
 from mulligan.store.memory import MemoryStore
@@ -25,7 +25,7 @@ class Host:
         self.clock = ProcessClock(self.common.now, self.common.monotonic, self._awake)
         self.store = MemoryStore(clock=self.common, is_shared=True)
         self.store.register(WorkerRecord("w", "h", 1, "lock", 1.0))
-        self.contact = Contact(self.store, self.clock, "w", None, LEASE)
+        self.contact = HeartbeatSender(self.store, self.clock, "w", None, LEASE)
 
     def _awake(self) -> float:
         return self.common.monotonic() - self.suspended
@@ -86,5 +86,5 @@ def test_a_clock_that_is_set_back_hides_no_suspend(host: Host) -> None:
 def test_a_worker_that_others_took_for_dead_is_told(host: Host) -> None:
     host.store.bury("w", is_dead=True)
 
-    with pytest.raises(Buried):
+    with pytest.raises(WorkerExpired):
         host.contact.beat()

@@ -7,10 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core.classify import Outcome
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import events as e
 from mulligan.engine.engine import Engine
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import FAULT_POINTS

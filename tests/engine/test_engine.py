@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.workflow import Command
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Command
 from mulligan.engine.engine import LeftAlone
 from mulligan.ports import Answer, Commit
 
@@ -199,7 +199,7 @@ def test_a_cancelled_run_ends_its_tasks_and_then_itself(world: World) -> None:
     engine.call()
     world.settle(engine)
 
-    assert list(engine.hands.stopped.values()) == [10.0]  # type: ignore[union-attr]
+    assert list(engine.executor.stopped.values()) == [10.0]  # type: ignore[union-attr]
     assert world.status(run_id) == "cancelled"
 
 
@@ -351,7 +351,7 @@ def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world:
     world.settle(other)
     log = world.store.log(run_id)
 
-    engine.hands.ends = lambda task: Outcome(exit_code=1)  # type: ignore[union-attr]
+    engine.executor.ends = lambda task: Outcome(exit_code=1)  # type: ignore[union-attr]
     world.settle(engine)
 
     assert world.store.log(run_id) == log
@@ -366,12 +366,12 @@ def test_a_turn_that_was_lost_costs_the_other_runs_of_the_batch_nothing(world: W
     other = world.engine(ends=lambda task: None)
     other.take_up([lost])
 
-    engine.hands.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
+    engine.executor.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
     world.settle(engine)
 
     assert world.status(kept) == "completed"
     # The report under a lease that still holds went to whoever has the run.
-    other.hands.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
+    other.executor.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
     other.call()
     world.settle(other)
     assert world.status(lost) == "completed"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome
 from mulligan.engine.engine import Engine
-from mulligan.engine.wanted import TAKEN_AT_ONCE_MAX
+from mulligan.engine.runs_to_claim import TAKEN_AT_ONCE_MAX
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Loaded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
+from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease, Offer, WorkerRecord
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.engine.rescue import bury_the_dead
+from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.ports import LockState, WorkerRecord
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
@@ -11,7 +11,9 @@ from .conftest import World
 
 
 def buried(world: World, state: LockState, *, may_expire_others: bool = True) -> list[str]:
-    found = bury_the_dead(world.store, lambda worker: state, lambda name: None, may_expire_others=may_expire_others)
+    found = expire_dead_workers(
+        world.store, lambda worker: state, lambda name: None, may_expire_others=may_expire_others
+    )
     return [worker.name for worker in found]
 
 
@@ -39,7 +41,7 @@ def test_what_a_dead_worker_has_left_running_is_ended_before_it_is_buried_whatev
     world.store.register(WorkerRecord("w", "another name", 1, "w.lock"))
     known: list[list[str]] = []
 
-    bury_the_dead(
+    expire_dead_workers(
         world.store, lambda worker: "free", lambda name: known.append([w.name for w in world.store.workers()])
     )
 

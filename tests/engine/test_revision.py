@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.revision import plain_definition
-from mulligan.core.snapshot import restore
-from mulligan.core.tasks import Task
-from mulligan.core.workflow import encode, version
+from mulligan.core.effects.snapshot import restore
+from mulligan.core.effects.tasks import Task
+from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import encode, version
 from mulligan.engine.engine import Engine
 from mulligan.language import load_text
 from mulligan.ports import FAULT_POINTS

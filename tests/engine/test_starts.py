@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.graph import Graph
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.graph import Graph
 from mulligan.testing.faults import Crash, faults
 
 from .conftest import World

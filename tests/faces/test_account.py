@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.workflow import Map
-from mulligan.service.account import Account
+from mulligan.core.model.workflow import Map
+from mulligan.service.failure_summary import Account
 from mulligan.testing.history import History, command, expression, step, workflow
 
 MAPPED = step("m", map=Map(over=expression("list")), do=(command("one"),))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.obstacles import Obstacle
-from mulligan.service.held import describe, held_up
+from mulligan.history.obstacles import Obstacle
+from mulligan.service.breaker_waits import describe, held_up
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service
 

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mulligan import __version__
-from mulligan.cli.bugs import bug
 from mulligan.cli.commands import COMMANDS
+from mulligan.cli.internal_errors import bug
 from mulligan.cli.parser import app
 from mulligan.cli.terminal import exit_code_of, painted, wants_colour
 from mulligan.errors import LanguageError, Problem, Unlawful

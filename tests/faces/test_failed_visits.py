@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.events import Entry
-from mulligan.core.state import State
-from mulligan.core.story import Teller
-from mulligan.core.transitions import RUN_ENDED
+from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import END, Action, Map, Triage, Workflow
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold
-from mulligan.core.verdict import unhandled
-from mulligan.core.workflow import END, Action, Map, Triage, Workflow
+from mulligan.history.story import Teller
 from mulligan.service.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.core.turn import fold
-from mulligan.service.following import Following
 from mulligan.service.home import Home
 from mulligan.service.outcome import Outcome, outcome
+from mulligan.service.run_progress import Following
 from mulligan.service.verbs import Service
 from mulligan.testing.history import History, edge, step, workflow
 

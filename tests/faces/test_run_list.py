@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from mulligan.cli.screen import Screen
-from mulligan.core import reports as r
-from mulligan.core.breaker import Guard
-from mulligan.core.effects import SetTimer
-from mulligan.core.events import Entry, RunPaused
-from mulligan.core.failure import Failure
-from mulligan.core.run_lists import unanswered
-from mulligan.core.state import FailureRecord
-from mulligan.core.tasks import Task
-from mulligan.core.workflow import Breaker
+from mulligan.cli.full_screen import Screen
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.effects.run_lists import unanswered
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Entry, RunPaused
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.workflow import Breaker
+from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, Counted, NewRun, Offer, Turn, WorkerRecord
 from mulligan.service.definitions import point_in_time

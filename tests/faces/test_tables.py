@@ -13,7 +13,7 @@ import pytest
 from mulligan.cli.tables import age, cut, length
 from mulligan.errors import InputInvalid
 from mulligan.service.definitions import duration, size
-from mulligan.service.words import counted, memory
+from mulligan.service.formatting import format_size, pluralize
 
 from .commands import SRC, mulligan, ran
 from .pipes import read_terminal
@@ -103,7 +103,7 @@ def test_a_length_is_as_fine_as_it_matters(seconds: float, told: str):
     ("amount", "told"), [(0, "0B"), (2048, "2KiB"), (8 << 20, "8MiB"), (3 << 30, "3.0GiB"), (5 << 40, "5120.0GiB")]
 )
 def test_memory_is_told_in_the_unit_people_use(amount: int, told: str):
-    assert memory(amount) == told
+    assert format_size(amount) == told
 
 
 def test_a_text_is_cut_to_one_line():
@@ -113,7 +113,11 @@ def test_a_text_is_cut_to_one_line():
 
 
 def test_what_is_counted_has_its_number():
-    assert (counted(1, "step"), counted(0, "step"), counted(100_000, "step")) == ("1 step", "0 steps", "100,000 steps")
+    assert (pluralize(1, "step"), pluralize(0, "step"), pluralize(100_000, "step")) == (
+        "1 step",
+        "0 steps",
+        "100,000 steps",
+    )
 
 
 # What people give in words

@@ -12,9 +12,9 @@ import pytest
 
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import RunRecord, Store
-from mulligan.service.awaiting import wait_for
 from mulligan.service.home import find_home
 from mulligan.service.verbs import Service
+from mulligan.service.waiting import wait_for
 
 from .commands import mulligan, process, ran
 

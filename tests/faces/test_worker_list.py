@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import reports as r
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service.driver import Capacity
 from mulligan.service.home import find_home

@@ -28,7 +28,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from mulligan.core.workflow import Workflow, encode
+from mulligan.core.model.workflow import Workflow, encode
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert, examine, load
 from mulligan.language.document import decode, parse

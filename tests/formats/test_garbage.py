@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.workflow import encode
+from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.formats import convert, examine
 from mulligan.formats.loading import parsed

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mulligan.core.codec import decode_log, encode_log
-from mulligan.core.events import FACTS
+from mulligan.core.model.codec import decode_log, encode_log
+from mulligan.core.model.events import FACTS
+from mulligan.core.model.workflow import decode
 from mulligan.core.turn import fold
-from mulligan.core.workflow import decode
 from mulligan.testing.golden import noted
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from mulligan.core.workflow import Step, Template, Workflow
+from mulligan.core.model.workflow import Step, Template, Workflow
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 

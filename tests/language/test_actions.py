@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Action, Command, Expression, Step, Template
+from mulligan.core.model.workflow import Action, Command, Expression, Step, Template
 from mulligan.language.shell import strict_options
 
 from .reading import step, steps

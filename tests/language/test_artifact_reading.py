@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.artifacts import Artifact, described, reference
+from mulligan.core.model.artifacts import Artifact, described, reference
 from mulligan.errors import ArtifactGone, ExpressionFailed, StoreUnavailable
 from mulligan.language.expressions import Cel, check, template
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.workflow import Budget
+from mulligan.core.model.workflow import Budget
 from mulligan.language import examine
 from mulligan.language.budgets import given_budgets, tokens
 

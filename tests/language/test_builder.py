@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.workflow import encode
+from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.builder import Workflow

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.core.workflow import (
+from mulligan.core.model.workflow import (
     Action,
     Command,
     Edge,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.core.workflow import Expression, Template
+from mulligan.core.model.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.language.expressions import (
     Cel,

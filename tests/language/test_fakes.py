@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.fakes import End
+from mulligan.core.deciding.fakes import End
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
 from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.paths import beginning
-from mulligan.core.workflow import Need
+from mulligan.core.model.paths import beginning
+from mulligan.core.model.workflow import Need
 from mulligan.errors import LanguageError, Problem
 
 from .reading import workflow as read

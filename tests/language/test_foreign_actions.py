@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mulligan.core.workflow import Action, Expression, Template
+from mulligan.core.model.workflow import Action, Expression, Template
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan import Workflow as Builder
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.loading import examine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.workflow import Action
+from mulligan.core.model.workflow import Action
 from mulligan.errors import LanguageError
 from mulligan.formats import load as load_any
 from mulligan.language import load

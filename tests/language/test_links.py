@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Action, Backoff, Command, Edge, Expression, Need, Triage, encode
+from mulligan.core.model.workflow import Action, Backoff, Command, Edge, Expression, Need, Triage, encode
 
 from .reading import step, steps, workflow
 

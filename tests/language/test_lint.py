@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from mulligan.core.failure import CODES
+from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.language import examine, lint
 from mulligan.language.codes import meant_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Action, Command, Expression, Map, Need, Resources, Rule, Template
+from mulligan.core.model.workflow import Action, Command, Expression, Map, Need, Resources, Rule, Template
 
 from .reading import sources, step, steps, workflow
 

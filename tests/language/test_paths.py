@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mulligan.core.workflow import Expression, Step, Template
+from mulligan.core.model.workflow import Expression, Step, Template
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mulligan
-from mulligan.core.workflow import Action, Expression, Template
+from mulligan.core.model.workflow import Action, Expression, Template
 from mulligan.errors import LanguageError, Refused
 from mulligan.language import load_text
 from mulligan.language.builder import Workflow

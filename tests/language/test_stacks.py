@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.core.workflow import Action, Edge, Need, Step, Workflow
+from mulligan.core.model.workflow import Action, Edge, Need, Step, Workflow
 from mulligan.language import load_text
 from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.drawing.layout import laid_out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import (
+from mulligan.core.model.workflow import (
     Action,
     Breaker,
     Command,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import Resources
+from mulligan.core.model.workflow import Resources
 from mulligan.language import load_text
 
 MIB = 1024**2

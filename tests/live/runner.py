@@ -33,15 +33,15 @@ from typing import Any, TypeVar
 import msgspec
 
 import mulligan
-from mulligan.core import events as e
-from mulligan.core.state import State
+from mulligan.core.model import events as e
+from mulligan.core.state.state import State
 from mulligan.formats import load
 from mulligan.service.driver import Capacity, Driver, Ending
 from mulligan.service.home import Home
 from mulligan.service.logs import Part, step_logs
 from mulligan.service.outcome import exit_code
 from mulligan.service.verbs import Service, prepare, reusing
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 
 # For what takes milliseconds: a busy machine may take long, and a wait that is met costs nothing.
 DEADLINE_SECONDS = 60.0
@@ -85,7 +85,7 @@ class Ran(msgspec.Struct, frozen=True):
         return [entry for entry in self.log if _is(entry.fact, kind, fields)]
 
 
-class Witness:
+class ExecutionRecorder:
     """Looks on while an engine works, and lets others wait for what becomes true. Ends a run that takes too long."""
 
     def __init__(self) -> None:
@@ -130,11 +130,11 @@ class Terminal(msgspec.Struct, frozen=True):
     run_id: int
     folder: Path
     service: Service
-    witness: Witness
+    recorder: ExecutionRecorder
 
     def wait_for(self, kind: type[Fact], count: int = 1, **fields: Any) -> Fact:
         """The n-th fact of a kind whose fields are these, of the run or one of its children, once it is written."""
-        return self.witness.wait_for(kind, count, fields).fact  # type: ignore[return-value]
+        return self.recorder.wait_for(kind, count, fields).fact  # type: ignore[return-value]
 
     def wait_until(self, is_so: Callable[[], object], otherwise: str = "it never came") -> None:
         """Until something outside of the logs is true: a file is there, a process is gone."""
@@ -186,37 +186,39 @@ class Live:
     def _drive(
         self, begin: Callable[[Driver], int], meanwhile: Meanwhile | None, wait_seconds: float, room: Capacity
     ) -> Ran:
-        witness = Witness()
-        with self.service.driver(room, witness) as driver:
+        recorder = ExecutionRecorder()
+        with self.service.driver(room, recorder) as driver:
             run_id = begin(driver)
-            with self._terminal(run_id, driver, witness, meanwhile):
+            with self._terminal(run_id, driver, recorder, meanwhile):
                 ending = driver.drive(run_id, wait_seconds)
         return self.look(run_id, ending)
 
     @contextmanager
-    def _terminal(self, run_id: int, driver: Driver, witness: Witness, meanwhile: Meanwhile | None) -> Iterator[None]:
+    def _terminal(
+        self, run_id: int, driver: Driver, recorder: ExecutionRecorder, meanwhile: Meanwhile | None
+    ) -> Iterator[None]:
         """`meanwhile` in a thread; what goes wrong there goes wrong here, and ends the run."""
         if meanwhile is None:
             yield
             return
         wrong: list[BaseException] = []
-        thread = threading.Thread(target=self._act, args=(run_id, driver, witness, meanwhile, wrong))
+        thread = threading.Thread(target=self._act, args=(run_id, driver, recorder, meanwhile, wrong))
         thread.start()
         try:
             yield
         finally:
-            witness.close()
+            recorder.close()
             thread.join()
             if wrong:
                 raise wrong[0]
 
     def _act(
-        self, run_id: int, driver: Driver, witness: Witness, meanwhile: Meanwhile, wrong: list[BaseException]
+        self, run_id: int, driver: Driver, recorder: ExecutionRecorder, meanwhile: Meanwhile, wrong: list[BaseException]
     ) -> None:
         # A service of its own: a connection to a store belongs to one thread.
         service = Service(self.home)
         try:
-            meanwhile(Terminal(run_id, self.folder, service, witness))
+            meanwhile(Terminal(run_id, self.folder, service, recorder))
         except BaseException as error:
             wrong.append(error)
             # As Ctrl-C twice: all that runs ends at once.

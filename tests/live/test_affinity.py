@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.driver import Driver
 from mulligan.service.verbs import prepare
 
-from .runner import ROOM, Live, Ran, Witness
+from .runner import ROOM, ExecutionRecorder, Live, Ran
 
 ELSEWHERE = Path(__file__).parent / "elsewhere.py"
 # So long is a worker on another host believed to be alive that says nothing.
@@ -61,7 +61,9 @@ def run_near(live: Live, text: str) -> Ran:
     prepared = prepare(load(live.write("flow.yaml", text)), {}, live.folder)
     store = live.home.open(LEASE_SECONDS)
     try:
-        with Driver(live.home, store, ROOM, watcher=Witness(), lease_seconds=LEASE_SECONDS, host="near") as driver:
+        with Driver(
+            live.home, store, ROOM, watcher=ExecutionRecorder(), lease_seconds=LEASE_SECONDS, host="near"
+        ) as driver:
             [run_id] = live.service.start(prepared)
             return live.look(run_id, driver.drive(run_id))
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.worker.actions.agent import BETWEEN
 
 from .runner import Live, Ran

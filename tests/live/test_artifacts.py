@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.artifacts import Artifact, Format, content, is_artifact, referred
+from mulligan.core.model import events as e
+from mulligan.core.model.artifacts import Artifact, Format, content, is_artifact, referred
 from mulligan.errors import InputInvalid, StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.service.driver import Capacity

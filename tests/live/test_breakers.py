@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.ports import BreakerRecord
+from mulligan.service.breaker_waits import held_up
 from mulligan.service.breakers import reset
-from mulligan.service.held import held_up
 from mulligan.service.verbs import Service
 
 from .runner import Live, Terminal, wait_until

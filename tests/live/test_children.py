@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.errors import MulliganError
 
 from .runner import Live, Terminal

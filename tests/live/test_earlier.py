@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.service.earlier import typical_durations
+from mulligan.service.step_history import typical_durations
 
 from .runner import Live
 

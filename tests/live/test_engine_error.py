@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
 from mulligan.engine.engine import LeftAlone
 from mulligan.language import load
 from mulligan.service.driver import Driver
 from mulligan.service.verbs import prepare
 
-from .runner import ROOM, Live, Witness
+from .runner import ROOM, ExecutionRecorder, Live
 
 # The second step asks the evaluator something, when the first has ended.
 ASKING = """
@@ -42,7 +42,7 @@ class Poisoned:
     evaluate = render = condition
 
 
-class Troubles(Witness):
+class Troubles(ExecutionRecorder):
     """Notes what an engine complains about."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def test_a_run_that_crashes_the_engine_is_paused_and_the_others_go_on(live: Live
 
 
 def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(live: Live):
-    with live.service.driver(ROOM, Witness()) as driver:
+    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         ending = driver.drive(run_id)
     assert ending == "waiting"
@@ -94,12 +94,12 @@ def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(
 
 
 def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
-    with live.service.driver(ROOM, Witness()) as driver:
+    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         driver.drive(run_id)
     live.service.lift_pause(run_id)
 
-    with live.service.driver(ROOM, Witness()) as driver:
+    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         driver.engine.take_up([run_id])
         driver.engine.drives[run_id].evaluator = Poisoned()  # type: ignore[assignment]
         ending = driver.drive(run_id)
@@ -110,7 +110,7 @@ def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
 
 
 def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resumed(live: Live):
-    with live.service.driver(ROOM, Witness()) as driver:
+    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
 
         def is_over() -> bool:
@@ -128,7 +128,7 @@ def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resum
 
 
 def test_the_story_of_it_says_what_happened_and_what_to_do(live: Live):
-    with live.service.driver(ROOM, Witness()) as driver:
+    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         driver.drive(run_id)
 
@@ -137,7 +137,7 @@ def test_the_story_of_it_says_what_happened_and_what_to_do(live: Live):
     assert found.story[-1] == f"paused by engine: {REASON}"
 
 
-class Cancelling(Witness):
+class Cancelling(ExecutionRecorder):
     """Cancels the run as soon as its first step runs, and poisons it."""
 
     driver: Driver
@@ -145,7 +145,7 @@ class Cancelling(Witness):
     def tick(self) -> None:
         super().tick()
         for drive in self.driver.engine.drives.values():
-            if not isinstance(drive.evaluator, Poisoned) and self.driver.hands and self.driver.hands.running:
+            if not isinstance(drive.evaluator, Poisoned) and self.driver.executor and self.driver.executor.running:
                 drive.evaluator = Poisoned()  # type: ignore[assignment]
                 self.driver.store.put(drive.run_id, r.CancelRequested(datetime.now(UTC), "somebody"))
                 # Written by its own connection, which is no news to it.

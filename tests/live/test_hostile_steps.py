@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
 from mulligan.service.driver import Capacity
 from mulligan.worker import processes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 
 from ..worker.web import as_json, reset, response, serving
 from .runner import Live

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.file_records import StaleFile
+from mulligan.core.model import events as e
+from mulligan.core.model.file_records import StaleFile
 from mulligan.errors import NothingToRetry
 
 from .runner import Live, Ran

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from mulligan.core import events as e
-from mulligan.core.workflow import RERUNS_AFTER_LOSS_MAX
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
 
 from .runner import Live, Ran, Terminal, wait_until
 

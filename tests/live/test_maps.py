@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.driver import Capacity
 from mulligan.service.verbs import prepare

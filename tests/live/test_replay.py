@@ -7,7 +7,7 @@ from collections.abc import Callable
 import apsw
 import pytest
 
-from mulligan.core.state import State
+from mulligan.core.state.state import State
 from mulligan.ports import RunRecord
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service

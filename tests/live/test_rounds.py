@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.events import Adjusted
+from mulligan.core.model import events as e
+from mulligan.core.model.events import Adjusted
 from mulligan.errors import Refused
 from mulligan.language import load
 from mulligan.service.items import history, items

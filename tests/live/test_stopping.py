@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 
 from .runner import Live, Terminal, wait_until
 

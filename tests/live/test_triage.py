@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.errors import MulliganError, StepNotParked
 from mulligan.service.decisions import Decided, Decision, decide, foresee
 from mulligan.service.pending import pending

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.service.gc import Choice, collect
 
 from .runner import Live, Ran, Terminal

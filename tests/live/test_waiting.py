@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 
 from .runner import Live, wait_until
 

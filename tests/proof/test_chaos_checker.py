@@ -11,15 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import load_text
 from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service, prepare
 from mulligan.store.postgres import PostgresStore
-from mulligan.testing.holdings import HeldBreaker, HeldMessage, HeldRun, HeldTask, Holdings
+from mulligan.testing.store_contents import HeldBreaker, HeldMessage, HeldRun, HeldTask, StoreContents
 from proof.chaos.checker import (
-    Onlooker,
+    InvariantChecker,
     Tally,
     check_all,
     check_outages,
@@ -252,9 +252,9 @@ RUN = HeldRun(1, "completed", 1, 9, "", 1, None, "", 0)
 TASK = HeldTask(1, "fetch", 1, 7, "w", "")
 
 
-def held(**fields: Any) -> Holdings:
+def held(**fields: Any) -> StoreContents:
     nothing: dict[str, Any] = {"runs": {1: RUN}, "tasks": [], "timers": {}, "messages": [], "answers": frozenset()}
-    return Holdings(**{**nothing, "breakers": [], "workers": {}, **fields})
+    return StoreContents(**{**nothing, "breakers": [], "workers": {}, **fields})
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_what_is_left_in_the_store_is_found(fields: dict[str, Any], said: list[s
 
 def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) -> None:
     PostgresStore(schema_url).close()
-    onlooker = Onlooker(schema_url)
-    before = onlooker.look()
+    checker = InvariantChecker(schema_url)
+    before = checker.look()
     with psycopg.connect(schema_url) as connection:
         connection.execute(
             "INSERT INTO runs (run_id, workflow, version, created_at, updated_at, parent_place, parent_attempt, "
@@ -286,7 +286,7 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) ->
             "VALUES (1, 'fetch', 1, 7, 'gone', 1, 0, 0, '[]', '', '')"
         )
 
-    found = onlooker.look()
+    found = checker.look()
 
     assert before == []
     assert found == ["promise 7: attempt 1 of 'fetch' in run 1 is held by 'gone', which was buried"]

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
 from mulligan.worker.folders import Folders
 from proof.fuzz import paths
 from proof.fuzz.bombs import BOMBS, Bomb, judged

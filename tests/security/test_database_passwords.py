@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mulligan import StepError
 from mulligan.cli.dispatch import exit_code
-from mulligan.core.database_urls import url_problem
+from mulligan.core.model.database_urls import url_problem
 from mulligan.errors import MulliganError
 from mulligan.store import open_store
 from mulligan.worker.actions import sql

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mulligan.core.reports import PauseRequested
+from mulligan.core.model.reports import PauseRequested
 from mulligan.ports import Answer, WorkerRecord
 from mulligan.store.encoding import encoded
 

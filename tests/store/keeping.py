@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import psycopg
 
-from mulligan.core import reports as r
-from mulligan.core.events import Entry, RunPaused
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Entry, RunPaused
 from mulligan.ports import Commit, Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.store.memory import MemoryStore
 from mulligan.store.memory_shelf import Shelf

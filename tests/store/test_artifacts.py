@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mulligan.core.artifacts import Artifact, described
+from mulligan.core.model.artifacts import Artifact, described
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.ports import Artifacts, Store
 from mulligan.store.artifact_files import ArtifactFiles

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import reports as r
-from mulligan.core.breaker import Counted, Guard, Verdict
-from mulligan.core.classify import Outcome
-from mulligan.core.effects import SetTimer, StopTask
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import Counted, Guard, Verdict
+from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Breaker
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import BreakerRecord, Lease, Store, Turn
 

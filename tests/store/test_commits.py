@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.effects import SetTimer, StopTask
+from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, UnknownRun
 from mulligan.ports import Answer, ChildReport, Commit, Store, Turn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import reports as r
+from mulligan.core.model import reports as r
 from mulligan.errors import UnknownRun
 from mulligan.ports import Answer, Message, Store
 

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core.breaker import Guard
-from mulligan.core.effects import SetTimer
-from mulligan.core.events import Entry, RunRevised
-from mulligan.core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes
+from mulligan.core.model.events import Entry, RunRevised
+from mulligan.core.model.workflow import Breaker
 from mulligan.ports import NewRun, Store
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from mulligan.core import reports as r
+from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Store
 from mulligan.store.postgres import PostgresStore

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.breaker import Counted, Guard
-from mulligan.core.effects import SetTimer, StopTask
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import Counted, Guard
+from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store, Turn
 
 from .keeping import T0, Open, commit, ended, new_run, offer, queue, started, take, task, worker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core import reports as r
-from mulligan.core.events import Entry, RunPaused
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Entry, RunPaused
 from mulligan.errors import UnknownRun
 from mulligan.ports import Commit, Store, Turn
 

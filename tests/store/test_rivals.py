@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.breaker import Guard
-from mulligan.core.classify import Outcome
-from mulligan.core.reports import TaskEnded
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store import open_store
 
@@ -161,7 +161,7 @@ def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) 
 
     said = race(
         where,
-        "from mulligan.core.tasks import Task\n"
+        "from mulligan.core.effects.tasks import Task\n"
         f"run_id, places = {turn.run_id}, {places!r}\n"
         "for place in places:\n"
         "    if name == 'rival-0':\n"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from mulligan.core import reports as r
+from mulligan.core.model import reports as r
 from mulligan.errors import KeyUsed, UnknownRun
 from mulligan.ports import Loaded, NewRun, RunRecord, Store, Turn, Waiting
 

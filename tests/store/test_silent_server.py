@@ -11,7 +11,7 @@ from threading import Thread
 import psycopg
 import pytest
 
-from mulligan.core import reports as r
+from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, WorkerRecord
 from mulligan.store.postgres import PostgresStore
@@ -79,8 +79,8 @@ def test_to_make_the_tables_may_take_longer_than_a_lease(schema_url: str) -> Non
         other.execute(SQL["lock_schema"])
 
         opening.start()
-        with psycopg.connect(schema_url, autocommit=True) as onlooker:
-            wait_until(lambda: onlooker.execute(WAITS_FOR_LONG, [LEASE_SECONDS + 0.5]).fetchall(), "it does not wait")
+        with psycopg.connect(schema_url, autocommit=True) as checker:
+            wait_until(lambda: checker.execute(WAITS_FOR_LONG, [LEASE_SECONDS + 0.5]).fetchall(), "it does not wait")
     opening.join()
 
     assert [store.workers() for store in opened] == [[]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.workflow import Secret
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Secret
 from mulligan.errors import StaleLease
 from mulligan.ports import Store
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mulligan.core import reports as r
-from mulligan.core.effects import SetTimer
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.model import reports as r
 from mulligan.ports import Store, Turn
 
 from .keeping import Open, Place, commit, new_run, reports, started

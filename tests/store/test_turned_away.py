@@ -172,11 +172,11 @@ def test_a_store_takes_one_connection_and_one_more_once_somebody_waits_for_news(
 ) -> None:
     """These are the figures of docs/workers.md: a worker waits for news, `list` does not."""
     url = f"{schema_url}&application_name=counted"
-    with psycopg.connect(server_url, autocommit=True) as onlooker:
+    with psycopg.connect(server_url, autocommit=True) as checker:
 
         def count() -> int:
             asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
-            return int(onlooker.execute(asked).fetchall()[0][0])
+            return int(checker.execute(asked).fetchall()[0][0])
 
         store = open_store(url)
         store.register(WorkerRecord("w", "here", 1))

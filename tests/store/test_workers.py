@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core import reports as r
+from mulligan.core.model import reports as r
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Store, WorkerRecord
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core import effects
-from mulligan.engine import drive, engine, rescue
-from mulligan.engine.at_work import AtWork
-from mulligan.engine.contact import Contact
+from mulligan.core.effects import effects
+from mulligan.engine import engine, run_driver, worker_expiry
+from mulligan.engine.heartbeat import HeartbeatSender
+from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
 from mulligan.store import gate, memory, sqlite_commit
@@ -24,7 +24,7 @@ from mulligan.store.memory import MemoryStore
 from mulligan.store.memory_shelf import Shelf
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
-from mulligan.testing import process
+from mulligan.testing import simulated_worker
 
 Replacement = Callable[[Any], Any]
 
@@ -266,7 +266,7 @@ def _(real: Any) -> Any:
 # -- the engine ------------------------------------------------------------------------------------------------------
 
 
-@defect(drive.Drive, "requeue")
+@defect(run_driver.RunDriver, "requeue")
 def _(real: Any) -> Any:
     """who takes a run up forgets the tasks that wait"""
     return lambda self, known_by: self.queue.clear()
@@ -278,11 +278,11 @@ def _(real: Any) -> Any:
     return lambda self: None
 
 
-@defect(AtWork, "go_on")
+@defect(TasksInFlight, "go_on")
 def _(real: Any) -> Any:
     """after the store was away what runs is started again"""
 
-    def go_on(self: AtWork, held: Any, untold: Any) -> None:
+    def go_on(self: TasksInFlight, held: Any, untold: Any) -> None:
         held = list(held)
         real(self, held, untold)
         self.reserve_and_start(held)
@@ -290,29 +290,29 @@ def _(real: Any) -> Any:
     return go_on
 
 
-@defect(AtWork, "_be_sure_of")
+@defect(TasksInFlight, "_be_sure_of")
 def _(real: Any) -> Any:
     """who was kept from his work for long takes it for his own"""
 
-    def _be_sure_of(self: AtWork, leases: Any) -> None:
-        if self.hands is not None:
-            self.hands.renewed(self._clock.monotonic())
+    def _be_sure_of(self: TasksInFlight, leases: Any) -> None:
+        if self.executor is not None:
+            self.executor.renewed(self._clock.monotonic())
 
     return _be_sure_of
 
 
-@defect(AtWork, "go_on")
+@defect(TasksInFlight, "go_on")
 def _(real: Any) -> Any:
     """after the store was away what a commit without an answer gave is not started"""
 
-    def go_on(self: AtWork, held: Any, untold: Any) -> None:
-        known = {*untold, *(lease.token for lease in self.hands.running)} if self.hands else set()
+    def go_on(self: TasksInFlight, held: Any, untold: Any) -> None:
+        known = {*untold, *(lease.token for lease in self.executor.running)} if self.executor else set()
         real(self, [lease for lease in held if lease.token in known], untold)
 
     return go_on
 
 
-@defect(drive._CARRY_OUT, effects.SetTimer)
+@defect(run_driver._CARRY_OUT, effects.SetTimer)
 def _(real: Any) -> Any:
     """a timer that has passed already is not fired"""
 
@@ -323,21 +323,21 @@ def _(real: Any) -> Any:
     return set_timer
 
 
-@defect(drive.Drive, "_end")
+@defect(run_driver.RunDriver, "_end")
 def _(real: Any) -> Any:
     """a child run ends and tells nobody"""
 
-    def end(self: drive.Drive, pending: Any, now: Any) -> None:
+    def end(self: run_driver.RunDriver, pending: Any, now: Any) -> None:
         pending.is_last = True
 
     return end
 
 
-@defect(drive.Drive, "take_back")
+@defect(run_driver.RunDriver, "take_back")
 def _(real: Any) -> Any:
     """a turn that could not be written has forgotten what it was told"""
 
-    def take_back(self: drive.Drive) -> None:
+    def take_back(self: run_driver.RunDriver) -> None:
         waiting = self.reports.copy()
         real(self)
         self.reports = waiting
@@ -351,49 +351,49 @@ def _(real: Any) -> Any:
     return lambda self, drive: None
 
 
-@defect(AtWork, "keep")
+@defect(TasksInFlight, "keep")
 def _(real: Any) -> Any:
     """what a run was told when the store went away is forgotten"""
     return lambda self, told: None
 
 
-@defect(AtWork, "wait")
+@defect(TasksInFlight, "wait")
 def _(real: Any) -> Any:
     """what ends while the store is away is forgotten"""
 
-    def wait(self: AtWork, seconds: float) -> None:
+    def wait(self: TasksInFlight, seconds: float) -> None:
         real(self, seconds)
         self._ended.clear()
 
     return wait
 
 
-@defect(process, "bury_the_dead")
+@defect(simulated_worker, "expire_dead_workers")
 def _(real: Any) -> Any:
     """the dead are not buried"""
     return lambda store, look, end_leftovers, **judged: []
 
 
-@defect(rescue, "_is_silent")
+@defect(worker_expiry, "_is_silent")
 def _(real: Any) -> Any:
     """after an outage the first one back buries all others"""
     return lambda *args, may_expire_others: real(*args, may_expire_others=True)
 
 
-@defect(Contact, "may_expire_others")
+@defect(HeartbeatSender, "may_expire_others")
 def _(real: Any) -> Any:
     """an old heartbeat says nothing to anybody"""
     return property(lambda self: False)
 
 
-@defect(process, "bury_the_dead")
+@defect(simulated_worker, "expire_dead_workers")
 def _(real: Any) -> Any:
     """who is buried leaves its tasks running"""
 
-    def bury_the_dead(store: Any, look: Any, end_leftovers: Any, **judged: Any) -> Any:
+    def expire_dead_workers(store: Any, look: Any, end_leftovers: Any, **judged: Any) -> Any:
         return real(store, look, lambda name: None, **judged)
 
-    return bury_the_dead
+    return expire_dead_workers
 
 
 # -- clocks ----------------------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def _(real: Any) -> Any:
 
     def _drive(self: Any, *args: Any) -> Any:
         found = real(self, *args)
-        found.ahead = drive.NOT_AHEAD
+        found.ahead = run_driver.NOT_AHEAD
         self._ahead.clear()
         return found
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core import breaker, converge, decide, effects, flow, fork, ladder, life, scope, stopping
-from mulligan.core import events as e
+from mulligan.core.deciding import breaker, converge, decide, flow, fork, ladder, lifecycle, stopping
+from mulligan.core.effects import effects
+from mulligan.core.model import events as e
+from mulligan.core.state import scope
 
 from .sabotage import defect
 
@@ -18,7 +20,7 @@ def _(real: Any) -> Any:
     return lambda *about: ""
 
 
-@defect(life, "refusal")
+@defect(lifecycle, "refusal")
 def _(real: Any) -> Any:
     """an agent is called though its budget is spent"""
     return lambda *about, **more: None
@@ -47,7 +49,7 @@ def _(real: Any) -> Any:
 
     def proceed(now: Any, place: Any) -> Any:
         if place.status == "backing_off":
-            yield from life.schedule(now, place, "retry")
+            yield from lifecycle.schedule(now, place, "retry")
 
     return proceed
 
@@ -57,7 +59,7 @@ def _(real: Any) -> Any:
     """a stopped run goes on with a retry whose script has ended"""
 
     def after_script(now: Any, place: Any, fact: e.Fact) -> Any:
-        yield from life.schedule(now, place, "retry")
+        yield from lifecycle.schedule(now, place, "retry")
 
     return after_script
 
@@ -137,13 +139,13 @@ def _(real: Any) -> Any:
     return lambda state: state.undoables[0] if real(state) is not None else None
 
 
-@defect(life, "status_problem")
+@defect(lifecycle, "status_problem")
 def _(real: Any) -> Any:
     """end returns a status that no run has, and completes"""
     return lambda output: ""
 
 
-@defect(life, "is_beyond_limit")
+@defect(lifecycle, "is_beyond_limit")
 def _(real: Any) -> Any:
     """a step runs in the visit after its last"""
     return lambda state, place: False

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from mulligan.core.events import Entry
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import Workflow
+from mulligan.testing.fault_budget import ALL_TROUBLE, Trouble
 from mulligan.testing.history import History, retry, step, workflow
-from mulligan.testing.trouble import ALL_TROUBLE, Trouble
 
 WELL, BROKEN, CRASHING, DYING, ENDLESS = range(5)
 KINDS = 10

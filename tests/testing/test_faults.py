@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.ports import FAULT_POINTS, fault, fault_listeners
+from mulligan.ports import FAULT_POINTS, fault_listeners, fault_point
 from mulligan.testing.faults import Crash, faults
 
 
@@ -12,19 +12,19 @@ from mulligan.testing.faults import Crash, faults
 def test_outside_of_a_test_a_fault_point_does_nothing(name: str) -> None:
     assert fault_listeners == []
 
-    fault(name)
+    fault_point(name)
 
 
 @pytest.mark.parametrize("name", FAULT_POINTS)
 def test_an_armed_point_dies_at_its_nth_pass_and_only_then(name: str) -> None:
     with faults() as points:
         points.arm(name, 3)
-        fault(name)
-        fault(name)
+        fault_point(name)
+        fault_point(name)
 
         with pytest.raises(Crash) as caught:
-            fault(name)
-        fault(name)
+            fault_point(name)
+        fault_point(name)
 
     assert str(caught.value) == f"died at '{name}'"
     assert points.passes[name] == 4
@@ -32,11 +32,11 @@ def test_an_armed_point_dies_at_its_nth_pass_and_only_then(name: str) -> None:
 
 def test_passes_are_counted_from_when_the_point_was_armed() -> None:
     with faults() as points:
-        fault("after_commit")
+        fault_point("after_commit")
         points.arm("after_commit", 1)
 
         with pytest.raises(Crash):
-            fault("after_commit")
+            fault_point("after_commit")
 
 
 def test_a_disarmed_point_lets_everybody_pass() -> None:
@@ -44,7 +44,7 @@ def test_a_disarmed_point_lets_everybody_pass() -> None:
         points.arm("after_commit")
         points.disarm()
 
-        fault("after_commit")
+        fault_point("after_commit")
 
 
 def test_a_crash_is_caught_by_no_handler_of_exceptions() -> None:
@@ -54,7 +54,7 @@ def test_a_crash_is_caught_by_no_handler_of_exceptions() -> None:
 def test_after_the_block_nobody_listens_even_if_it_died() -> None:
     with pytest.raises(Crash), faults() as points:
         points.arm("before_turn")
-        fault("before_turn")
+        fault_point("before_turn")
 
     assert fault_listeners == []
 

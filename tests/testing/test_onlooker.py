@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
-from mulligan.core.tasks import Task
-from mulligan.core.workflow import encode, version
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import encode, version
 from mulligan.engine.engine import Engine
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
@@ -23,17 +23,17 @@ from mulligan.store.memory_shelf import Shelf
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.hands import FakeHands
-from mulligan.testing.holdings import (
+from mulligan.testing.fake_executor import FakeExecutor
+from mulligan.testing.invariant_checker import InvariantChecker
+from mulligan.testing.store_contents import (
     POSTGRES_TABLES,
-    Holdings,
+    StoreContents,
     contents_of_memory,
     contents_of_tables,
     look_into_memory,
     look_into_tables,
 )
-from mulligan.testing.onlooker import Onlooker
-from mulligan.testing.store_promises import promise_9_no_secret_is_kept
+from mulligan.testing.store_invariants import promise_9_no_secret_is_kept
 
 WORKFLOW = """
 name: release
@@ -49,12 +49,16 @@ class Shop:
     """A store of some kind with a worker in it, and somebody who looks on."""
 
     def __init__(
-        self, store: Store, look: Callable[[], Holdings], contents: Callable[[], Iterable[bytes]], clock: JumpingClock
+        self,
+        store: Store,
+        look: Callable[[], StoreContents],
+        contents: Callable[[], Iterable[bytes]],
+        clock: JumpingClock,
     ) -> None:
         self.store, self.clock, self.contents = store, clock, contents
-        self.onlooker = Onlooker(store, look, contents, secret="hunter2")
+        self.checker = InvariantChecker(store, look, contents, secret="hunter2")
         store.register(WorkerRecord("w", "here", 1))
-        self.engine = Engine(store, clock, Cel({}), "w", FakeHands("w", clock, ends=_ends))
+        self.engine = Engine(store, clock, Cel({}), "w", FakeExecutor("w", clock, ends=_ends))
 
     def start(self, text: str = WORKFLOW) -> int:
         data = encode(load_text(text))
@@ -66,7 +70,7 @@ class Shop:
         """Whatever happens, the onlooker is shown it."""
         for _ in range(ticks):
             self.engine.tick(0.0)
-            self.onlooker.see()
+            self.checker.see()
 
 
 def _ends(task: Task) -> Outcome:
@@ -113,11 +117,11 @@ def _postgres(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -
 def test_what_a_store_holds_is_seen_in_every_kind_of_store_alike(shop: Shop) -> None:
     run_id = shop.start()
     message = shop.store.put(run_id, r.PauseRequested(shop.clock.now(), "someone"), is_asking=True)
-    before = shop.onlooker.look()
+    before = shop.checker.look()
 
     shop.work()
 
-    held = shop.onlooker.look()
+    held = shop.checker.look()
     assert [(found.run_id, found.is_asking) for found in before.messages] == [(run_id, False), (run_id, True)]
     assert (before.runs[run_id].seq, before.runs[run_id].holder, held.runs[run_id].holder) == (0, "", "w")
     assert (held.runs[run_id].status, held.messages, held.answers) == ("paused", [], {message})
@@ -129,7 +133,7 @@ def test_tasks_timers_and_breakers_are_seen(shop: Shop) -> None:
 
     shop.work()
 
-    held = shop.onlooker.look()
+    held = shop.checker.look()
     outside = held.outside(run_id)
     assert {kind for kind, _, _ in outside.timers} <= {"retry"}
     assert [(breaker.name, breaker.status, breaker.probe) for breaker in held.breakers] == [("net", "open", None)]
@@ -140,9 +144,9 @@ def test_the_onlooker_knows_a_run_from_its_log_alone_and_the_tables_agree(shop: 
     run_id = shop.start()
 
     shop.work()
-    shop.onlooker.verify()
+    shop.checker.verify()
 
-    watched = shop.onlooker.runs[run_id]
+    watched = shop.checker.runs[run_id]
     assert watched.log == shop.store.log(run_id)
     assert watched.state.run.seq == len(watched.log) > 0
 

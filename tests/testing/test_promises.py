@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.failure import failure
-from mulligan.core.state import State
-from mulligan.core.workflow import Handler, Map, Rule, Step, Workflow
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Handler, Map, Rule, Step, Workflow
+from mulligan.core.state.state import State
 from mulligan.ports import RunRecord
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
@@ -23,7 +23,7 @@ from mulligan.testing.liveness import (
     promise_10_the_engine_has_met_no_bug,
     promise_10_the_story_can_be_told,
 )
-from mulligan.testing.promises import (
+from mulligan.testing.run_invariants import (
     FACT_PROMISES,
     Promises,
     check,

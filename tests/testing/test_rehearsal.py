@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language import load_text
 from mulligan.testing.history import History

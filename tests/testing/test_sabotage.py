@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Action, Breaker, Workflow
+from mulligan.core.model.workflow import Action, Breaker, Workflow
+from mulligan.testing.fault_budget import STORE_KINDS, StoreKind, Trouble
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.themes import GUESTS, HOLDS, OUTAGES, Theme
-from mulligan.testing.trouble import STORE_KINDS, StoreKind, Trouble
 
 from . import sabotage_core as sabotage_core
 from .sabotage import DEFECTS

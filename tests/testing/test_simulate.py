@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from mulligan.testing.crew import Crew, Patience, parts
+from mulligan.testing.fault_budget import Trouble
 from mulligan.testing.shrinking import smaller
 from mulligan.testing.simulate import Sum, main, simulate
-from mulligan.testing.tally import Tally
-from mulligan.testing.trouble import Trouble
+from mulligan.testing.simulation_pool import Crew, Patience, parts
+from mulligan.testing.simulation_totals import Tally
 from mulligan.testing.workflows import is_lawful, random_workflow
 
 from .scripted import BROKEN, CRASHING, DYING, ENDLESS, KINDS, WELL, WORKFLOW, Scripted

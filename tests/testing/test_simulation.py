@@ -11,14 +11,14 @@ from random import Random
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Expression, decode, encode
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Expression, decode, encode
 from mulligan.ports import FAULT_POINTS
+from mulligan.testing.fault_injection import WEATHER
 from mulligan.testing.history import edge, step, workflow
-from mulligan.testing.promises import check
+from mulligan.testing.run_invariants import check
 from mulligan.testing.simulate import simulate
 from mulligan.testing.simulator import Simulation
-from mulligan.testing.weather import WEATHER
 from mulligan.testing.workflows import Dice, is_lawful, random_workflow
 
 SRC = Path(__file__).parents[2] / "src"

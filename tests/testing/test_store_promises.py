@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core.workflow import Action
+from mulligan.core.model.workflow import Action
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, step, workflow
-from mulligan.testing.holdings import HeldBreaker, HeldMessage, HeldRun, HeldTask, Holdings
-from mulligan.testing.store_promises import (
+from mulligan.testing.store_contents import HeldBreaker, HeldMessage, HeldRun, HeldTask, StoreContents
+from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     Known,
     StorePromise,
@@ -44,11 +44,11 @@ TIMER = {(1, "retry", "build", 2): START}
 ASKING = HeldMessage(9, 1, is_asking=True)
 
 
-def holding(*runs: HeldRun, **fields: Any) -> Holdings:
+def holding(*runs: HeldRun, **fields: Any) -> StoreContents:
     """A store that is well, but for what is said: one run, whose turn the worker `w` has."""
     nothing: dict[str, Any] = {"tasks": [], "timers": {}, "messages": [], "answers": frozenset(), "breakers": []}
     by_id = {run.run_id: run for run in runs or (RUN,)}
-    return Holdings(runs=by_id, **{**nothing, "workers": {"w": START}, **fields})
+    return StoreContents(runs=by_id, **{**nothing, "workers": {"w": START}, **fields})
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,9 @@ def holding(*runs: HeldRun, **fields: Any) -> Holdings:
         ),
     ],
 )
-def test_a_broken_promise_is_told(promise: StorePromise, before: Holdings, now: Holdings, sentence: str) -> None:
+def test_a_broken_promise_is_told(
+    promise: StorePromise, before: StoreContents, now: StoreContents, sentence: str
+) -> None:
     known = Known()
     known.note(before)
 
@@ -195,7 +197,7 @@ def test_a_broken_promise_is_told(promise: StorePromise, before: Holdings, now: 
         (holding(), holding(replace(RUN, holder="v", fence=4), workers={"v": START, "w": START})),
     ],
 )
-def test_what_is_well_is_not_complained_about(before: Holdings, now: Holdings) -> None:
+def test_what_is_well_is_not_complained_about(before: StoreContents, now: StoreContents) -> None:
     known = Known()
     known.note(before)
 

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mulligan.core.effects import SetTimer
+from mulligan.core.effects.effects import SetTimer
 from mulligan.ports import Commit, Turn
 from mulligan.testing.clock import START, JumpingClock
-from mulligan.testing.timekeeping import CLOCKS_APART_SECONDS_MAX, TIMER_SECONDS_MAX, CountedClock, Timekeeper
+from mulligan.testing.timer_checks import CLOCKS_APART_SECONDS_MAX, TIMER_SECONDS_MAX, CountedClock, Timekeeper
 
 BEHIND = START - timedelta(hours=2)
 SOON = timedelta(seconds=60)

@@ -6,29 +6,31 @@ from datetime import timedelta
 
 import pytest
 
-from mulligan.core.breaker import Counted, Guard, Verdict
-from mulligan.core.reports import TaskEnded
-from mulligan.core.tasks import Task
-from mulligan.core.workflow import Breaker
+from mulligan.core.deciding.breaker import Counted, Guard, Verdict
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Breaker
 from mulligan.errors import StaleLease
 from mulligan.ports import Lease, WorkerRecord
 from mulligan.testing.clock import START, JumpingClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
+from mulligan.testing.execution_recorder import ExecutionRecorder, Outage, Search
+from mulligan.testing.fake_tasks import FakeTasks
+from mulligan.testing.fault_budget import Trouble
 from mulligan.testing.history import step, workflow
-from mulligan.testing.holdings import HeldBreaker
-from mulligan.testing.puppets import Puppets
-from mulligan.testing.trouble import Trouble
-from mulligan.testing.witness import Outage, Search, Witness
-from mulligan.testing.world import World
+from mulligan.testing.simulated_cluster import World
+from mulligan.testing.store_contents import HeldBreaker
 
 
-def make(lease_seconds: float | None = None) -> Witness:
-    return Witness(DATABASES["memory"](), lease_seconds)
+def make(lease_seconds: float | None = None) -> ExecutionRecorder:
+    return ExecutionRecorder(DATABASES["memory"](), lease_seconds)
 
 
-def hands(witness: Witness, name: str, host: str = "h1", watchdog_seconds: float | None = None) -> Puppets:
-    made = Puppets(name, host, JumpingClock(), 4, watchdog_seconds, witness.starting)
-    witness.watch(made)
+def executor(
+    recorder: ExecutionRecorder, name: str, host: str = "h1", watchdog_seconds: float | None = None
+) -> FakeTasks:
+    made = FakeTasks(name, host, JumpingClock(), 4, watchdog_seconds, recorder.starting)
+    recorder.watch(made)
     return made
 
 
@@ -40,40 +42,40 @@ def lease(token: int, attempt: int = 1, place: str = "a") -> Lease:
 
 
 def test_a_lease_that_is_started_again_is_found() -> None:
-    witness = make()
-    one = hands(witness, "h1.1")
+    recorder = make()
+    one = executor(recorder, "h1.1")
     one.start([lease(7)])
     one.end(lease(7), TaskEnded(START, "a", 1))
 
     one.start([lease(7)])
 
-    assert witness.complaints == ["promise 4: attempt 1 of 'a' in run 1 was started twice with one lease"]
+    assert recorder.complaints == ["promise 4: attempt 1 of 'a' in run 1 was started twice with one lease"]
 
 
 def test_two_attempts_that_overlap_on_one_host_are_found() -> None:
-    witness = make()
-    hands(witness, "h1.1").start([lease(7)])
+    recorder = make()
+    executor(recorder, "h1.1").start([lease(7)])
 
-    hands(witness, "h1.2").start([lease(8, attempt=2)])
+    executor(recorder, "h1.2").start([lease(8, attempt=2)])
 
-    assert witness.complaints == ["promise 4: attempt 2 of 'a' in run 1 starts on h1, where h1.1 runs it"]
+    assert recorder.complaints == ["promise 4: attempt 2 of 'a' in run 1 starts on h1, where h1.1 runs it"]
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
 def test_what_was_ended_or_runs_elsewhere_overlaps_with_nothing(host: str) -> None:
-    witness = make()
-    hands(witness, "h1.1").start([lease(7), lease(9, place="b")])
+    recorder = make()
+    executor(recorder, "h1.1").start([lease(7), lease(9, place="b")])
     if host == "h1":
-        witness.end_leftovers("h1.1")
+        recorder.end_leftovers("h1.1")
 
-    hands(witness, "h.2", host).start([lease(8, attempt=2)])
+    executor(recorder, "h.2", host).start([lease(8, attempt=2)])
 
-    assert witness.complaints == []
+    assert recorder.complaints == []
 
 
 def test_what_a_supervisor_has_ended_since_no_renewal_came_does_not_run() -> None:
     clock = JumpingClock()
-    cut_off = Puppets("h1.1", "h1", clock, 4, 20.0)
+    cut_off = FakeTasks("h1.1", "h1", clock, 4, 20.0)
     cut_off.start([lease(7)])
     assert cut_off.token_of(1, "a") == 7
 
@@ -83,7 +85,7 @@ def test_what_a_supervisor_has_ended_since_no_renewal_came_does_not_run() -> Non
 
 
 def test_what_has_ended_is_said_to_run_until_it_was_collected() -> None:
-    one = Puppets("h1.1", "h1", JumpingClock(), 4)
+    one = FakeTasks("h1.1", "h1", JumpingClock(), 4)
     one.start([lease(7)])
 
     one.end(lease(7), TaskEnded(START, "a", 1))
@@ -98,14 +100,14 @@ def test_what_has_ended_is_said_to_run_until_it_was_collected() -> None:
 
 def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_taken_is_found() -> None:
     database = DATABASES["memory"]()
-    witness = Witness(database, None)
+    recorder = ExecutionRecorder(database, None)
 
     with pytest.raises(StaleLease):
-        witness.beside(database.open(JumpingClock()), JumpingClock()).report(7, TaskEnded(START, "a", 1))
-    assert witness.complaints == []
-    witness.promise_2_a_void_lease_is_not_heard([7], witness.leased())
+        recorder.beside(database.open(JumpingClock()), JumpingClock()).report(7, TaskEnded(START, "a", 1))
+    assert recorder.complaints == []
+    recorder.promise_2_a_void_lease_is_not_heard([7], recorder.leased())
 
-    assert witness.complaints == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
+    assert recorder.complaints == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
 
 
 GUARD = Guard("net", Breaker(failures=2, reset=1.0))
@@ -124,11 +126,13 @@ def counted(*verdicts: Verdict) -> list[Counted]:
     ],
 )
 def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes: list[Counted], sentence: str) -> None:
-    witness = make()
+    recorder = make()
 
-    witness.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", "closed", None, before)})
+    recorder.promise_7_what_fails_in_a_row_opens_a_breaker(
+        outcomes, {"net": HeldBreaker("net", "closed", None, before)}
+    )
 
-    assert witness.complaints == [f"promise 7: breaker 'net' is closed after 0 failures in a row, and {sentence}"]
+    assert recorder.complaints == [f"promise 7: breaker 'net' is closed after 0 failures in a row, and {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -141,50 +145,50 @@ def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes
     ],
 )
 def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(status: str, outcomes: list[Counted]) -> None:
-    witness = make()
+    recorder = make()
 
-    witness.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", status, None)})
+    recorder.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", status, None)})
 
-    assert witness.complaints == []
+    assert recorder.complaints == []
 
 
 # -- the dead --------------------------------------------------------------------------------------------------------
 
 
 def test_the_dead_that_somebody_who_looked_has_not_buried_are_found() -> None:
-    database, witness = DATABASES["memory"](), make()
+    database, recorder = DATABASES["memory"](), make()
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
-    witness.see(database.look())
-    assert witness.complaints == []
+    recorder.see(database.look())
+    assert recorder.complaints == []
 
-    witness.has_searched(Search(frozenset({"h1.1"}), START))
-    witness.see(database.look())
+    recorder.has_searched(Search(frozenset({"h1.1"}), START))
+    recorder.see(database.look())
 
-    assert witness.complaints == ["promise 7: h1.1 is dead, somebody has looked, and it was not buried"]
+    assert recorder.complaints == ["promise 7: h1.1 is dead, somebody has looked, and it was not buried"]
 
 
 def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -> None:
-    database, witness = DATABASES["shared"](), make(LEASE_SECONDS)
+    database, recorder = DATABASES["shared"](), make(LEASE_SECONDS)
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
     limit = START + timedelta(seconds=LEASE_SECONDS)
 
-    witness.has_searched(Search(frozenset(), limit))
-    witness.see(database.look())
-    assert witness.complaints == []
-    witness.has_searched(Search(frozenset(), limit + timedelta(seconds=1)))
-    witness.see(database.look())
+    recorder.has_searched(Search(frozenset(), limit))
+    recorder.see(database.look())
+    assert recorder.complaints == []
+    recorder.has_searched(Search(frozenset(), limit + timedelta(seconds=1)))
+    recorder.see(database.look())
 
-    assert witness.complaints == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
+    assert recorder.complaints == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
 
 
 def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> None:
-    database, witness = DATABASES["shared"](), make(LEASE_SECONDS)
+    database, recorder = DATABASES["shared"](), make(LEASE_SECONDS)
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
 
-    witness.has_searched(Search(frozenset(), None))
-    witness.see(database.look())
+    recorder.has_searched(Search(frozenset(), None))
+    recorder.see(database.look())
 
-    assert witness.complaints == []
+    assert recorder.complaints == []
 
 
 @pytest.mark.parametrize(
@@ -196,28 +200,28 @@ def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> No
     ],
 )
 def test_who_is_buried_for_an_outage_of_the_store_is_found(seconds: float, age: float, is_found: bool) -> None:
-    witness, ended = make(LEASE_SECONDS), START + timedelta(seconds=seconds)
-    witness.outage(Outage(START, ended))
+    recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=seconds)
+    recorder.outage(Outage(START, ended))
 
-    witness.promise_7_an_outage_makes_nobody_dead("h1.1", START, ended + timedelta(seconds=age))
+    recorder.promise_7_an_outage_makes_nobody_dead("h1.1", START, ended + timedelta(seconds=age))
 
-    assert bool(witness.complaints) == is_found
+    assert bool(recorder.complaints) == is_found
 
 
 def test_who_was_heard_of_after_an_outage_is_not_buried_for_it() -> None:
-    witness, ended = make(LEASE_SECONDS), START + timedelta(seconds=2 * LEASE_SECONDS)
-    witness.outage(Outage(START, ended))
+    recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=2 * LEASE_SECONDS)
+    recorder.outage(Outage(START, ended))
 
     second = timedelta(seconds=1)
-    witness.promise_7_an_outage_makes_nobody_dead("h1.1", ended + second, ended + 2 * second)
+    recorder.promise_7_an_outage_makes_nobody_dead("h1.1", ended + second, ended + 2 * second)
 
-    assert witness.complaints == []
+    assert recorder.complaints == []
 
 
 def test_a_world_says_what_its_witness_has_found() -> None:
     world = World(7, Trouble(store="memory"))
     world.create(workflow(step("a")))
-    world.witness.complaints.append("promise 4: seen")
+    world.recorder.complaints.append("promise 4: seen")
 
     with pytest.raises(AssertionError, match="promise 4: seen"):
         world.look()

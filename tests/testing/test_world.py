@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.reports import TaskEnded
-from mulligan.core.workflow import Action
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Action
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import WorkerRecord
 from mulligan.testing.clock import START, JumpingClock, WallClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
+from mulligan.testing.fault_budget import STORE_KINDS, StoreKind, Trouble
+from mulligan.testing.fault_injection import WEATHER, weathered
 from mulligan.testing.faults import Crash
 from mulligan.testing.history import step, workflow
-from mulligan.testing.process import Process
-from mulligan.testing.trouble import STORE_KINDS, StoreKind, Trouble
-from mulligan.testing.weather import WEATHER, weathered
-from mulligan.testing.world import World
+from mulligan.testing.simulated_cluster import World
+from mulligan.testing.simulated_worker import Process
 
 TWO = workflow(step("a"), step("b", needs=["a"]))
 
@@ -40,7 +40,7 @@ def test_a_clock_that_is_set_shows_another_time_and_as_much_time_passes() -> Non
 # -- the store in between --------------------------------------------------------------------------------------------
 
 
-class Sky:
+class FaultPlan:
     """One kind of weather for every call; notes what it was asked for."""
 
     def __init__(self, kind: str) -> None:
@@ -76,8 +76,8 @@ class Sky:
     ],
 )
 def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool, seen: list[str]) -> None:
-    sky, plain = Sky(kind), DATABASES["memory"]().open(JumpingClock())
-    store = weathered(plain, sky)
+    fault_plan, plain = FaultPlan(kind), DATABASES["memory"]().open(JumpingClock())
+    store = weathered(plain, fault_plan)
 
     if error is None:
         store.register(WorkerRecord("w", "here", 1))
@@ -86,7 +86,7 @@ def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool
             store.register(WorkerRecord("w", "here", 1))
 
     assert bool(plain.workers()) == is_written
-    assert sky.seen == seen
+    assert fault_plan.seen == seen
 
 
 def test_every_kind_of_weather_is_tested() -> None:
@@ -231,13 +231,13 @@ def test_one_that_does_not_come_back_after_an_outage_is_given_up_a_lease_later()
 
 def test_a_worker_that_alone_was_cut_off_is_given_up_by_those_that_were_not() -> None:
     world = make("shared")
-    other, cut_off, sky = started(world), world.start(4), Sky("")
-    cut_off.store = weathered(cut_off.store, sky)
+    other, cut_off, fault_plan = started(world), world.start(4), FaultPlan("")
+    cut_off.store = weathered(cut_off.store, fault_plan)
     world.act(cut_off)
     name = cut_off.name
     assert name in world.database.look().workers
 
-    sky.kind = "lost_call"
+    fault_plan.kind = "lost_call"
     world.let_pass(LEASE_SECONDS + 1)
     run_for(world, other, 2)
 
@@ -250,20 +250,20 @@ def test_what_runs_in_an_outage_goes_again_and_what_has_ended_counts_and_no_loss
     world.look()
     run_id = world.create(workflow(step("ends"), step("runs")), process)
     run_for(world, process, 3)
-    assert process.hands is not None
-    running = {lease.task.place: lease for lease in process.hands.under_way}
+    assert process.executor is not None
+    running = {lease.task.place: lease for lease in process.executor.under_way}
 
     world.begin_outage(2 * LEASE_SECONDS)
-    process.hands.end(running["ends"], TaskEnded(world.clock.now(), "ends", 1))
+    process.executor.end(running["ends"], TaskEnded(world.clock.now(), "ends", 1))
     for _ in range(13):
         world.clock.advance(LEASE_SECONDS / 6)
         world.act(process)
     run_for(world, process, 3)
 
-    state = world.onlooker.runs[run_id].state
+    state = world.checker.runs[run_id].state
     assert (state.places["ends"].status, state.places["runs"].attempt) == ("completed", 2)
     assert state.places["runs"].climb.losses == 0
-    assert [lease.task.place for lease in process.hands.under_way] == ["runs"]
+    assert [lease.task.place for lease in process.executor.under_way] == ["runs"]
 
 
 def test_a_process_that_drives_one_run_leaves_when_that_has_ended() -> None:

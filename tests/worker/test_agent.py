@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.briefing import Briefing, Heard
-from mulligan.core.classify import classify
-from mulligan.core.context import FailedSource, own_context
-from mulligan.core.failure import Failure, failure
-from mulligan.core.reports import TaskEnded
+from mulligan.core.deciding.agent_context import Briefing, Heard
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure_context import FailedSource, own_context
+from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
 from mulligan.worker.actions.agent import BETWEEN, decision, tokens
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.classify import classify
-from mulligan.core.reports import TaskEnded
-from mulligan.core.workflow import Budget
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
 from mulligan.worker.actions.agent_output import CLAUDE, CODEX, Field, Form, Prices, read
 from mulligan.worker.actions.agent_providers import Provider, provider

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome
-from mulligan.core.reports import TaskEnded
-from mulligan.core.workflow import ENGINE_ACTIONS
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import ENGINE_ACTIONS
 from mulligan.language.action_keys import ACTIONS
 from mulligan.worker.actions import kinds
 

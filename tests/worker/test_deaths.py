@@ -13,7 +13,7 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
-from mulligan.core.reports import LeaseExpired
+from mulligan.core.model.reports import LeaseExpired
 from mulligan.worker.leftovers import kill_leftovers
 from mulligan.worker.lock import hold, look
 from mulligan.worker.supervision import Supervision
@@ -146,7 +146,7 @@ def test_leftovers_of_a_worker_with_another_name_are_left_alone(work: Work, anno
     assert kill_leftovers(work.name[:-1])
 
     assert is_alive(pid)
-    work.hands.drop_all()
+    work.executor.drop_all()
 
 
 def test_when_the_supervisor_is_killed_its_tasks_are_killed_and_lost_and_the_worker_goes_on(
@@ -160,7 +160,7 @@ def test_when_the_supervisor_is_killed_its_tasks_are_killed_and_lost_and_the_wor
     work.start(shell, python)
     pids = announcements.numbers(2)
 
-    kill(work.hands._supervisor.pid)
+    kill(work.executor._supervisor.pid)
     reports = work.reports(2)
 
     assert [pid for pid in pids if is_alive(pid)] == []
@@ -173,8 +173,8 @@ def test_when_the_supervisor_is_killed_its_tasks_are_killed_and_lost_and_the_wor
 
 
 def test_what_is_started_while_the_supervisor_is_dead_is_lost_not_forgotten(work: Work) -> None:
-    with watched(work.hands._supervisor.pid) as is_gone:
-        kill(work.hands._supervisor.pid)
+    with watched(work.executor._supervisor.pid) as is_gone:
+        kill(work.executor._supervisor.pid)
         assert is_gone()
 
     work.start(work.shell("true"), work.python("def main(): pass"))

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome
-from mulligan.core.reports import LeaseExpired, TaskEnded, TaskInterrupted
+from mulligan.core.model.reports import LeaseExpired, TaskEnded, TaskInterrupted
 
 from .work import Announcements, Work, is_alive, watched
 
@@ -65,7 +65,7 @@ def test_a_daemon_of_one_task_outlives_the_end_of_another(work: Work, announceme
     work.run_shell("echo other")
 
     assert is_alive(pid)
-    work.hands.stop(first.token, 0.0)
+    work.executor.stop(first.token, 0.0)
     work.reports()
     assert not is_alive(pid)
 
@@ -79,7 +79,7 @@ def test_a_stop_ends_the_whole_tree(work: Work, announcements: Announcements, ho
     work.start(lease)
     (pid,) = announcements.numbers(1)
 
-    work.hands.stop(lease.token, 0.05)
+    work.executor.stop(lease.token, 0.05)
     (report,) = work.reports()
 
     assert not is_alive(pid)
@@ -93,7 +93,7 @@ def test_a_stopped_task_has_its_grace_and_that_it_was_stopped_is_told(work: Work
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, 1000.0)
+    work.executor.stop(lease.token, 1000.0)
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)
@@ -107,7 +107,7 @@ def test_what_a_stopped_task_has_started_has_the_rest_of_the_grace(work: Work, a
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, 1000.0)
+    work.executor.stop(lease.token, 1000.0)
     work.reports()
 
     assert announcements.lines(1) == ["tidied"]
@@ -118,7 +118,7 @@ def test_a_task_that_is_suspended_hears_a_stop_too(work: Work, announcements: An
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, 1000.0)
+    work.executor.stop(lease.token, 1000.0)
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)
@@ -130,8 +130,8 @@ def test_a_second_stop_shortens_the_grace(work: Work, announcements: Announcemen
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, 1000.0)
-    work.hands.stop(lease.token, 0.0)
+    work.executor.stop(lease.token, 1000.0)
+    work.executor.stop(lease.token, 0.0)
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)
@@ -143,7 +143,7 @@ def test_no_grace_at_all_lets_a_task_finish(work: Work) -> None:
     work.start(lease)
     work.wait_for((work.folder / "go").exists)
 
-    work.hands.stop(lease.token, None)
+    work.executor.stop(lease.token, None)
     (work.folder / "go").write_text("\n")
     (report,) = work.reports()
 
@@ -152,7 +152,7 @@ def test_no_grace_at_all_lets_a_task_finish(work: Work) -> None:
 
 
 def test_a_stop_of_what_does_not_run_is_nothing(work: Work) -> None:
-    work.hands.stop(99, 0.0)
+    work.executor.stop(99, 0.0)
 
     assert work.run_shell("echo fine").output == "fine"
 
@@ -166,14 +166,14 @@ def test_all_that_is_stopped_is_interrupted(work: Work, announcements: Announcem
     work.start(shell, python)
     announcements.lines(2)
 
-    work.hands.stop_all(1000.0)
+    work.executor.stop_all(1000.0)
     reports = work.reports(2)
 
     assert {(type(report), report.place) for report in reports} == {
         (TaskInterrupted, shell.task.place),
         (TaskInterrupted, python.task.place),
     }
-    assert list(work.hands.running) == []
+    assert list(work.executor.running) == []
 
 
 def test_what_had_ended_before_all_was_stopped_counts(work: Work) -> None:
@@ -181,10 +181,10 @@ def test_what_had_ended_before_all_was_stopped_counts(work: Work) -> None:
     work.start(lease)
     (report,) = work.reports()
 
-    work.hands.stop_all(0.0)
+    work.executor.stop_all(0.0)
 
     assert isinstance(report, TaskEnded)
-    assert work.hands.collect(0.0) == []
+    assert work.executor.collect(0.0) == []
 
 
 def test_what_is_dropped_is_dead_and_forgotten(work: Work, announcements: Announcements) -> None:
@@ -198,11 +198,11 @@ def test_what_is_dropped_is_dead_and_forgotten(work: Work, announcements: Announ
     )
     pids = announcements.numbers(2)
 
-    work.hands.drop_all()
+    work.executor.drop_all()
 
     assert [pid for pid in pids if is_alive(pid)] == []
-    assert (list(work.hands.running), work.hands.collect(0.0)) == ([], [])
-    assert work.hands.offer().cpus == 2
+    assert (list(work.executor.running), work.executor.collect(0.0)) == ([], [])
+    assert work.executor.offer().cpus == 2
     assert work.log(shell).read_text() == "said\n"
     assert work.run_python("def main(): return 1").output == 1
 
@@ -306,7 +306,7 @@ def test_without_a_renewal_all_tasks_are_killed_and_lost_and_the_worker_lives(
 
     assert not is_alive(pid)
     assert report == LeaseExpired(report.at, lease.task.place, 1, work.name)
-    work.hands.renewed(time.monotonic())
+    work.executor.renewed(time.monotonic())
     work.start(work.shell(f"echo alive > {announcements.path}; {LONG}"))
     work.renew_until(lambda: announcements.are_there)
     work.close()
@@ -317,23 +317,23 @@ def test_what_is_ordered_when_the_lease_has_run_out_never_starts_and_is_lost(tmp
     work = Work(tmp_path, lease_seconds=SHORT_LEASE_SECONDS)
     long_ago = time.monotonic() - SHORT_LEASE_SECONDS
     lease = work.lease(kind, {"text": "touch started", "code": "def main(): open('started', 'w')"})
-    work.hands.renewed(long_ago)
+    work.executor.renewed(long_ago)
 
     work.start(lease)
     (report,) = work.reports()
 
     assert report == LeaseExpired(report.at, lease.task.place, 1, work.name)
     assert not (work.folder / "started").exists()
-    assert work.hands.must_renew
+    assert work.executor.must_renew
     work.close()
 
 
 def test_a_supervisor_that_takes_the_place_of_another_knows_when_the_lease_was_renewed(tmp_path: Path) -> None:
     work = Work(tmp_path, lease_seconds=SHORT_LEASE_SECONDS)
-    work.hands.renewed(time.monotonic() - SHORT_LEASE_SECONDS)
-    pid = work.hands._supervisor.pid
+    work.executor.renewed(time.monotonic() - SHORT_LEASE_SECONDS)
+    pid = work.executor._supervisor.pid
     os.kill(pid, signal.SIGKILL)
-    work.wait_for(lambda: work.hands._supervisor.pid != pid)
+    work.wait_for(lambda: work.executor._supervisor.pid != pid)
 
     work.start(work.shell("touch started"))
     (report,) = work.reports()
@@ -344,14 +344,14 @@ def test_a_supervisor_that_takes_the_place_of_another_knows_when_the_lease_was_r
 
 
 def test_a_worker_whose_lease_nobody_counts_need_not_renew_it(work: Work) -> None:
-    work.hands.renewed(0.0)
+    work.executor.renewed(0.0)
 
-    assert not work.hands.must_renew
+    assert not work.executor.must_renew
 
 
 def test_without_a_renewal_what_waits_never_starts(tmp_path: Path, announcements: Announcements) -> None:
     work = Work(tmp_path, cpus=1, lookahead=1, lease_seconds=SHORT_LEASE_SECONDS)
-    work.hands.renewed(time.monotonic())
+    work.executor.renewed(time.monotonic())
     work.run_shell("true")
     work.start(work.shell(f"echo 1 > {announcements.path}; {LONG}"), work.shell("touch started"))
     work.renew_until(lambda: announcements.are_there)
@@ -370,8 +370,8 @@ def test_a_renewed_lease_holds(tmp_path: Path) -> None:
     reports: list[object] = []
 
     while not reports:
-        work.hands.renewed(time.monotonic())
-        reports = [report for _, report in work.hands.collect(0.02)]
+        work.executor.renewed(time.monotonic())
+        reports = [report for _, report in work.executor.collect(0.02)]
 
     assert isinstance(reports[0], TaskEnded)
     assert reports[0].output == "done"
@@ -383,7 +383,7 @@ def test_closing_kills_all(work: Work, announcements: Announcements) -> None:
     (pid,) = announcements.numbers(1)
 
     with watched(pid) as are_dead:
-        work.hands.close()
+        work.executor.close()
 
         assert are_dead()
-    work.hands = Work(work.home.parent).hands
+    work.executor = Work(work.home.parent).executor

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded
 from mulligan.worker.room import VISIBLE, visible_gpus
 
 from .work import Work
@@ -56,7 +56,7 @@ def test_no_two_tasks_have_the_same_gpu_and_one_that_ends_gives_its_own_back(gpu
 
     beside = gpu_work.run_shell(TOLD, gpus=1).output
     again = gpu_work.run_shell(TOLD, gpus=1).output
-    does_a_fourth_fit = gpu_work.hands.fits(gpu_work.shell(TOLD, gpus=2).task)
+    does_a_fourth_fit = gpu_work.executor.fits(gpu_work.shell(TOLD, gpus=2).task)
     (gpu_work.folder / "go").write_text("\n")
     (first,) = gpu_work.reports()
     all_of_them = gpu_work.run_shell(TOLD, gpus=3).output

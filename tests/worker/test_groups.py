@@ -274,6 +274,6 @@ def test_the_kernel_keeps_a_task_to_its_memory_and_nothing_of_its_group_is_left(
     assert killed.outcome.is_out_of_memory
     assert killed.usage["peak_memory"] <= 100 * MIB
     assert not spared.outcome.is_out_of_memory
-    supervisor = work.hands._supervisor.pid
+    supervisor = work.executor._supervisor.pid
     assert [name for name in os.listdir(ground.folder) if name.startswith(f"mulligan-{supervisor}-")] == []
     assert processes.is_running(supervisor)

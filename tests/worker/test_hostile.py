@@ -9,14 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.reports import LeaseExpired, TaskEnded
-from mulligan.worker.desk import Desk
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.reports import LeaseExpired, TaskEnded
 from mulligan.worker.encodable import OUTPUT_BYTES_MAX
 from mulligan.worker.flood import KEPT_BYTES
 from mulligan.worker.folders import Folders
 from mulligan.worker.running import Running
+from mulligan.worker.task_files import TaskFiles
 
 from .work import Announcements, Work, is_alive
 
@@ -136,15 +137,15 @@ def test_a_task_that_replaces_its_own_log_has_no_output_and_harms_no_other(
 def test_side_files_in_whose_place_something_else_was_put_are_used_no_more(
     tmp_path: Path, work: Work, put: Callable[[Path], None]
 ) -> None:
-    desk = Desk(Folders(tmp_path / "home"), "somebody")
-    desk.make_ready()
+    task_files = TaskFiles(Folders(tmp_path / "home"), "somebody")
+    task_files.make_ready()
     lease = work.shell("true")
-    running = Running(lease, lease, desk.take())
+    running = Running(lease, lease, task_files.take())
     put(Path(running.sides.err))
 
-    desk.clear(running)
+    task_files.clear(running)
 
-    assert not os.path.lexists(desk.take().err)
+    assert not os.path.lexists(task_files.take().err)
 
 
 @pytest.mark.parametrize("kind", ["shell", "python"])

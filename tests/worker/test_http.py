@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.failure import Failure
-from mulligan.core.reports import TaskEnded
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.reports import TaskEnded
 
 from .web import Answer, as_json, reset, response, serving
 from .work import Work

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 import mulligan.worker
-from mulligan.core.artifacts import Artifact, is_artifact, reference, referred
-from mulligan.core.classify import classify
-from mulligan.core.reports import LeaseExpired, TaskEnded, TaskInterrupted
-from mulligan.core.workflow import Secret
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.artifacts import Artifact, is_artifact, reference, referred
+from mulligan.core.model.reports import LeaseExpired, TaskEnded, TaskInterrupted
+from mulligan.core.model.workflow import Secret
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease
 from mulligan.store.artifact_files import ArtifactFiles
@@ -136,7 +136,7 @@ def test_a_child_that_does_not_read_can_be_stopped(work: Work) -> None:
 
     with stopped(pid):
         work.start(work.python("def main(text): return len(text)", {"text": "x" * LARGE}))
-        work.hands.stop_all(0.0)
+        work.executor.stop_all(0.0)
         (report,) = work.reports()
 
     assert isinstance(report, TaskInterrupted)
@@ -146,9 +146,9 @@ def test_a_supervisor_that_does_not_read_keeps_nobody_waiting(work: Work) -> Non
     work.run_shell("true")
     values = {f"V{number}": "x" * 90_000 for number in range(10)}
 
-    with stopped(work.hands._supervisor.pid):
+    with stopped(work.executor._supervisor.pid):
         work.start(work.shell("echo $V9 | wc -c", env=values), work.python("def main(): return 2"))
-        nothing = work.hands.collect(0.0)
+        nothing = work.executor.collect(0.0)
     reports = work.reports(2)
 
     assert nothing == []
@@ -175,7 +175,7 @@ def test_a_child_that_writes_half_an_answer_keeps_nobody_waiting(work: Work, ann
     announcements.lines(1)
 
     meanwhile = work.run_shell("echo heard")
-    work.hands.stop(lease.token, 0.0)
+    work.executor.stop(lease.token, 0.0)
     (report,) = work.reports()
 
     assert meanwhile.output == "heard"
@@ -313,7 +313,7 @@ def test_what_a_command_is_fed_is_written_by_a_child(keeping: Work, files: Artif
 def test_what_an_agent_is_asked_is_written_by_a_child(
     keeping: Work, files: ArtifactFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeping.hands._programs._environment["MULLIGAN_AGENT_CLAUDE"] = 'wc -c <"$MULLIGAN_PROMPT_FILE"; wc -c'  # type: ignore[index]
+    keeping.executor._programs._environment["MULLIGAN_AGENT_CLAUDE"] = 'wc -c <"$MULLIGAN_PROMPT_FILE"; wc -c'  # type: ignore[index]
 
     told = keeping.run(keeping.lease("agent", {"prompt": large_text(files)}))
 
@@ -327,7 +327,7 @@ def test_a_command_that_is_stopped_before_its_input_is_written_never_starts(
     lease = keeping.shell("cat", stdin=large_text(files))
 
     keeping.start(lease)
-    keeping.hands.stop_all(0.0)
+    keeping.executor.stop_all(0.0)
     (report,) = keeping.reports()
     after = keeping.run_shell("cat", stdin="another")
     keeping.run_python("def main(): pass")
@@ -433,7 +433,7 @@ def test_no_secret_is_in_a_large_output_nor_left_in_a_file(
     keeping: Work, files: ArtifactFiles, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
-    keeping.hands._secrets._environment["DEPLOY_TOKEN"] = SECRET  # type: ignore[index]
+    keeping.executor._secrets._environment["DEPLOY_TOKEN"] = SECRET  # type: ignore[index]
 
     told = keeping.run(knowing(keeping, kind, TELLING[kind]))
     left = [path for path in keeping.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
@@ -446,11 +446,11 @@ def test_no_secret_is_in_a_large_output_nor_left_in_a_file(
 def test_a_child_that_is_killed_while_it_keeps_an_output_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     lease = keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x")
     keeping.start(lease)
-    keeping.wait_for(lambda: keeping.hands._children.jobs())
+    keeping.wait_for(lambda: keeping.executor._children.jobs())
     pids = until(lambda: [pid for pid in keeping.leftovers() if b"MULLIGAN_CHILD=" in environment_of(pid)])
 
     os.kill(pids[0], signal.SIGKILL)
-    held = list(keeping.hands.running)
+    held = list(keeping.executor.running)
     (report,) = keeping.reports()
 
     assert held == [lease]
@@ -463,8 +463,8 @@ def test_many_large_outputs_are_kept_a_few_at_a_time(keeping: Work, files: Artif
 
     reports, at_work = [], set()
     while len(reports) < len(leases):
-        reports += [report for _, report in keeping.hands.collect(1.0)]
-        at_work.add(len(keeping.hands._children.jobs()))
+        reports += [report for _, report in keeping.executor.collect(1.0)]
+        at_work.add(len(keeping.executor._children.jobs()))
 
     assert max(at_work) <= 2  # as many as it has processors
     assert all(isinstance(report, TaskEnded) and is_artifact(report.output) for report in reports)
@@ -473,9 +473,9 @@ def test_many_large_outputs_are_kept_a_few_at_a_time(keeping: Work, files: Artif
 
 def test_a_supervisor_that_is_killed_while_an_output_is_kept_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     keeping.start(keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x"))
-    keeping.wait_for(lambda: keeping.hands._large.kept)
+    keeping.wait_for(lambda: keeping.executor._large.kept)
 
-    os.kill(keeping.hands._supervisor.pid, signal.SIGKILL)
+    os.kill(keeping.executor._supervisor.pid, signal.SIGKILL)
     (report,) = keeping.reports()
 
     assert isinstance(report, TaskEnded) and content_of(report, files) == b"x" * LARGE
@@ -486,7 +486,7 @@ def test_a_supervisor_that_is_killed_while_an_input_is_written_loses_the_task(
 ) -> None:
     keeping.start(keeping.shell("cat", stdin=large_text(files)))
 
-    os.kill(keeping.hands._supervisor.pid, signal.SIGKILL)
+    os.kill(keeping.executor._supervisor.pid, signal.SIGKILL)
     (report,) = keeping.reports()
     keeping.run_python("def main(): pass")
 
@@ -495,12 +495,12 @@ def test_a_supervisor_that_is_killed_while_an_input_is_written_loses_the_task(
 
 def test_what_is_dropped_while_its_output_is_kept_is_told_to_nobody(keeping: Work) -> None:
     keeping.start(keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x"))
-    keeping.wait_for(lambda: keeping.hands._large.kept)
+    keeping.wait_for(lambda: keeping.executor._large.kept)
 
-    keeping.hands.drop_all()
+    keeping.executor.drop_all()
 
-    assert keeping.hands.collect(0.0) == []
-    assert list(keeping.hands.running) == []
+    assert keeping.executor.collect(0.0) == []
+    assert list(keeping.executor.running) == []
 
 
 class Away(Unread):
@@ -522,7 +522,7 @@ def test_while_the_store_is_away_a_large_output_waits_in_its_file(tmp_path: Path
 
     with pytest.raises(StoreUnavailable):
         work.reports()
-    held = list(work.hands.running)
+    held = list(work.executor.running)
     away.is_back = True
     (report,) = work.reports()
     left = worker_files(work)

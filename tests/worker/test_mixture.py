@@ -46,17 +46,17 @@ def test_each_task_ends_once_and_all_room_comes_back(tmp_path: Path, seed: int) 
     ended: list[int] = []
 
     while len(ended) < TASKS_MAX:
-        while waiting and work.hands.fits(waiting[-1].task):
+        while waiting and work.executor.fits(waiting[-1].task):
             lease = waiting.pop()
             work.start(lease)
             begun.append(lease.token)
         if dice.random() < 0.2:
-            work.hands.stop(dice.choice(begun), dice.choice([0.0, 0.01]))
+            work.executor.stop(dice.choice(begun), dice.choice([0.0, 0.01]))
         if len(ended) in (20, 40) and dice.random() < 0.2:
-            kill(work.hands._supervisor.pid)
-        ended += [lease.token for lease, _ in work.hands.collect(1.0)]
+            kill(work.executor._supervisor.pid)
+        ended += [lease.token for lease, _ in work.executor.collect(1.0)]
 
     assert sorted(ended) == sorted(begun)
-    assert (list(work.hands.running), work.hands.offer().cpus) == ([], 3.0)
+    assert (list(work.executor.running), work.executor.offer().cpus) == ([], 3.0)
     work.close()
     assert work.leftovers() == []

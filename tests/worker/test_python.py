@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
 from mulligan import StepError
-from mulligan.core.classify import Outcome
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded
 
 from .work import Announcements, Work, is_alive, kill, watched
 
@@ -474,7 +474,7 @@ def test_a_stopped_step_cleans_up_within_its_grace(work: Work, announcements: An
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, grace_seconds=1000)
+    work.executor.stop(lease.token, grace_seconds=1000)
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)
@@ -505,7 +505,7 @@ def test_a_stop_that_comes_while_an_object_is_destroyed_is_not_lost(work: Work, 
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, grace_seconds=1000)
+    work.executor.stop(lease.token, grace_seconds=1000)
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)
@@ -520,7 +520,7 @@ def test_a_handler_that_a_step_has_set_is_not_there_for_the_next(work: Work, ann
     work.start(lease)
     announcements.lines(1)
 
-    work.hands.stop(lease.token, grace_seconds=1000)
+    work.executor.stop(lease.token, grace_seconds=1000)
     (report,) = work.reports()
 
     assert before.outcome == Outcome()
@@ -567,13 +567,13 @@ def test_a_call_and_code_take_turns_in_one_child(work: Work) -> None:
 
 def test_a_child_that_is_slow_to_come_up_keeps_what_its_step_prints(work: Work) -> None:
     lease = work.python("def main(): print('said')")
-    os.kill(work.hands._supervisor.pid, signal.SIGSTOP)
+    os.kill(work.executor._supervisor.pid, signal.SIGSTOP)
 
     work.start(lease)
-    (running,) = work.hands._running.values()
+    (running,) = work.executor._running.values()
     first = running.named_at
     work.wait_for(lambda: running.named_at != first)
-    os.kill(work.hands._supervisor.pid, signal.SIGCONT)
+    os.kill(work.executor._supervisor.pid, signal.SIGCONT)
     work.reports()
 
     assert work.log(lease).read_text() == "said\n"

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.artifacts import Artifact, Format, described, is_artifact, reference, referred
-from mulligan.core.classify import Outcome
-from mulligan.core.reports import TaskEnded, TaskInterrupted
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import Artifact, Format, described, is_artifact, reference, referred
+from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
@@ -201,25 +201,25 @@ def test_while_the_store_is_away_what_is_large_waits_to_be_kept_and_its_lease_is
     waiting.start(lease)
 
     said = told_to_wait(waiting)
-    held, is_busy = list(waiting.hands.running), waiting.hands.is_busy
+    held, is_busy = list(waiting.executor.running), waiting.executor.is_busy
     away.is_back = True
     (report,) = waiting.reports()
 
     assert said == "the server does not answer"
     assert (held, is_busy) == ([lease], False)
     assert isinstance(report, TaskEnded) and is_artifact(report.output)
-    assert waiting.hands.running == []
+    assert waiting.executor.running == []
 
 
 def test_what_is_dropped_meanwhile_is_told_to_nobody(waiting: Work, away: Away) -> None:
     waiting.start(waiting.shell("seq 1 20000", capture="lines"))
     told_to_wait(waiting)
 
-    waiting.hands.drop_all()
+    waiting.executor.drop_all()
     away.is_back = True
 
-    assert waiting.hands.collect(0.0) == []
-    assert waiting.hands.running == []
+    assert waiting.executor.collect(0.0) == []
+    assert waiting.executor.running == []
 
 
 def test_both_kinds_of_tasks_have_their_large_outputs_kept(keeping: Work, files: ArtifactFiles) -> None:
@@ -297,7 +297,7 @@ def test_a_task_that_waits_for_the_store_can_be_stopped(waiting: Work, text: dic
     waiting.start(waiting.shell("cat", stdin=text))
     told_to_wait(waiting)
 
-    waiting.hands.stop_all(0.0)
+    waiting.executor.stop_all(0.0)
     (report,) = waiting.reports()
 
     assert isinstance(report, TaskInterrupted)

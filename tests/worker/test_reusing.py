@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.file_records import FileRecord
-from mulligan.core.reports import TaskEnded, TaskInterrupted
-from mulligan.core.reuse import Reuse
-from mulligan.core.snapshot import changes
+from mulligan.core.effects.reuse import Reuse
+from mulligan.core.effects.snapshot import changes
+from mulligan.core.model.file_records import FileRecord
+from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
@@ -193,10 +193,10 @@ def test_a_task_that_is_stopped_while_its_files_are_read_never_starts(work: Work
     lease = work.shell("echo ran >> trace", place="a", reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
 
     work.start(lease)
-    work.hands.stop_all(0.0)
+    work.executor.stop_all(0.0)
 
     assert [type(report) for report in work.reports()] == [TaskInterrupted]
-    assert (ran(work), list(work.hands.running)) == (0, [])
+    assert (ran(work), list(work.executor.running)) == (0, [])
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.classify import classify
-from mulligan.core.reports import Report, TaskEnded, TaskInterrupted
-from mulligan.core.workflow import Secret
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
+from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
+from mulligan.worker.redacted_logs import RedactedLogs
+from mulligan.worker.redactor import Redactor
 from mulligan.worker.secrets import TREES_MAX
-from mulligan.worker.veil import Veil
-from mulligan.worker.veiled_logs import VeiledLogs
 
 from .work import Announcements, Work
 
@@ -148,7 +148,7 @@ def test_a_step_that_began_ten_thousand_runs_ago_tells_no_secret(work: Work, ann
     work.start(knowing(work, long, uid="first"))
     announcements.numbers(1)
     for number in range(TREES_MAX):
-        work.hands._secrets.given(knowing(work, PRINT, uid=f"later{number}").task)
+        work.executor._secrets.given(knowing(work, PRINT, uid=f"later{number}").task)
 
     (work.folder / "go").write_text("\n")
     (report,) = work.reports()
@@ -259,17 +259,17 @@ def test_a_task_that_waits_for_a_secret_may_be_stopped(work: Work, how: str) -> 
     work.wait_for(lambda: len(work.leftovers()) > 1)
 
     if how == "stopped":
-        work.hands.stop(lease.token, 5.0)
+        work.executor.stop(lease.token, 5.0)
         (report,) = work.reports()
         assert isinstance(report, TaskEnded)
         assert report.outcome.is_stopped
     elif how == "interrupted":
-        work.hands.stop_all(5.0)
+        work.executor.stop_all(5.0)
         (report,) = work.reports()
         assert isinstance(report, TaskInterrupted)
     else:
-        work.hands.drop_all()
-    assert list(work.hands.running) == []
+        work.executor.drop_all()
+    assert list(work.executor.running) == []
     assert not (work.folder / "started").exists()
 
 
@@ -340,7 +340,7 @@ def expect_hidden(work: Work, report: Report) -> None:
     """Nothing that was told or is kept has the secret, and something has what stands in its place."""
     kept = [path.read_bytes() for path in work.home.rglob("*") if path.is_file()]
     everything = b"\n".join([repr(report).encode(), *kept])
-    assert Veil([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).data(everything) == everything
     assert b"***" in everything
 
 
@@ -449,7 +449,7 @@ def test_no_descriptor_is_left_where_only_one_of_two_pipes_can_be_made(tmp_path:
         before = len(os.listdir("/proc/self/fd"))
 
         with pytest.raises(FileNotFoundError):
-            VeiledLogs(selector, str(tmp_path / "out"), str(tmp_path / "nowhere" / "err"))
+            RedactedLogs(selector, str(tmp_path / "out"), str(tmp_path / "nowhere" / "err"))
 
         assert (len(os.listdir("/proc/self/fd")), len(selector.get_map())) == (before, 0)
         assert os.listdir(tmp_path) == []

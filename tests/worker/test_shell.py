@@ -7,9 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from mulligan.core.model.outcome import Outcome
 
-from mulligan.core.classify import Outcome, classify
-from mulligan.core.reports import TaskEnded
+from mulligan.core.deciding.classify import classify
+from mulligan.core.model.reports import TaskEnded
 
 from .work import Announcements, Work
 
@@ -489,11 +490,11 @@ def test_a_home_that_cannot_be_written_is_told_and_breaks_nothing(tmp_path: Path
 def test_a_task_that_is_slow_to_start_keeps_all_that_it_writes(work: Work) -> None:
     work.run_shell("true")
     lease = work.shell("echo said; echo complained >&2")
-    os.kill(work.hands._supervisor.pid, signal.SIGSTOP)
+    os.kill(work.executor._supervisor.pid, signal.SIGSTOP)
 
     work.start(lease)
     work.wait_for(lambda: work.log(lease).exists())
-    os.kill(work.hands._supervisor.pid, signal.SIGCONT)
+    os.kill(work.executor._supervisor.pid, signal.SIGCONT)
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded
 
 from .databases import asked, invalid, refused
 from .work import Work, kill

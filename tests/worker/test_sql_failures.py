@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from mulligan import StepError
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded
 from mulligan.language.actions import SQL_SCHEMES
 from mulligan.testing.postgres import own_server
 from mulligan.worker.databases import sqlite

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.reports import Report, TaskEnded
-from mulligan.core.tasks import Task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.ports import Lease
 from mulligan.worker import processes
-from mulligan.worker.hands import LocalHands
+from mulligan.worker.local_executor import LocalExecutor
 
 # Longer than anything here takes on a machine that has much else to do.
 PATIENCE_SECONDS = 30.0
@@ -30,7 +30,7 @@ class Work:
         self.folder = folder / "here"
         self.folder.mkdir(exist_ok=True)
         self.name = f"worker-{folder.name}-{os.getpid()}"
-        self.hands = LocalHands(self.name, "here", self.home, **{"cpus": 2, "memory": 4 * GIB, **options})
+        self.executor = LocalExecutor(self.name, "here", self.home, **{"cpus": 2, "memory": 4 * GIB, **options})
         self._token = 0
 
     # -- tasks
@@ -52,8 +52,8 @@ class Work:
 
     def start(self, *leases: Lease) -> None:
         for lease in leases:
-            self.hands.reserve(lease.task)
-        self.hands.start(leases)
+            self.executor.reserve(lease.task)
+        self.executor.start(leases)
 
     def reports(self, count: int = 1) -> list[Report]:
         """The next reports, as they come."""
@@ -61,7 +61,7 @@ class Work:
         until = time.monotonic() + PATIENCE_SECONDS
         while len(found) < count:
             assert time.monotonic() < until, "nothing ended"
-            found += [report for _, report in self.hands.collect(1.0)]
+            found += [report for _, report in self.executor.collect(1.0)]
         return found
 
     def run(self, lease: Lease) -> TaskEnded:
@@ -80,14 +80,14 @@ class Work:
 
     def log(self, lease: Lease, which: str = "out") -> Path:
         task = lease.task
-        return Path(getattr(self.hands._folders.logs(task.run_id, task.place, task.attempt), which))
+        return Path(getattr(self.executor._folders.logs(task.run_id, task.place, task.attempt), which))
 
     def wait_for(self, fact: Callable[[], Any]) -> Any:
         """What the fact comes to once it is true; the hands work meanwhile, and nothing may end."""
         until = time.monotonic() + PATIENCE_SECONDS
         while not (found := fact()):
             assert time.monotonic() < until, "it never came true"
-            assert self.hands.collect(0.01) == []
+            assert self.executor.collect(0.01) == []
         return found
 
     def leftovers(self) -> list[int]:
@@ -97,13 +97,13 @@ class Work:
         """The lease is renewed until the fact is true, and then no more."""
 
         def renewed_and_true() -> Any:
-            self.hands.renewed(time.monotonic())
+            self.executor.renewed(time.monotonic())
             return fact()
 
         self.wait_for(renewed_and_true)
 
     def close(self) -> None:
-        self.hands.close()
+        self.executor.close()
 
 
 class Announcements:

@@ -10,8 +10,8 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service.breakers import breakers, reset
+from mulligan.service.formatting import pluralize
 from mulligan.service.verbs import Service
-from mulligan.service.words import counted
 
 HEADS = ("BREAKER", "STATUS", "FAILURES", "WAITING", "")
 
@@ -60,6 +60,6 @@ def _reset(service: Service, name: str) -> str:
     was = reset(service, name)
     if was.status == "closed" and not was.failures:
         return f"breaker '{name}' was closed, and is"
-    before = f"it was {was.status.replace('_', ' ')} after {counted(was.failures, 'failure')} in a row"
-    waited = f", and {counted(was.waiting, 'task')} waited" if was.waiting else ""
+    before = f"it was {was.status.replace('_', ' ')} after {pluralize(was.failures, 'failure')} in a row"
+    waited = f", and {pluralize(was.waiting, 'task')} waited" if was.waiting else ""
     return f"breaker '{name}' is closed; {before}{waited}"

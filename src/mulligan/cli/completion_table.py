@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from mulligan.cli import listing
+from mulligan.cli import list_command
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
 from mulligan.cli.parameters import Argument, Option, plain
 
 # With the words that stand for several, where there are any.
-_STATUSES = (*listing.STATUSES, *getattr(listing, "GROUPS", ()))
+_STATUSES = (*list_command.STATUSES, *getattr(list_command, "GROUPS", ()))
 _SYSTEMS = "torc|prodigy|noetl|alphred|mulligan"
 _BY_METAVAR = {
     "RUN": "RUN",

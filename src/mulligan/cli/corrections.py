@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.cli.terminal import complain
-from mulligan.service.correcting import Changed, Correction
-from mulligan.service.plans import RoundPlan
-from mulligan.service.words import as_given
+from mulligan.service.corrections import Changed, Correction
+from mulligan.service.formatting import format_input
+from mulligan.service.round_plans import RoundPlan
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10
@@ -61,7 +61,7 @@ def _beside(found: Correction) -> list[str]:
 
 
 def _values(inputs: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={as_given(value)}" for name, value in inputs.items())
+    return ", ".join(f"{name}={format_input(value)}" for name, value in inputs.items())
 
 
 def _listed(names: Sequence[str]) -> str:

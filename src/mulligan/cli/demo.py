@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
+from mulligan.cli.console_style import Paper
 from mulligan.cli.display import Display
 from mulligan.cli.options import service_at
-from mulligan.cli.paper import Paper
 from mulligan.cli.parameters import Option
 from mulligan.service.definitions import load
 from mulligan.service.driver import machine

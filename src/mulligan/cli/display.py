@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from mulligan.cli.paper import Paper
+from mulligan.cli.console_style import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import where_there_is_room
-from mulligan.service.following import Following, Moving, Told
+from mulligan.service.forecast import Outlook
 from mulligan.service.next_commands import answer_to
-from mulligan.service.outlook import Outlook
+from mulligan.service.run_progress import Following, Moving, Told
 
 # A run that is over before this shows its lines alone.
 LIVE_AFTER_SECONDS = 0.4
@@ -65,7 +65,7 @@ class Display:
             return
         self._drawn_at = now
         if self._board is None and self.paper.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
-            self._board = import_module("mulligan.cli.board").Board(self.paper, self._home)
+            self._board = import_module("mulligan.cli.live_board").Board(self.paper, self._home)
         self._tell()
         self._draw()
 

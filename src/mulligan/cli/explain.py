@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.showing import question, until
+from mulligan.cli.show import question, until
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
-from mulligan.service.telling import Asked, Line, Sentence, tell_run, waits
-from mulligan.service.words import flat
+from mulligan.service.formatting import single_line
+from mulligan.service.run_story import Asked, Line, Sentence, tell_run, waits
 
 # How wide the column of places becomes at most, and of how many lines it is measured.
 PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
@@ -91,6 +91,6 @@ def _sentence(told: Sentence, width: int, *, is_coloured: bool) -> str:
 
 def _tell_what_is_waited_for(asked: Asked, home: str) -> None:
     place = f"'{asked.where}' waits" if asked.where else "the run waits"
-    show(f"{place} for {flat(asked.wait['text'])}{until(asked.wait)}")
+    show(f"{place} for {single_line(asked.wait['text'])}{until(asked.wait)}")
     if answer := question(asked.run_id, asked.wait, home):
         complain(f"  {answer}")

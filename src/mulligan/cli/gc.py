@@ -10,8 +10,8 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show_json
 from mulligan.service.definitions import duration
+from mulligan.service.formatting import format_size, pluralize
 from mulligan.service.gc import Choice, Collected, Garbage, collect
-from mulligan.service.words import counted, memory
 
 # Of each kind so many are named.
 SHOWN_MAX = 20
@@ -80,9 +80,9 @@ def _rows(found: Collected) -> Iterator[tuple[str, str]]:
 
 def _first(label: str, garbage: list[Garbage], more: str) -> Iterator[tuple[str, str]]:
     for one in garbage[:SHOWN_MAX]:
-        yield f"{label} {one.name}", memory(one.size) if one.size else ""
+        yield f"{label} {one.name}", format_size(one.size) if one.size else ""
     if rest := garbage[SHOWN_MAX:]:
-        yield f"and {counted(len(rest), more)}", memory(sum(one.size for one in rest))
+        yield f"and {pluralize(len(rest), more)}", format_size(sum(one.size for one in rest))
 
 
 def _summary(found: Collected) -> str:
@@ -92,8 +92,8 @@ def _summary(found: Collected) -> str:
         "log folder": len(found.logs),
         "dead worker": len(found.workers),
     }
-    told = [counted(number, noun) for noun, number in kinds.items() if number]
+    told = [pluralize(number, noun) for noun, number in kinds.items() if number]
     if not told:
         return "there is nothing to remove"
     verb = "would be removed" if found.is_dry else "removed"
-    return f"{verb}: {', '.join(told)}, {memory(found.size)} of files"
+    return f"{verb}: {', '.join(told)}, {format_size(found.size)} of files"

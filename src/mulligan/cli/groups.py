@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from mulligan.service.words import ATTENTION, group_counts, group_title
+from mulligan.service.formatting import ATTENTION, group_counts, group_title
 
 # A matrix of so few steps is shown whole; of a larger one so many have a row of their own.
 STEPS_MAX = 8

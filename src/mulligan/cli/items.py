@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
-from mulligan.cli.changing import Adjusting, Chosen, DryRun, another_round
+from mulligan.cli.change_commands import Adjusting, Chosen, DryRun, another_round
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service.formatting import differing, shared_beginning, value_text, values_text
 from mulligan.service.items import history, items, refuse_matrix
 from mulligan.service.overview import in_a_line
 from mulligan.service.verbs import Service
-from mulligan.service.words import differing, shared_beginning, value_text, values_text
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
 # So many values that differ have a column each; more stand in one.

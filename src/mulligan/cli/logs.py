@@ -15,7 +15,7 @@ from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, sho
 from mulligan.service.log_following import LogPiece, Wanted, follow_logs
 from mulligan.service.logs import event_lines, step_logs
 from mulligan.service.noetl_log import noetl_events
-from mulligan.service.reading import AttemptLog
+from mulligan.service.run_reader import AttemptLog
 from mulligan.service.verbs import Service
 
 _NOETL = "noetl"

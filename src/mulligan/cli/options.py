@@ -14,7 +14,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
 from mulligan.service.home import find_home
-from mulligan.service.reading import LATEST as LATEST
+from mulligan.service.run_reader import LATEST as LATEST
 from mulligan.service.verbs import Service
 
 # Commands that look at no run.

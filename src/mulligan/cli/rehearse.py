@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.conduct import conduct
+from mulligan.cli.drive_run import conduct
 from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel, given_inputs
@@ -13,8 +13,8 @@ from mulligan.cli.temporary_home import service_kept_or_not
 from mulligan.cli.terminal import complain
 from mulligan.service.definitions import duration, examine
 from mulligan.service.fakes import faked, fakes_of
+from mulligan.service.formatting import quote_names
 from mulligan.service.verbs import prepare
-from mulligan.service.words import quoted
 
 
 def rehearse(
@@ -41,7 +41,7 @@ def rehearse(
         complain(warning.render())
     ends = fakes_of(examined.workflow, fake or (), fakes)
     prepared = prepare(faked(examined.workflow, ends), given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
-    complain(f"faked: {quoted(list(ends))}" if ends else "no step is faked: all of it runs")
+    complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all of it runs")
     with service_kept_or_not(home) as service:
         code = conduct(
             service,

@@ -7,7 +7,7 @@ from typing import Annotated
 from mulligan.cli.options import AsJson, HomeFolder, RunName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service.words import counted
+from mulligan.service.formatting import pluralize
 
 
 def replay(
@@ -32,5 +32,5 @@ def replay(
         why = "somebody has changed the store, or this is a bug of ours"
         complain(f"run {run_id} differs from its log in {', '.join(found.differing)}: {why}")
     else:
-        show(f"run {run_id}: {counted(found.events, 'event')} replayed, all as the store has it")
+        show(f"run {run_id}: {pluralize(found.events, 'event')} replayed, all as the store has it")
     return 1 if found.differing else 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mulligan.cli.conduct import conduct
-from mulligan.cli.onward import go_on, mention_changed_file
+from mulligan.cli.continue_run import go_on, mention_changed_file
+from mulligan.cli.drive_run import conduct
 from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel

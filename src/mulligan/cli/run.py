@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from mulligan.cli.background_start import Detach, Key, start
+from mulligan.cli.dry_run import DryRun, foretell
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.previewing import DryRun, foretell
-from mulligan.cli.starting import Detach, Key, start
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
 from mulligan.service.verbs import prepare, reusing

@@ -26,6 +26,7 @@ from mulligan.service.definitions import Workflow, load
 from mulligan.service.driver import machine
 from mulligan.service.fakes import Fakes as Ends
 from mulligan.service.fakes import faked, fakes_of, results_of
+from mulligan.service.formatting import quote_names
 from mulligan.service.handler_trial import (
     HandlerTrial,
     failure_from,
@@ -38,10 +39,9 @@ from mulligan.service.handler_trial import (
 from mulligan.service.logs import UnknownAttempt, step_logs
 from mulligan.service.outcome import exit_code
 from mulligan.service.overview import in_a_line
-from mulligan.service.reading import AttemptLog
+from mulligan.service.run_reader import AttemptLog
 from mulligan.service.trial import alone, read_steps, stand_ins
 from mulligan.service.verbs import Prepared, Service, prepare
-from mulligan.service.words import quoted
 
 
 def step(
@@ -114,7 +114,7 @@ def _say_what_is_null(failure: dict[str, Any], kept: Sequence[Any]) -> None:
     nulls = [one.step for one in kept if one.output is None]
     if failure.get("code") == "EXPRESSION_FAILED" and nulls:
         first = next((name for name in nulls if f"steps.{name}." in failure["message"]), nulls[0])
-        complain(f"  what {quoted(nulls)} gave is null here; to hand it over: --result {first}=JSON")
+        complain(f"  what {quote_names(nulls)} gave is null here; to hand it over: --result {first}=JSON")
 
 
 def _say_where(run_id: int, home: str | None) -> None:

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from mulligan.cli.console_style import Paper
 from mulligan.cli.display import PLACE_CHARS_MAX
 from mulligan.cli.groups import kinds_text
-from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
-from mulligan.service.account import Answered, Fate, Group, grouped
+from mulligan.service.failure_summary import Answered, Fate, Group, grouped
+from mulligan.service.formatting import group_title, pluralize, single_line
 from mulligan.service.next_commands import answers_to, next_commands
 from mulligan.service.outcome import MatrixFailures, Outcome
-from mulligan.service.words import counted, flat, group_title
 
 # Of very many, as many are told.
 TOLD_MAX = 20
@@ -59,7 +59,7 @@ def _counts(outcome: Outcome) -> str:
     counts = outcome.counts
     shown = (f"{counts[status]:,} {word}" for status, word in _COUNTED.items() if counts.get(status))
     up_to_date = [f"{outcome.up_to_date:,} up to date"] if outcome.up_to_date else []
-    return ", ".join([counted(sum(counts.values()), "step"), *up_to_date, *shown])
+    return ", ".join([pluralize(sum(counts.values()), "step"), *up_to_date, *shown])
 
 
 _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
@@ -118,7 +118,7 @@ def _more(rest: Sequence[Answered], run_id: int) -> str:
     steps = {one.step for one in rest}
     failed = "failed" if any(one.fate != "mended" for one in rest) else "had failed"
     if len(steps) == 1 and rest[0].is_item:
-        return f"{counted(len(rest), 'more item')} {failed}: mulligan items {run_id} {steps.pop()}"
+        return f"{pluralize(len(rest), 'more item')} {failed}: mulligan items {run_id} {steps.pop()}"
     return f"{len(rest):,} more {failed}: mulligan explain {run_id}"
 
 
@@ -163,7 +163,7 @@ def _waits(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iter
     for run_id, wait in outcome.waits[:TOLD_MAX]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
-        yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
+        yield paper.tinted(f"  {paper.mark('wait')} {place}{single_line(wait.text)}{_default(wait.due)}", "wait")
         typed = answers_to(run_id, wait.kind, wait.place, wait.steps) if is_kept else []
         yield from (f"      {one}{where}" for one in typed)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from mulligan.cli.terminal import show, visible, wants_colour
-from mulligan.service.words import flat
+from mulligan.service.formatting import single_line
 
 _GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (
     f"\033[{code}m" for code in ("32", "31", "33", "35", "36", "2", "0")
@@ -42,7 +42,7 @@ def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
     """
     if not rows:
         return []
-    rows = [[visible(flat(cell)) for cell in row] for row in rows]
+    rows = [[visible(single_line(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
     width = columns() if sys.stdout.isatty() else None
     is_coloured = wants_colour(sys.stdout, os.environ)

@@ -72,7 +72,7 @@ def visible(text: str, colours: str = NO_COLOURS) -> str:
     """Text with all that would command a terminal, or deceive whoever reads it, spelled out; but for these colours."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    found: str = import_module("mulligan.service.words").spelled(text, colours)
+    found: str = import_module("mulligan.service.formatting").spelled(text, colours)
     return found
 
 
@@ -172,7 +172,7 @@ def _explained(error: MulliganError) -> int:
 
 def _bugs() -> Any:
     """What reads tracebacks, which hardly any command needs."""
-    return import_module("mulligan.cli.bugs")
+    return import_module("mulligan.cli.internal_errors")
 
 
 def system_trouble(error: OSError) -> SystemTrouble:

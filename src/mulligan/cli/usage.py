@@ -8,8 +8,8 @@ from typing import Any
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show, show_json
+from mulligan.service.formatting import format_size
 from mulligan.service.usage import usage
-from mulligan.service.words import memory
 
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 
@@ -40,7 +40,7 @@ def _row(line: dict[str, Any], has_tokens: bool) -> tuple[str, ...]:
     return (
         line["step"] if line["parts"] == 1 else f"{line['step']} ({line['parts']:,})",
         str(line["attempts"]),
-        _of(used["memory"], asked["memory"], memory),
+        _of(used["memory"], asked["memory"], format_size),
         _of(used["cpus"], asked["cpus"], _cpus),
         _of(used["longest_seconds"], asked["timeout"], length),
         *tokens,

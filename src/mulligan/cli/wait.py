@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, get_args
 
-from mulligan.cli.listing import answering_command, first_failure
+from mulligan.cli.list_command import answering_command, first_failure
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show_json
-from mulligan.service.awaiting import Until, WaitEvent, wait_for
 from mulligan.service.definitions import duration
 from mulligan.service.run_list import RunLine, line_json
 from mulligan.service.verbs import Service
+from mulligan.service.waiting import Until, WaitEvent, wait_for
 
 # As `timeout` of the shell has it: no run ends with it.
 TIMED_OUT = 124

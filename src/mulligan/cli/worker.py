@@ -10,13 +10,13 @@ from mulligan.cli.options import HomeFolder
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import Parallel, checked_parallel
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service.attending import attending_worker
 from mulligan.service.definitions import size
 from mulligan.service.driver import GPUS_VARIABLE, Capacity, machine
-from mulligan.service.following import Sentences
+from mulligan.service.formatting import format_size as told_memory
+from mulligan.service.formatting import pluralize
 from mulligan.service.home import find_home
-from mulligan.service.words import counted
-from mulligan.service.words import memory as told_memory
+from mulligan.service.run_progress import Sentences
+from mulligan.service.worker_loop import attending_worker
 
 
 def worker(
@@ -88,5 +88,5 @@ def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels
 
 def _told(capacity: Capacity) -> str:
     shown = [f"{capacity.cpus:g} at once", told_memory(capacity.memory)]
-    shown += [counted(capacity.gpus, "gpu")] if capacity.gpus else []
+    shown += [pluralize(capacity.gpus, "gpu")] if capacity.gpus else []
     return ", ".join([*shown, *(f"label '{label}'" for label in capacity.labels)])

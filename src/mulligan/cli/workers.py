@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.tables import age, length, show_table
 from mulligan.cli.terminal import complain, show_json
+from mulligan.service.formatting import format_size, pluralize
 from mulligan.service.verbs import Service
-from mulligan.service.words import counted, memory
 from mulligan.service.worker_list import WorkerLine, WorkerTask, worker_json
 
 HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
@@ -47,7 +47,7 @@ def _rows(line: WorkerLine, now: datetime) -> Iterator[tuple[str, ...]]:
         age(line.started_at, now) if line.started_at else "",
         age(line.last_contact, now) if line.last_contact else "",
         f"{used.cpus:g} of {has.cpus:g}" if line.runs_tasks else "",
-        f"{memory(used.memory) if used.memory else '0'} of {memory(has.memory)}" if line.runs_tasks else "",
+        f"{format_size(used.memory) if used.memory else '0'} of {format_size(has.memory)}" if line.runs_tasks else "",
         f"{used.gpus} of {has.gpus}" if has.gpus else "",
         "; ".join(_remarks(line)),
     )
@@ -58,7 +58,7 @@ def _remarks(line: WorkerLine) -> Iterator[str]:
     if line.labels:
         yield f"{'label' if len(line.labels) == 1 else 'labels'} {', '.join(line.labels)}"
     if line.runs:
-        yield f"drives run {line.first_run_id}" if line.runs == 1 else f"drives {counted(line.runs, 'run')}"
+        yield f"drives run {line.first_run_id}" if line.runs == 1 else f"drives {pluralize(line.runs, 'run')}"
     if line.runs_tasks and not line.tasks:
         yield "idle"
 
@@ -70,7 +70,7 @@ def _task_row(task: WorkerTask) -> tuple[str, ...]:
         length(task.seconds) if task.seconds is not None else "",
         "",
         f"{task.cpus:g}",
-        memory(task.memory) if task.memory else "",
+        format_size(task.memory) if task.memory else "",
         str(task.gpus) if task.gpus else "",
         task.workflow + (f", attempt {task.attempt}" if task.attempt > 1 else ""),
     )

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from . import events as e
-from .admit import admit
-from .converge import at_rest
-from .decide import decide
-from .evolve import evolve
-from .graph import Graph
-from .life import Facts
-from .reports import Report
-from .scope import Evaluator, Now
-from .state import State
-from .workflow import Workflow
+from mulligan.core.deciding.admit import admit
+from mulligan.core.deciding.converge import at_rest
+from mulligan.core.deciding.decide import decide
+from mulligan.core.deciding.lifecycle import Facts
+from mulligan.core.evolve.evolve import evolve
+from mulligan.core.model import events as e
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import Report
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.scope import Evaluator, Now
+from mulligan.core.state.state import State
 
 
 def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:

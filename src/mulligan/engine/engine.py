@@ -1,6 +1,6 @@
 """The engine's one loop: what has ended, what was asked, what is due; turns of all runs that have any; one commit.
 
-It is the only writer of the runs it drives, and it waits for nothing but in `Hands.collect`. Several engines may share
+It is the only writer of the runs it drives, and it waits for nothing but in `Executor.collect`. Several engines may share
 a store: each drives the runs whose turns it holds, and what a dead one held is taken over.
 """
 
@@ -10,22 +10,22 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import islice
 
-from ..core import reports as r
-from ..core.breaker import Guard
-from ..core.scope import Evaluator
-from ..core.snapshot import restore
-from ..core.state import State
-from ..core.tasks import Task
-from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
-from ..ports import Clock, Commit, Committed, Hands, Message, NewRun, RunRecord, Store, Turn, fault
-from .at_work import AtWork
-from .contact import Contact
-from .drive import NOT_AHEAD, REPORTS_PER_TURN_MAX, Drive, Told, new_record
-from .integrity import refuse_damaged
-from .known import Known
-from .pace import Asking, Commits
-from .wanted import Wanted
-from .watching import Unwatched, Watcher
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.snapshot import restore
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import reports as r
+from mulligan.core.state.scope import Evaluator
+from mulligan.core.state.state import State
+from mulligan.engine.heartbeat import HeartbeatSender
+from mulligan.engine.integrity import refuse_damaged
+from mulligan.engine.lease_pacing import Asking, Commits
+from mulligan.engine.observers import NullObserver, Observer
+from mulligan.engine.run_driver import NOT_AHEAD, REPORTS_PER_TURN_MAX, RunDriver, Told, new_record
+from mulligan.engine.runs_to_claim import Wanted
+from mulligan.engine.tasks_in_flight import TasksInFlight
+from mulligan.engine.workflow_cache import Known
+from mulligan.errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
+from mulligan.ports import Clock, Commit, Committed, Executor, Message, NewRun, RunRecord, Store, Turn, fault_point
 
 # A smaller change of how far the wall clock is ahead of ours is no step of it.
 STEP = timedelta(seconds=0.5)
@@ -56,10 +56,10 @@ class Engine:
         clock: Clock,
         evaluator: Evaluator,
         name: str,
-        hands: Hands | None = None,
+        executor: Executor | None = None,
         *,
         root_run_id: int | None = None,
-        watcher: Watcher | None = None,
+        watcher: Observer | None = None,
         check: Callable[[], None] = lambda: None,
         lease_seconds: float = 30.0,
     ) -> None:
@@ -69,26 +69,26 @@ class Engine:
         self.clock = clock
         self.evaluator = evaluator
         self.name = name
-        self.hands = hands
+        self.executor = executor
         self.root_run_id = root_run_id
-        self.watcher = watcher or Unwatched()
-        self.drives: dict[int, Drive] = {}
+        self.watcher = watcher or NullObserver()
+        self.drives: dict[int, RunDriver] = {}
         self.known = Known()
         self._is_draining = False
         self._is_alone = not store.is_shared
         # Drives with reports that wait, and with tasks that wait for room.
-        self._told: dict[int, Drive] = {}
-        self._queuing: dict[int, Drive] = {}
+        self._told: dict[int, RunDriver] = {}
+        self._queuing: dict[int, RunDriver] = {}
         # Runs that we have yet to take up.
         self._wanted = Wanted()
         # Drives of runs that had ended when we took them up.
-        self._ended: list[Drive] = []
+        self._ended: list[RunDriver] = []
         self._turned_away: Task | None = None
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
         # The worker was registered just now.
-        self.contact = Contact(store, clock, name, hands, lease_seconds)
-        self._at_work = AtWork(hands, clock, self.contact.beat)
+        self.contact = HeartbeatSender(store, clock, name, executor, lease_seconds)
+        self._at_work = TasksInFlight(executor, clock, self.contact.beat)
         self._next_due: datetime | None = None
         # Where the clock is our own: of the runs whose time is ahead of it, how far. And how far the wall clock was
         # stepped when we last looked.
@@ -104,8 +104,8 @@ class Engine:
     def _listen(self) -> int | None:
         """Be woken by the store, where it can call."""
         fd = self.store.fileno()
-        if self.hands is not None:
-            self.hands.watch(fd)
+        if self.executor is not None:
+            self.executor.watch(fd)
         return fd
 
     # -- runs --------------------------------------------------------------------------------------------------------
@@ -163,10 +163,12 @@ class Engine:
             workflow, graph = self.known.get(new.version, new.workflow)
             self._drive(turn, new_record(turn, new), State(workflow, graph))
 
-    def _drive(self, turn: Turn, record: RunRecord, state: State) -> Drive:
-        hands = None if self._is_draining else self.hands
+    def _drive(self, turn: Turn, record: RunRecord, state: State) -> RunDriver:
+        executor = None if self._is_draining else self.executor
         ahead = NOT_AHEAD if self.store.is_shared else max(NOT_AHEAD, state.run.at - self.clock.now())
-        drive = Drive(turn, record, state, self.evaluator, hands, is_exclusive=not self.store.is_shared, ahead=ahead)
+        drive = RunDriver(
+            turn, record, state, self.evaluator, executor, is_exclusive=not self.store.is_shared, ahead=ahead
+        )
         self.drives[turn.run_id] = drive
         if ahead:
             self._ahead[turn.run_id] = ahead
@@ -197,7 +199,7 @@ class Engine:
         """From now on nothing starts. What runs may end, and is written."""
         self._is_draining = True
         for drive in self.drives.values():
-            drive.hands = None
+            drive.executor = None
             # Whoever takes the run up finds them.
             drive.starts.clear()
 
@@ -254,7 +256,7 @@ class Engine:
             else:
                 self._tell(drive, Told(report, token=lease.token, guard=lease.task.guard))
 
-    def _tell(self, drive: Drive, told: Told) -> None:
+    def _tell(self, drive: RunDriver, told: Told) -> None:
         drive.reports.append(told)
         self._told[drive.run_id] = drive
 
@@ -321,7 +323,7 @@ class Engine:
             if drive.run_id not in too_soon and drive.deliver(message):
                 self._told[drive.run_id] = drive
 
-    def _is_too_soon(self, drive: Drive, message: Message) -> bool:
+    def _is_too_soon(self, drive: RunDriver, message: Message) -> bool:
         """Another round waits for what is left of the last one: what was given out as that was stopped has its grace.
 
         It stays in the inbox, and what came after it too; that the task has ended is news.
@@ -336,19 +338,19 @@ class Engine:
         now = self.clock.now()
         drives = [self._told.pop(run_id) for run_id in list(islice(self._told, TURNS_AT_ONCE_MAX))]
         if drives:
-            fault("before_turn")
+            fault_point("before_turn")
         for drive in drives:
             self._decide(drive, now)
         drives += self._claim(now)
         under_way = list({drive.run_id: drive for drive in drives if drive.is_under_way}.values())
         if under_way:
-            fault("before_commit")
+            fault_point("before_commit")
             self._commit(under_way)
         if self.store.is_shared or self.known.has_breakers:
             self._lease()
         return bool(under_way)
 
-    def _decide(self, drive: Drive, now: datetime) -> None:
+    def _decide(self, drive: RunDriver, now: datetime) -> None:
         try:
             drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
         except StoreUnavailable:
@@ -363,7 +365,7 @@ class Engine:
             if drive.reports or drive.has_more_to_enter:
                 self._told[drive.run_id] = drive
 
-    def _crashed(self, drive: Drive, error: Exception, now: datetime) -> None:
+    def _crashed(self, drive: RunDriver, error: Exception, now: datetime) -> None:
         """A bug of ours. The turn is taken back; where it crashes again and again the run is paused, and says why."""
         drive.take_back()
         drive.crashes += 1
@@ -377,7 +379,7 @@ class Engine:
         self._told[drive.run_id] = drive
         self.watcher.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {told})")
 
-    def _give_up(self, drive: Drive, error: Exception) -> None:
+    def _give_up(self, drive: RunDriver, error: Exception) -> None:
         """It cannot be paused, or not even that can be written: we leave it alone, and let whoever is wiser have it."""
         self._pass_on(drive)
         self._forget(drive)
@@ -385,10 +387,10 @@ class Engine:
         self.store.release([drive.turn])
         self.watcher.trouble(f"run {drive.run_id} is left alone, a bug of ours: {type(error).__name__}: {error}")
 
-    def _claim(self, now: datetime) -> list[Drive]:
+    def _claim(self, now: datetime) -> list[RunDriver]:
         """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
-        claimed: list[Drive] = []
-        if self.hands is None or self._is_draining or not self._is_alone or not self._queuing or self._is_full():
+        claimed: list[RunDriver] = []
+        if self.executor is None or self._is_draining or not self._is_alone or not self._queuing or self._is_full():
             return claimed
         for drive in list(islice(self._queuing.values(), CLAIMS_MAX)):
             try:
@@ -406,10 +408,10 @@ class Engine:
 
     def _is_full(self) -> bool:
         """Whether a small task that was turned away would be again: then nothing else fits either."""
-        assert self.hands is not None
-        return self._turned_away is not None and not self.hands.fits(self._turned_away)
+        assert self.executor is not None
+        return self._turned_away is not None and not self.executor.fits(self._turned_away)
 
-    def _commit(self, drives: list[Drive]) -> None:
+    def _commit(self, drives: list[RunDriver]) -> None:
         self._check()
         try:
             commits = [commit for drive in drives if (commit := drive.commit()) is not None]
@@ -427,10 +429,10 @@ class Engine:
         except Exception as error:
             self._commit_without(drives, error)
             return
-        fault("after_commit")
+        fault_point("after_commit")
         self._confirm(drives, commits, written)
 
-    def _commit_without(self, drives: list[Drive], error: Exception) -> None:
+    def _commit_without(self, drives: list[RunDriver], error: Exception) -> None:
         """A bug of ours: what one of them is to write cannot be written. Each alone: the others are not disturbed."""
         if len(drives) == 1:
             self._crashed(drives[0], error, self.clock.now())
@@ -439,13 +441,13 @@ class Engine:
         else:
             self._commit_apart(drives)
 
-    def _take_back(self, drive: Drive) -> None:
+    def _take_back(self, drive: RunDriver) -> None:
         drive.take_back()
         self._told[drive.run_id] = drive
         if drive.queue:
             self._queuing[drive.run_id] = drive
 
-    def _commit_apart(self, drives: list[Drive]) -> None:
+    def _commit_apart(self, drives: list[RunDriver]) -> None:
         """One of them is no longer ours. Each alone: the others are written, and that one is let go."""
         if len(drives) == 1:
             self._lose(drives[0])
@@ -459,14 +461,14 @@ class Engine:
             if drive.is_under_way:
                 self._commit([drive])
 
-    def _lose(self, drive: Drive) -> None:
+    def _lose(self, drive: RunDriver) -> None:
         """Another holder has written the run. What our own tasks have to say goes through its inbox."""
         drive.take_back()
         self._pass_on(drive)
         self._forget(drive)
         self._must_look = True
 
-    def _pass_on(self, drive: Drive) -> None:
+    def _pass_on(self, drive: RunDriver) -> None:
         """Nobody else has the leases of our own tasks: whoever drives the run next hears from us what they came to."""
         for told in (*drive.aside, *drive.reports):
             if told.token is not None:
@@ -478,13 +480,13 @@ class Engine:
         self._ahead.clear()
         self._ended.clear()
 
-    def _forget(self, drive: Drive) -> None:
+    def _forget(self, drive: RunDriver) -> None:
         for drives in (self.drives, self._told, self._queuing):
             drives.pop(drive.run_id, None)
         self._ahead.pop(drive.run_id, None)
 
-    def _confirm(self, drives: list[Drive], commits: list[Commit], written: list[Committed]) -> None:
-        fault("after_drain")
+    def _confirm(self, drives: list[RunDriver], commits: list[Commit], written: list[Committed]) -> None:
+        fault_point("after_drain")
         # First of all: what follows here takes its time while the tasks run.
         self._at_work.start([lease for gave in written for lease in gave.leases])
         for drive, commit, gave in zip(drives, commits, written, strict=True):
@@ -506,7 +508,7 @@ class Engine:
             self._note(drive, commit, gave)
         self._at_work.stop(commits)
 
-    def _part_with(self, drive: Drive, commit: Commit) -> None:
+    def _part_with(self, drive: RunDriver, commit: Commit) -> None:
         """The run has ended: its last commit gave the turn back, a later one (a verb that was refused) does not."""
         # What came behind the end of the round is in its inbox.
         self._must_look = self._must_look or bool(drive.reports)
@@ -524,7 +526,7 @@ class Engine:
         for drive in ended:
             self._forget(drive)
 
-    def _note(self, drive: Drive, commit: Commit, gave: Committed) -> None:
+    def _note(self, drive: RunDriver, commit: Commit, gave: Committed) -> None:
         """What the commit makes us look at next."""
         self.known.notice(drive.state.workflow)
         for timer in commit.timers:
@@ -543,9 +545,9 @@ class Engine:
     def _lease(self) -> None:
         """The store is asked for tasks that fit: where others queue some too for all, else for those with a breaker."""
         may_have_others = self.known.has_breakers or not self._is_alone
-        if self.hands is None or self._is_draining or not self._asking.is_worth_it(may_have_others=may_have_others):
+        if self.executor is None or self._is_draining or not self._asking.is_worth_it(may_have_others=may_have_others):
             return
-        offer = self.hands.offer()
+        offer = self.executor.offer()
         if offer.tasks_max < 1:
             self._asking.has_no_room()
             return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..core.state import State
-from ..errors import CodecError
-from ..ports import RunRecord
+from mulligan.core.state.state import State
+from mulligan.errors import CodecError
+from mulligan.ports import RunRecord
 
 
 def differing_columns(record: RunRecord, state: State) -> tuple[str, ...]:

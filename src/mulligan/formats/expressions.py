@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel_tokens import RESERVED
 
-_IDENTIFIER = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_IDENTIFIER = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_field(name: str) -> bool:

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.scanner import Scanner, put
 from mulligan.language import document as yaml
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
-_HALF = pattern(r"\\u[dD][89abAB]")
-_BLANK = pattern(r"(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
+_HALF = lazy_regex(r"\\u[dD][89abAB]")
+_BLANK = lazy_regex(r"(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 # What a blank starts with, or may: most tokens follow each other without one.
 _SPACES = frozenset("/\ufeff") | {char for char in map(chr, range(0x3001)) if char.isspace()}
 _STRINGS = {
-    '"': pattern(r'"([^"\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^"\\\n\r]*+)*+)"'),
-    "'": pattern(r"'([^'\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^'\\\n\r]*+)*+)'"),
+    '"': lazy_regex(r'"([^"\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^"\\\n\r]*+)*+)"'),
+    "'": lazy_regex(r"'([^'\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^'\\\n\r]*+)*+)'"),
 }
-_ESCAPE = pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
+_ESCAPE = lazy_regex(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
 _ESCAPES = {
     **{"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"},
     **dict.fromkeys(("\n", "\r", "\r\n", "\u2028", "\u2029"), ""),  # the text goes on in the next line
 }
-_WORD = pattern(r"""[^\s\ufeff,:\[\]{}"'/]++""")
-_NAME = pattern(r"(?:[$\w]|\\u[0-9a-fA-F]{4})++")
-_WHOLE = pattern(r"[+-]?(?:0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)")
-_REAL = pattern(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WORD = lazy_regex(r"""[^\s\ufeff,:\[\]{}"'/]++""")
+_NAME = lazy_regex(r"(?:[$\w]|\\u[0-9a-fA-F]{4})++")
+_WHOLE = lazy_regex(r"[+-]?(?:0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)")
+_REAL = lazy_regex(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORDS = {
     **{"true": True, "false": False, "null": None},
     **{f"{sign}Infinity": float(f"{sign}inf") for sign in ("", "+", "-")},

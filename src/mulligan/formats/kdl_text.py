@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.scanner import Scanner
 from mulligan.language.nodes import Refusal, Scalar, Source, shorten
 
@@ -16,22 +16,22 @@ _SPACE = "\t \xa0\u1680\u2000-\u200a\u202f\u205f\u3000\ufeff"
 _BREAK = rf"(?:\r\n|[{_NEWLINE}])"
 
 # Spaces, and lines that go on in the next one.
-_SPACES = pattern(rf"(?:[{_SPACE}]++|\\[{_SPACE}]*+(?://[^{_NEWLINE}]*+)?(?:{_BREAK}|\Z))++")
-_COMMENT = pattern(rf"//[^{_NEWLINE}]*+")
-_COMMENT_MARK = pattern(r"/\*|\*/")
-_WORD = pattern(rf'[^\\/(){{}};\[\]"#={_SPACE}{_NEWLINE}]++')
-_QUOTED = pattern(rf'"((?:[^"\\{_NEWLINE}]++|\\(?:[{_SPACE}{_NEWLINE}]++|\S))*+)"')
-_QUOTED_LINES = pattern(rf'"""{_BREAK}((?:[^"\\]++|\\[\s\S]|"(?!""))*+)"""')
-_RAW_START = pattern(r'(r(?=#*")|(?=#))(#*)("""|")')
-_ESCAPE = pattern(rf"\\(?:u\{{([0-9a-fA-F]{{1,6}})\}}|([{_SPACE}{_NEWLINE}]++)|([\s\S]))")
+_SPACES = lazy_regex(rf"(?:[{_SPACE}]++|\\[{_SPACE}]*+(?://[^{_NEWLINE}]*+)?(?:{_BREAK}|\Z))++")
+_COMMENT = lazy_regex(rf"//[^{_NEWLINE}]*+")
+_COMMENT_MARK = lazy_regex(r"/\*|\*/")
+_WORD = lazy_regex(rf'[^\\/(){{}};\[\]"#={_SPACE}{_NEWLINE}]++')
+_QUOTED = lazy_regex(rf'"((?:[^"\\{_NEWLINE}]++|\\(?:[{_SPACE}{_NEWLINE}]++|\S))*+)"')
+_QUOTED_LINES = lazy_regex(rf'"""{_BREAK}((?:[^"\\]++|\\[\s\S]|"(?!""))*+)"""')
+_RAW_START = lazy_regex(r'(r(?=#*")|(?=#))(#*)("""|")')
+_ESCAPE = lazy_regex(rf"\\(?:u\{{([0-9a-fA-F]{{1,6}})\}}|([{_SPACE}{_NEWLINE}]++)|([\s\S]))")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "b": "\b", "f": "\f", "s": " ", "/": "/"}
-_GLUE = pattern(rf"(\\\\)|\\[{_SPACE}{_NEWLINE}]++")
-_LINES = pattern(_BREAK)
+_GLUE = lazy_regex(rf"(\\\\)|\\[{_SPACE}{_NEWLINE}]++")
+_LINES = lazy_regex(_BREAK)
 
-_WHOLE = pattern(r"[+-]?(?:0x[0-9a-fA-F][0-9a-fA-F_]*|0o[0-7][0-7_]*|0b[01][01_]*|[0-9][0-9_]*)")
-_REAL = pattern(r"[+-]?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?(?:[eE][+-]?[0-9][0-9_]*)?")
-_NUMBERLIKE = pattern(r"[+-]?\.?[0-9]")
-_KEYWORD = pattern(r"#(-?[a-z]+)")
+_WHOLE = lazy_regex(r"[+-]?(?:0x[0-9a-fA-F][0-9a-fA-F_]*|0o[0-7][0-7_]*|0b[01][01_]*|[0-9][0-9_]*)")
+_REAL = lazy_regex(r"[+-]?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?(?:[eE][+-]?[0-9][0-9_]*)?")
+_NUMBERLIKE = lazy_regex(r"[+-]?\.?[0-9]")
+_KEYWORD = lazy_regex(r"#(-?[a-z]+)")
 _KEYWORDS = {
     "true": True,
     "false": False,

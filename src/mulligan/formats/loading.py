@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats.recognition import FORMATS, NOETL, OURS, advice, checked, other_advice, recognised
 from mulligan.formats.translation import Translate, Translation, scalar

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import END
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import END
 
-_UNFIT = pattern(r"[^A-Za-z0-9_-]")
-_UNFIT_FOR_FILES = pattern(r"[^A-Za-z0-9_]|^(?=\d)")
-_UNFIT_FOR_POLICIES = pattern(r"[^A-Za-z0-9_-]|^(?=[\d-])")
+_UNFIT = lazy_regex(r"[^A-Za-z0-9_-]")
+_UNFIT_FOR_FILES = lazy_regex(r"[^A-Za-z0-9_]|^(?=\d)")
+_UNFIT_FOR_POLICIES = lazy_regex(r"[^A-Za-z0-9_-]|^(?=[\d-])")
 
 
 class Names:

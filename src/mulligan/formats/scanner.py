@@ -8,14 +8,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.document import DEPTH_MAX, UNFIT, refuse_unprintable
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 
 # As `Source` tells lines apart.
-_LINE_BREAK = pattern("\r\n|[\n\r\x85\u2028\u2029]")
-_SURROGATES = pattern("[\ud800-\udbff][\udc00-\udfff]")
+_LINE_BREAK = lazy_regex("\r\n|[\n\r\x85\u2028\u2029]")
+_SURROGATES = lazy_regex("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class Scanner:

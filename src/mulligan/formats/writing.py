@@ -14,7 +14,7 @@ from typing import Any
 
 from yaml.resolver import Resolver
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import scalars
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 
@@ -25,15 +25,15 @@ _FLOW_TEXT_MAX, _FLOW_ENTRIES_MAX = 72, 6
 # A key that is longer must say that it is one: YAML looks no further for the colon.
 _KEY_MAX = 1000
 
-_PLAIN = pattern(
+_PLAIN = lazy_regex(
     r"(?![\s\-?:,\[\]{}#&*!|>'\"%@`=])[^\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]+(?<!\s)"
 )
-_NOT_PLAIN = pattern(r":\s|:$|\s#")
-_NOT_PLAIN_IN_FLOW = pattern(r"[,\[\]{}:?#]")
-_ESCAPED = pattern(r"[\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
-_NOT_IN_A_BLOCK = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
-_UNPRINTABLE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff\ufffe\uffff]")
-_NUMBER = pattern(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_NOT_PLAIN = lazy_regex(r":\s|:$|\s#")
+_NOT_PLAIN_IN_FLOW = lazy_regex(r"[,\[\]{}:?#]")
+_ESCAPED = lazy_regex(r"[\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_NOT_IN_A_BLOCK = lazy_regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = lazy_regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff\ufffe\uffff]")
+_NUMBER = lazy_regex(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 # Words of YAML 1.1 that some of its readers know and PyYAML does not.
 _WORDS_OF_SOME = frozenset("yYnN")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.durations import DURATION, LIMIT
 from mulligan.language.nodes import Node, Source
 from mulligan.language.shapes import (
@@ -38,7 +38,7 @@ def as_node(shape: Shape) -> Deferred:
     return Deferred(lambda: shape)
 
 
-_CALL = pattern(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_CALL = lazy_regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def _call(value: Any) -> str:

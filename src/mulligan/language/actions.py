@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import ENGINE_ACTIONS, Action, Template
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.child_inputs import refuse_bad_inputs
 from mulligan.language.durations import DURATION
@@ -31,12 +31,12 @@ GROUP_KEY = "group"
 _HTTP_SCHEMES = ("http://", "https://")
 SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
 
-_HOLE = pattern(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
+_HOLE = lazy_regex(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
 # Keys of `http` that say how it is asked, and take no values.
 _HTTP_STATIC = ("method", "expect", "follow_redirects", "connect_timeout", "read_timeout", "max_body", "verify")
 # Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
-_SQL_CLOSED = pattern(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
-_SQL_OPEN = pattern(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
+_SQL_CLOSED = lazy_regex(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
+_SQL_OPEN = lazy_regex(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 
 
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 
 # Letters that every match begins with. What a quantifier follows may be missing, or be there twice.
-_PLAIN = pattern(r"[A-Za-z0-9_-]+(?![A-Za-z0-9_?*+{-])")
+_PLAIN = lazy_regex(r"[A-Za-z0-9_-]+(?![A-Za-z0-9_?*+{-])")
 _LAST = "\U0010ffff"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import Expression, Template
+from mulligan.core.model.workflow import Expression, Template
 from mulligan.language.cel_tokens import Token, tokens
 from mulligan.language.cel_tokens import literal as string_value
 from mulligan.language.expressions import as_text

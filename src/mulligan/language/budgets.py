@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from mulligan.core.patterns import pattern
-from mulligan.core.spending import cost
-from mulligan.core.workflow import AGENT, Budget, Command, commands
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.spending import cost
+from mulligan.core.model.workflow import AGENT, Budget, Command, commands
 from mulligan.language.nodes import Source
 from mulligan.language.shapes import Fields, Key, Record, Value, whole
 
 TOKENS_MAX = 10**15
-_TOKENS = pattern(r"([0-9][0-9_]*(?:\.[0-9]+)?) ?([kM]?)")
+_TOKENS = lazy_regex(r"([0-9][0-9_]*(?:\.[0-9]+)?) ?([kM]?)")
 _POWERS = {"": 1, "k": 1_000, "M": 1_000_000}
 
 

@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from mulligan.core.workflow import Workflow as CheckedWorkflow
+from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.document import UNFIT
 from mulligan.language.loading import Examined, Files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.scope import reads_secrets
+from mulligan.core.state.scope import reads_secrets
 from mulligan.language.scope import Scope, template
 from mulligan.language.shapes import Fields
 

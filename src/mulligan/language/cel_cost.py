@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel import MACROS
 from mulligan.language.cel_tokens import Token
 
@@ -37,12 +37,12 @@ _PATTERN_CALL_CHARS = 10
 _PATTERN_ESCAPE_CHARS = 60
 # A class in brackets, where case is ignored: both cases of nearly all Unicode may be added to it.
 _PATTERN_FOLDED_CHARS = 800
-_IGNORES_CASE = pattern(r"\(\\?\?[^:)]*i")
+_IGNORES_CASE = lazy_regex(r"\(\\?\?[^:)]*i")
 # A pattern that is not known before takes longer than any expression that is evaluated at once.
 _PATTERN_UNKNOWN_CHARS = 1e6
 # A class of Unicode compiles slowly, and escapes by number may hide one, or a count. So do characters beyond ASCII.
-_SLOW_IN_PATTERN = pattern(r"\\[pPxXuU0-7]|[^\x00-\x7f]")
-_DIGITS = pattern("[0-9]+")
+_SLOW_IN_PATTERN = lazy_regex(r"\\[pPxXuU0-7]|[^\x00-\x7f]")
+_DIGITS = lazy_regex("[0-9]+")
 _SEARCHES = frozenset("contains indexOf lastIndexOf replace split".split())
 # Longer texts are not told apart, so that their square stays below the largest float.
 _SEARCHED_CHARS_MAX = 1e15

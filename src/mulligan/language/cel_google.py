@@ -13,32 +13,32 @@ from typing import Any
 from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_strings  # type: ignore[import-untyped]
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel import CelFailed, CelRefused
 
 _ENVIRONMENT = cel.NewEnv(extensions=[ext_strings.ExtStrings()])
 _ERROR = cel.Type.ERROR
-_WHERE = pattern(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
-_STATUS = pattern(r"^[A-Z_]+: ")
+_WHERE = lazy_regex(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
+_STATUS = lazy_regex(r"^[A-Z_]+: ")
 _REASONS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (pattern(r'Key not found in map : "?(.*?)"?$', re.S), r"no such key '\1'"),
-    (pattern(r"Index error: index=(-?\d+) size=(\d+)"), r"index \1 is out of range"),
-    (pattern(r"Iteration budget exceeded"), "it goes through more than 10,000 items"),
-    (pattern(r"divide by zero|modulus by zero"), "division by zero"),
-    (pattern(r"overflow|out of u?int64 range"), "the result is out of range"),
-    (pattern(r'No value with name "(.*?)" found'), r"'\1' is not known here"),
-    (pattern(r"Applying SELECT to non-message type"), "a field is read from a value that is not a map"),
-    (pattern(r"No matching overloads found : <jump_condition>"), "the condition before '?' is not true or false"),
-    (pattern(r"No matching overloads found : <iter_range>"), "only a list or a map can be gone through"),
-    (pattern(r"No matching overloads found : _(\S+)_\((\w+), (\w+)\)"), r"'\1' does not work on \2 and \3"),
-    (pattern(r"No matching overloads found : @in"), "'in' needs a list or a map on its right"),
-    (pattern(r"No matching overloads found : (?:!_|_&&_|_\|\|_)"), "a part of the condition is not true or false"),
-    (pattern(r"No matching overloads found : (?:\(\w+\)\.)?(\w+).*", re.S), r"'\1' does not take such values"),
-    (pattern(r"cannot convert string to (\w+)"), r"the text is not of the form that \1() reads"),
-    (pattern(r"String to (\w+) conversion failed"), r"the text is not of the form that \1() reads"),
+    (lazy_regex(r'Key not found in map : "?(.*?)"?$', re.S), r"no such key '\1'"),
+    (lazy_regex(r"Index error: index=(-?\d+) size=(\d+)"), r"index \1 is out of range"),
+    (lazy_regex(r"Iteration budget exceeded"), "it goes through more than 10,000 items"),
+    (lazy_regex(r"divide by zero|modulus by zero"), "division by zero"),
+    (lazy_regex(r"overflow|out of u?int64 range"), "the result is out of range"),
+    (lazy_regex(r'No value with name "(.*?)" found'), r"'\1' is not known here"),
+    (lazy_regex(r"Applying SELECT to non-message type"), "a field is read from a value that is not a map"),
+    (lazy_regex(r"No matching overloads found : <jump_condition>"), "the condition before '?' is not true or false"),
+    (lazy_regex(r"No matching overloads found : <iter_range>"), "only a list or a map can be gone through"),
+    (lazy_regex(r"No matching overloads found : _(\S+)_\((\w+), (\w+)\)"), r"'\1' does not work on \2 and \3"),
+    (lazy_regex(r"No matching overloads found : @in"), "'in' needs a list or a map on its right"),
+    (lazy_regex(r"No matching overloads found : (?:!_|_&&_|_\|\|_)"), "a part of the condition is not true or false"),
+    (lazy_regex(r"No matching overloads found : (?:\(\w+\)\.)?(\w+).*", re.S), r"'\1' does not take such values"),
+    (lazy_regex(r"cannot convert string to (\w+)"), r"the text is not of the form that \1() reads"),
+    (lazy_regex(r"String to (\w+) conversion failed"), r"the text is not of the form that \1() reads"),
 )
 _CEL_NAMES = {"int64": "int", "null_type": "null", "Timestamp": "timestamp", "Duration": "duration"}
-_OWN_NAMES = pattern("|".join(_CEL_NAMES))
+_OWN_NAMES = lazy_regex("|".join(_CEL_NAMES))
 _TYPE_NAMES = {"null": "null_type", "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 
 

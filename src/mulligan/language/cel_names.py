@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel import FUNCTIONS, MACROS, METHODS
 from mulligan.language.cel_tokens import KEYWORDS, RESERVED, TYPE_NAMES, BadToken, Token, closing, literal
 
 Path = tuple[str, ...]
 # One letter per token: l(iteral), n(ame), o(perator), a bracket or dot as it is, and x for all else.
 _OPERATORS = frozenset("&& || == != <= >= < > + - * / %".split())
-_PLAIN_TOKEN = pattern(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
+_PLAIN_TOKEN = lazy_regex(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
 # Fields and operators together are fewer than the 31 steps down that an engine takes.
 _OPERAND = r"(?:l|n(?:\.n|\[l\]){0,8})"
-_SURELY = pattern(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
+_SURELY = lazy_regex(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
 _END = Token("end", "", -1)
 
 

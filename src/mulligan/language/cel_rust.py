@@ -14,14 +14,14 @@ from typing import Any
 
 from cel import cel, stdlib
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel import CelFailed, CelRefused, plain
 from mulligan.language.cel_tokens import tokens
 
-_WHERE = pattern(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
-_UNKNOWN = pattern(r"Undefined variable or function: '(.*?)'")
-_OPERANDS = pattern(r"Unsupported operation: (\w+) (\S+) (\w+)")
-_CONVERSION = pattern(r"Function '(int|uint|double|timestamp|duration)' error")
+_WHERE = lazy_regex(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
+_UNKNOWN = lazy_regex(r"Undefined variable or function: '(.*?)'")
+_OPERANDS = lazy_regex(r"Unsupported operation: (\w+) (\S+) (\w+)")
+_CONVERSION = lazy_regex(r"Function '(int|uint|double|timestamp|duration)' error")
 
 
 def _size(value: Any) -> int:

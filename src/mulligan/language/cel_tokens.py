@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 
 KEYWORDS = frozenset({"true", "false", "null", "in"})
 # Words of CEL that name types: never a variable, so no item may be called by one of them.
@@ -22,14 +22,14 @@ STRING = (
     r'|[bB]?(?:"""(?:[^\\]|\\[\s\S])*?"""|' + r"'''(?:[^\\]|\\[\s\S])*?'''"
     r'|"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*')"
 )
-_TOKEN = pattern(
+_TOKEN = lazy_regex(
     rf"(?P<space>[ \t\r\n\f]+|//[^\n]*)|(?P<string>{STRING})"
     r"|(?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]{}])"
 )
-_BRACE_OR_QUOTE = pattern(r"[{}\"']")
-_STRING_AT = pattern(STRING)
+_BRACE_OR_QUOTE = lazy_regex(r"[{}\"']")
+_STRING_AT = lazy_regex(STRING)
 TOO_DEEP = "it is nested too deeply"
 # Below what either engine takes, so that both refuse the same.
 _DEPTH_MAX = 24

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from mulligan.core.graph import Arc, Graph
-from mulligan.core.workflow import END, Backoff, Need, Step, Workflow
+from mulligan.core.model.graph import Arc, Graph
+from mulligan.core.model.workflow import END, Backoff, Need, Step, Workflow
 from mulligan.language.edges import EdgeDraft
 from mulligan.language.groups import output_name
 from mulligan.language.keys import BACKOFF

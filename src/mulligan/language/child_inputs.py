@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.language.inputs import fits, shown
 from mulligan.language.nodes import Mapping, Node, Scalar, plain
 from mulligan.language.scope import Scope

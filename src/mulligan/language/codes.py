@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.failure import CODES
-from mulligan.core.patterns import pattern
+from mulligan.core.model.failure import CODES
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.shapes import ListOf, Value
 
-_CODE = pattern(r"[A-Z][A-Z0-9_]*")
+_CODE = lazy_regex(r"[A-Z][A-Z0-9_]*")
 EXIT_CODE_MAX = 255
-_RANGE = pattern(r"([0-9]{1,3}) ?- ?([0-9]{1,3})|(>=?|<=?) ?([0-9]{1,3})")
-_STATUS = pattern(r"HTTP_([45])\d\d")
+_RANGE = lazy_regex(r"([0-9]{1,3}) ?- ?([0-9]{1,3})|(>=?|<=?) ?([0-9]{1,3})")
+_STATUS = lazy_regex(r"HTTP_([45])\d\d")
 # So near that a code of a step's own (DB_TIMEOUT, CONNECTION_LOST) is not taken for one of ours.
 _NEARNESS = 0.88
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import ENGINE_ACTIONS, Command, Expression, Handler, Template
+from mulligan.core.model.workflow import ENGINE_ACTIONS, Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence

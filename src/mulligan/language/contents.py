@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.core.artifacts import KEY, Artifact, content, holds_reference, referred, replaced
+from mulligan.core.model.artifacts import KEY, Artifact, content, holds_reference, referred, replaced
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.language.cel import CelFailed
 

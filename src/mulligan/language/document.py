@@ -24,7 +24,7 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.scanner import Scanner
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import scalars
 from mulligan.language.flow_holes import unquoted_hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
@@ -41,9 +41,9 @@ DEPTH_MAX = 80
 # What aliases may add to a file, in nodes: a few kilobytes of them can otherwise stand for billions.
 ALIASED_NODES_MAX = 200_000
 
-_UNPRINTABLE = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = lazy_regex("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # What an escape in double quotes can bring in and nobody can take out again.
-UNFIT = pattern("[\0\ud800-\udfff]")
+UNFIT = lazy_regex("[\0\ud800-\udfff]")
 
 
 class _PurePythonParser(Reader, Scanner, Parser):

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import END, Edge, NeedOn
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import END, Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Scalar, Sequence
 from mulligan.language.policies import read_backoff
@@ -19,7 +19,7 @@ Link = TypeVar("Link")
 
 _FAILURE_ONLY = ("codes", "exit_codes", "handles", "then")
 # What a step is called that tells somebody of a failure, and mends nothing.
-_TELLING = pattern(r"(?:^|[_-])(?:alert|notif|page|mail|email|slack|inform|tell|warn)")
+_TELLING = lazy_regex(r"(?:^|[_-])(?:alert|notif|page|mail|email|slack|inform|tell|warn)")
 
 
 class NeedDraft(msgspec.Struct, frozen=True):

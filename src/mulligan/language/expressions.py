@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.artifacts import INLINE_BYTES_MAX, Artifact, Format, holds_reference, is_artifact, reference
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import Expression, Template
+from mulligan.core.model.artifacts import INLINE_BYTES_MAX, Artifact, Format, holds_reference, is_artifact, reference
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
 from mulligan.language import cel, cel_cost, cel_process
 from mulligan.language.cel import CelFailed, CelRefused
@@ -30,8 +30,8 @@ from mulligan.language.contents import Contents, plain_content
 ANY_PATH = "any_path"
 SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
-_HOLE = pattern(r"\$?\$\{")
-_OFFENDER = pattern(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
+_HOLE = lazy_regex(r"\$?\$\{")
+_OFFENDER = lazy_regex(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
 # What other languages write, and what it is in CEL: words and signs, and functions.
 _MEANT = {"and": "&&", "or": "||", "not": "!", "=": "==", "is": "==", "&": "&&", "|": "||"} | {
     **dict.fromkeys(("None", "none", "nil", "undefined", "NULL", "Null"), "null"),
@@ -45,10 +45,10 @@ _MEANT_FUNCTIONS = {
     **{"strip": "trim", "startswith": "startsWith", "endswith": "endsWith", "find": "indexOf"},
 }
 # `${{ inputs.x }}`, as other systems write it.
-_DOUBLED = pattern(r"\{\s*(.+?)\s*\}", re.DOTALL)
-_IS_NOT = pattern(r"is\s+not\b")
+_DOUBLED = lazy_regex(r"\{\s*(.+?)\s*\}", re.DOTALL)
+_IS_NOT = lazy_regex(r"is\s+not\b")
 # A step's name with a hyphen after a dot; strings are passed over.
-_HYPHENATED_STEP = pattern(rf"{STRING}|(?<![\w.])steps\.(?P<step>\w+(?:-\w+)+)")
+_HYPHENATED_STEP = lazy_regex(rf"{STRING}|(?<![\w.])steps\.(?P<step>\w+(?:-\w+)+)")
 
 
 class ExpressionRefused(MulliganError):

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.failure import CODES, Failure, failure
-from mulligan.core.fakes import End, kind_of
-from mulligan.core.http_codes import status_code
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import AGENT, Step, Workflow
+from mulligan.core.deciding.fakes import End, kind_of
+from mulligan.core.model.failure import CODES, Failure, failure
+from mulligan.core.model.http_codes import status_code
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import AGENT, Step, Workflow
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
 from mulligan.language.codes import meant_code
 from mulligan.language.document import decode, parse
@@ -27,7 +27,7 @@ from mulligan.language.nodes import Mapping as MappingNode
 from mulligan.language.nodes import Refusal, plain
 from mulligan.language.words import did_you_mean
 
-_CODE = pattern(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
+_CODE = lazy_regex(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
 _FAILURE = ("fail", "exit_code", "signal", "message", "retryable", "severity", "details")
 # The forms of each kind of step beside `output` and `fail`: which keys go together.
 _FORMS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.scope import reads_secrets
-from mulligan.core.workflow import Step, Template
+from mulligan.core.model.workflow import Step, Template
+from mulligan.core.state.scope import reads_secrets
 from mulligan.language.binding import Values, binder
 from mulligan.language.matrix import format_name, format_path
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten

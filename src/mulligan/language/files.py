@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from mulligan.core.workflow import Need
+from mulligan.core.model.workflow import Need
 from mulligan.language.links import forward_links
 from mulligan.language.nodes import Source
 from mulligan.language.reach import Reach

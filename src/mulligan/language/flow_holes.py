@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel_tokens import closing_brace
 
 # Quotes and comments are passed over; brackets open and close collections; all else begins a text.
-_PART = pattern(
+_PART = lazy_regex(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|(?P<comment>(?<!\S)#.*)|(?P<open>[\[{])|(?P<close>[]}])"""
     r"""|(?P<between>,|:(?=\s)|-(?=\s)|\s+)|(?P<text>[^\s,\[\]{}]+)"""
 )
-_TEXT_END = pattern(r"[,\[\]{}\n]|:\s|\s#|\$\{")
+_TEXT_END = lazy_regex(r"[,\[\]{}\n]|:\s|\s#|\$\{")
 
 
 class Unquoted(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mulligan.core.artifacts import KEY as ARTIFACT
-from mulligan.core.artifacts import holds_reference
-from mulligan.core.scope import Evaluator, fetched
-from mulligan.core.workflow import Input, Workflow
+from mulligan.core.model.artifacts import KEY as ARTIFACT
+from mulligan.core.model.artifacts import holds_reference
+from mulligan.core.model.workflow import Input, Workflow
+from mulligan.core.state.scope import Evaluator, fetched
 from mulligan.errors import InputInvalid
 from mulligan.language.nodes import Node, Sequence, Source, plain, refuse_not_json, shorten
 from mulligan.language.scalars import resolve

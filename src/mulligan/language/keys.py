@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
+from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
 from mulligan.language.action_keys import (
     ACTION_KEYS,
     ACTIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mulligan.core.workflow import END, Edge, Need, Step
+from mulligan.core.model.workflow import END, Edge, Need, Step
 from mulligan.language.resolve import Resolved
 
 Links = dict[str, list[str]]

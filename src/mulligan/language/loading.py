@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language import python_files
 from mulligan.language.document import decode, parse
@@ -24,7 +24,7 @@ INCLUDES_MAX = 10_000
 FILE_BYTES_MAX = 64 * 1024 * 1024
 
 # A file whose syntax is wrong is a workflow if it has a list of what is to be done, ours or another system's.
-_STEPS = pattern(
+_STEPS = lazy_regex(
     r"""^[ \t{]*["']?(?:steps|jobs|workflow|commands|tasks|nodes|phases|agent_template)["']?[ \t]*:"""
     r"""|^[ \t]*-[ \t]+(?:step|shell|claude)[ \t]*:|^[ \t]*job[ \t]+["']""",
     re.MULTILINE,

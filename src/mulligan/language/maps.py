@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import ITEMS_FILE, Action, Capture, Command, Expression, Map
+from mulligan.core.model.workflow import ITEMS_FILE, Action, Capture, Command, Expression, Map
 from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
 from mulligan.language.keys import MAP, SORT

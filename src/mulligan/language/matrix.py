@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.expressions import as_text
 from mulligan.language.keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, refuse_not_json
@@ -21,13 +21,13 @@ COMBINATIONS_MAX = 100_000
 Values = dict[str, Any]
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_RANGE = pattern(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
-_PARAMETER = pattern(r"\{([^{}:]*)(?::([^{}]*))?\}")
-_FORMAT = pattern(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
+_RANGE = lazy_regex(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
+_PARAMETER = lazy_regex(r"\{([^{}:]*)(?::([^{}]*))?\}")
+_FORMAT = lazy_regex(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
 # As some other systems write it.
-_COLONS = pattern(rf"\{{?({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?\}}?")
+_COLONS = lazy_regex(rf"\{{?({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?\}}?")
 _FORMS = {"zip": MATRIX_ZIP, "product": MATRIX_PRODUCT}
-_UNLAWFUL = pattern(r"[^A-Za-z0-9_-]+")
+_UNLAWFUL = lazy_regex(r"[^A-Za-z0-9_-]+")
 
 
 def read_matrix(node: Node, scope: Scope) -> list[Values]:

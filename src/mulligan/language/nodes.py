@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from mulligan.core.artifacts import KEY as ARTIFACT
-from mulligan.core.patterns import pattern
+from mulligan.core.model.artifacts import KEY as ARTIFACT
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import WARNING, Problem
 
 PROBLEMS_MAX = 100
@@ -20,7 +20,7 @@ PROBLEMS_MAX = 100
 HIDDEN = "•••"
 
 # What YAML calls a line break; `str.splitlines` knows more of them, which would shift every line after.
-_LINE_BREAK = pattern("\r\n|[\n\r\x85\u2028\u2029]")
+_LINE_BREAK = lazy_regex("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 class Scalar:
@@ -115,7 +115,7 @@ class Noting:
 
 
 # The password of an address, also of one that is written wrong: `scheme://user:PASSWORD@host`, `password=PASSWORD`.
-_PASSWORD = pattern(r"""(?<=:)[^\s:@'"${}]+(?=@[\w\[.-])|(?<=\bpassword=)[^\s&'"${}]+""", re.IGNORECASE)
+_PASSWORD = lazy_regex(r"""(?<=:)[^\s:@'"${}]+(?=@[\w\[.-])|(?<=\bpassword=)[^\s&'"${}]+""", re.IGNORECASE)
 
 
 def _without_passwords(line: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
+from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe

@@ -13,7 +13,7 @@ from types import ModuleType
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.workflow import Workflow as CheckedWorkflow
+from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.builder import Workflow
 from mulligan.language.python_files import Built

@@ -6,12 +6,12 @@ import ast
 import warnings
 from functools import lru_cache
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Mapping, Refusal, Scalar
 from mulligan.language.scope import Scope
 from mulligan.language.words import did_you_mean
 
-_HOLE = pattern(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
+_HOLE = lazy_regex(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
 
 
 def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *, is_ours: bool = True) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 
 SUFFIX = ".py"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mulligan.core.durations import DURATION, duration, is_number
-from mulligan.core.patterns import pattern
+from mulligan.core.model.durations import DURATION, duration, is_number
+from mulligan.core.model.lazy_regex import lazy_regex
 
 __all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "duration", "factor", "meant_duration", "size"]
 
@@ -18,11 +18,11 @@ _WORDS = {
     **dict.fromkeys("h hr hrs hour hours".split(), "h"),
     **dict.fromkeys("d day days".split(), "d"),
 }
-_WORDED_PART = pattern(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_WORDED = pattern(rf"(?:{_WORDED_PART.pattern}[\s,]*)+")
-_CLOCK = pattern(r"0*(\d+):0?(\d+):0?(\d+)")
-_SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
-_FACTOR = pattern(r"x\s*(\d+(?:\.\d+)?)")
+_WORDED_PART = lazy_regex(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_WORDED = lazy_regex(rf"(?:{_WORDED_PART.pattern}[\s,]*)+")
+_CLOCK = lazy_regex(r"0*(\d+):0?(\d+):0?(\d+)")
+_SIZE = lazy_regex(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
+_FACTOR = lazy_regex(r"x\s*(\d+(?:\.\d+)?)")
 
 SIZE_BYTES_MAX = 2**60
 # Nobody means a duration by more.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mulligan.core.failure import ENGINE_CODES, RETRYABLE, SEVERITY
+from mulligan.core.model.failure import ENGINE_CODES, RETRYABLE, SEVERITY
 from mulligan.language.foreign_actions import ACTIONS as FOREIGN_ACTIONS
 from mulligan.language.keys import COMMAND, RULE, WORKFLOW
 from mulligan.language.shapes import (

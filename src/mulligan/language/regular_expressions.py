@@ -13,12 +13,12 @@ import re
 import warnings
 from typing import Any
 
-from mulligan.core.patterns import pattern
-from mulligan.core.searching import NotSearchable, refuse_unsearchable
+from mulligan.core.deciding.bounded_regex import NotSearchable, refuse_unsearchable
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Node, Source, describe
 from mulligan.language.shapes import Value
 
-_PART = pattern(
+_PART = lazy_regex(
     r"""
       \\. | \[\^?\]?(?:\\.|[^\]\\])*+\] | \(\?\#[^)]*+\) | \(\?[a-zA-Z-]++\) | \(\?P=\w++\)
     | (?P<once>\(\?(?:>|<?[=!]))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mulligan.core.workflow import END, Edge, Need, NeedOn, Step
+from mulligan.core.model.workflow import END, Edge, Need, NeedOn, Step
 from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.binding import Values, binder
 from mulligan.language.edges import EdgeDraft, NeedDraft

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -17,10 +17,10 @@ _FLOAT_WORDS = {
 }
 _WORD_STARTS = frozenset("~nNtTfF")
 _NUMBER_STARTS = frozenset("0123456789+-.")
-_DECIMAL = pattern(r"[-+]?[0-9]+")
-_OCTAL = pattern(r"0o[0-7]+")
-_HEXADECIMAL = pattern(r"0x[0-9a-fA-F]+")
-_FLOAT = pattern(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_DECIMAL = lazy_regex(r"[-+]?[0-9]+")
+_OCTAL = lazy_regex(r"0o[0-7]+")
+_HEXADECIMAL = lazy_regex(r"0x[0-9a-fA-F]+")
+_FLOAT = lazy_regex(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 # What JSON readers, CEL and both databases agree on.
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import END, Breaker, Expression, Input, Secret, Template, Workflow
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
@@ -48,10 +48,10 @@ END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
 
 
 # Strings in an expression, and the braces of other systems around a part of it.
-_STRINGS = pattern(r"""\"[^\"]*\"|'[^']*'""")
-_BRACES = pattern(r"\$\{([^{}]*)\}|\{\{([^{}]*)\}\}")
+_STRINGS = lazy_regex(r"""\"[^\"]*\"|'[^']*'""")
+_BRACES = lazy_regex(r"\$\{([^{}]*)\}|\{\{([^{}]*)\}\}")
 # A string that is a name in braces and nothing else; for one with more in it nobody can say what was meant.
-_QUOTED_BRACES = pattern(
+_QUOTED_BRACES = lazy_regex(
     r"""(?P<quote>['"])(?:\$\{|\{\{)\s*(?P<inner>(?P<root>[A-Za-z_]\w*)(?:[.\[][^{}'"]*)?)\s*\}\}?(?P=quote)"""
 )
 

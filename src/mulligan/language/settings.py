@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mulligan.core.scope import reads_secrets
-from mulligan.core.workflow import Capture, Resources, Rule, Template
+from mulligan.core.model.workflow import Capture, Resources, Rule, Template
+from mulligan.core.state.scope import reads_secrets
 from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.scope import Scope, path_template, template

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import quantities
 from mulligan.language.nodes import (
     Mapping,
@@ -33,7 +33,7 @@ from mulligan.language.words import closest_choice, closest_key, did_you_mean, k
 Schema = dict[str, Any]
 Definitions = dict[str, Any]
 
-NAME = pattern(r"[A-Za-z0-9_-]+")
+NAME = lazy_regex(r"[A-Za-z0-9_-]+")
 
 
 class Shape(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Hole, as_text
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
@@ -37,11 +37,11 @@ __all__ = [
 VALUE_BYTES_MAX = 96 * 1024
 _OTHER_WAYS = "feed it to the step with 'stdin:', or write it to a file and hand over its name"
 _NAME_CHARS_MAX = 48
-_WORD = pattern(r"[A-Za-z_]\w*", re.A)
+_WORD = lazy_regex(r"[A-Za-z_]\w*", re.A)
 # Programs that take `-c TEXT` and in it `${NAME}`, also with their version.
-_SHELLS = pattern(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
+_SHELLS = lazy_regex(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
 # Of those, the ones that need not know `pipefail`: `sh` is dash on many systems.
-_WITHOUT_PIPEFAIL = pattern(r"(?:da|a|ya)?sh")
+_WITHOUT_PIPEFAIL = lazy_regex(r"(?:da|a|ya)?sh")
 
 
 class ShellText(NamedTuple):

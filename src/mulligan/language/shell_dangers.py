@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.shell_runners import ASSIGNMENT, bare, base, is_run, run_by
 
 
@@ -76,12 +76,12 @@ _NUMERIC = (ARITHMETIC, SUBSCRIPT, COMPARISON, TYPED)
 _INERT = frozenset("cat < > >> >| <> &> &>>".split())
 _SHELLS = frozenset("ash bash dash ksh mksh sh zsh".split())
 # These run the file that `ENV` names, where they are interactive.
-_STARTED = pattern(r"(?<![\w.-])(?:ash|dash|ksh|mksh|sh)(?![\w.-])")
-_ENV = pattern(r"['\"]*ENV\+?=")
+_STARTED = lazy_regex(r"(?<![\w.-])(?:ash|dash|ksh|mksh|sh)(?![\w.-])")
+_ENV = lazy_regex(r"['\"]*ENV\+?=")
 # By these names a script is what is read from the input.
-_INPUTS = pattern(r"/dev/stdin$|/dev/fd/\d+$|/proc/[^/]+/fd/\d+$")
+_INPUTS = lazy_regex(r"/dev/stdin$|/dev/fd/\d+$|/proc/[^/]+/fd/\d+$")
 # Variables that name a shell: `$SHELL`, `"${BASH}"`, `${SHELL:-/bin/sh}`.
-_SHELL_VARIABLE = pattern(r"['\"]*\$\{?(?:SHELL|BASH)(?!\w)")
+_SHELL_VARIABLE = lazy_regex(r"['\"]*\$\{?(?:SHELL|BASH)(?!\w)")
 # Programs that give the value of `-c` or `--command` to a shell, beside the shells themselves.
 _COMMAND_OPTION = frozenset(("su", "runuser", "script"))
 _WRAPPERS = frozenset("builtin command env exec nice nohup sudo time".split())
@@ -95,20 +95,20 @@ _VARIABLES = {
     **dict.fromkeys(("PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND"), PROMPT),
     "BASH_ENV": STARTUP,
 }
-_ASSIGNED = pattern(r"['\"]*([A-Za-z_]\w*)\+?=")
-_IDENTIFIER = pattern(r"[A-Za-z_]\w*$")
-_SCRIPT_OPTION = pattern(r"-[A-Za-z]*c[A-Za-z]*$|--(?:session-)?c(?:o|om[a-z]*)?$")
+_ASSIGNED = lazy_regex(r"['\"]*([A-Za-z_]\w*)\+?=")
+_IDENTIFIER = lazy_regex(r"[A-Za-z_]\w*$")
+_SCRIPT_OPTION = lazy_regex(r"-[A-Za-z]*c[A-Za-z]*$|--(?:session-)?c(?:o|om[a-z]*)?$")
 # The same options with their value in the same word, for programs other than shells.
-_SCRIPT_BEGUN = pattern(r"-[aefglmpqP]*c|--(?:session-)?c(?:o|om[a-z]*)?=")
-_SPLIT_OPTION = pattern(r"-[A-Za-z0]*S$|--s[a-z-]*$")
-_SPLIT_BEGUN = pattern(r"-[A-Za-z0]*S|--s[a-z-]*=")
+_SCRIPT_BEGUN = lazy_regex(r"-[aefglmpqP]*c|--(?:session-)?c(?:o|om[a-z]*)?=")
+_SPLIT_OPTION = lazy_regex(r"-[A-Za-z0]*S$|--s[a-z-]*$")
+_SPLIT_BEGUN = lazy_regex(r"-[A-Za-z0]*S|--s[a-z-]*=")
 # Programs that join their arguments to a script; `watch -x` does not.
 _JOINERS = frozenset(("watch", "parallel"))
-_EXEC_OPTION = pattern(r"-[a-z]*x|--exec$")
-_REPLACED = pattern(r"(?:-I|-i|--replace=?)(.*)$")
+_EXEC_OPTION = lazy_regex(r"-[a-z]*x|--exec$")
+_REPLACED = lazy_regex(r"(?:-I|-i|--replace=?)(.*)$")
 # The options of ssh that take the next word as their value.
-_SSH_VALUE = pattern(r"-[A-Za-z0-9]*[bcDEeFIiJLlmOopQRSWw]$")
-_INTEGERS = pattern(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
+_SSH_VALUE = lazy_regex(r"-[A-Za-z0-9]*[bcDEeFIiJLlmOopQRSWw]$")
+_INTEGERS = lazy_regex(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
 
 
 def evaluates(words: Sequence[str]) -> Danger | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel_tokens import closing_brace
 from mulligan.language.expressions import ExpressionRefused, check
 
@@ -20,16 +20,16 @@ ROOTS = frozenset("inputs steps error failure output outputs run env secrets fil
 
 _PATH = r"""[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:"[^"\\]*"|'[^'\\]*'|\d+)\])*"""
 # What nearly every hole is. It needs no engine and no check: it can only be ours.
-_SIMPLE = pattern(r"\$\{(?P<path>(?P<root>[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+)\}", re.A)
-_OPERATED = pattern(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
+_SIMPLE = lazy_regex(r"\$\{(?P<path>(?P<root>[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+)\}", re.A)
+_OPERATED = lazy_regex(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
 # What bash can read: a name or a special parameter, then nothing, a subscript or an operator, with no blank between.
-_SHELLS = pattern(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
-_FIELD = pattern(r"(?:!|\{\s*)?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
+_SHELLS = lazy_regex(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
+_FIELD = lazy_regex(r"(?:!|\{\s*)?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
 # `not` is no CEL, and no shell either: what follows it tells whose slip it is.
-_NEGATION = pattern(r"\s*(?:!|not\s+)?", re.A)
-_WORD = pattern(r"[A-Za-z_]\w*", re.A)
+_NEGATION = lazy_regex(r"\s*(?:!|not\s+)?", re.A)
+_WORD = lazy_regex(r"[A-Za-z_]\w*", re.A)
 # A call of a function, which no shell has there.
-_CALL = pattern(r"\s*[A-Za-z_]\w*\(", re.A)
+_CALL = lazy_regex(r"\s*[A-Za-z_]\w*\(", re.A)
 
 
 class ShellRefused(ExpressionRefused):

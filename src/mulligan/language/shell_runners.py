@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 
-ASSIGNMENT = pattern(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
-_NOTHING = pattern(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
+ASSIGNMENT = lazy_regex(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
+_NOTHING = lazy_regex(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
 
 
 class _Options(NamedTuple):

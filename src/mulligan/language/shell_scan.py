@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import re
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import shell_dangers as dangers
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Names, Ours, ShellRefused, find
 from mulligan.language.shell_spots import Document, Place, Quoting, Scan, Spot
 
 DEPTH_MAX = 64
-_PLAIN = pattern(r"[^\s;&|<>()\[\\'\"`$]+")
-_PLAIN_WORD = pattern(rf"{_PLAIN.pattern}(?=[\s;&|<>)]|$)")
-_BLANK = pattern(r"(?:[ \t\r]+|\\\n|#[^\n]*)+")
-_IN_QUOTES = pattern(r'[^"\\`$]+')
-_HOLE = pattern(r"\$?\$\{")
-_REDIRECTION = pattern(r"&>>?|<<<|<<-|<<|<>|>>|>\||[<>]&|[<>]")
-_PARAMETER = pattern(r"[#!]?(?:[A-Za-z_]\w*|\d+|[-@*?$!#])?")
-_DELIMITER = pattern(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
+_PLAIN = lazy_regex(r"[^\s;&|<>()\[\\'\"`$]+")
+_PLAIN_WORD = lazy_regex(rf"{_PLAIN.pattern}(?=[\s;&|<>)]|$)")
+_BLANK = lazy_regex(r"(?:[ \t\r]+|\\\n|#[^\n]*)+")
+_IN_QUOTES = lazy_regex(r'[^"\\`$]+')
+_HOLE = lazy_regex(r"\$?\$\{")
+_REDIRECTION = lazy_regex(r"&>>?|<<<|<<-|<<|<>|>>|>\||[<>]&|[<>]")
+_PARAMETER = lazy_regex(r"[#!]?(?:[A-Za-z_]\w*|\d+|[-@*?$!#])?")
+_DELIMITER = lazy_regex(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
 _NUMBER_TESTS = frozenset("-eq -ne -lt -le -gt -ge".split())
 # After these words a command begins anew.
 _OPENERS = frozenset("if then else elif do while until ! { } time coproc fi done".split())

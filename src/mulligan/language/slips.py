@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import Problem
 from mulligan.language import shell_holes
 from mulligan.language.matrix import written_names
@@ -16,14 +16,14 @@ from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import Names, ShellRefused
 from mulligan.language.shell_scan import scan
 
-_PLACEHOLDER = pattern(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
+_PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
 # What names steps, and the matrix itself.
 _NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
 _WITH_BRACES = frozenset({"python", "noetl"})
 # Below these keys no text is run by a shell.
 _WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
-_FOREIGN = pattern(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+_FOREIGN = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
 
 
 def item_names(root: Mapping) -> frozenset[str]:

@@ -7,15 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import (
-    END,
-    END_TIMEOUT_SECONDS,
-    ENGINE_ACTIONS,
-    Action,
-    Command,
-    Step,
-    Triage,
-)
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTIONS, Action, Command, Step, Triage
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.binding import Values, binder
 from mulligan.language.budgets import read_budget, warn_of_idle_budget

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import Expression, Template
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import Expression, Template
 from mulligan.language.expressions import Hole
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain, refuse_not_json
 from mulligan.language.scope import Scope, hole, holes, template
 
 HOLE = "${}"
-_ESCAPED = pattern(r'[\\"\x00-\x1f\x7f]')
+_ESCAPED = lazy_regex(r'[\\"\x00-\x1f\x7f]')
 
 
 def holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:

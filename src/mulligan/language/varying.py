@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import ENGINE_ACTIONS, Step
+from mulligan.core.model.workflow import ENGINE_ACTIONS, Step
 from mulligan.errors import ExpressionFailed
 from mulligan.language import expressions
 from mulligan.language.binding import Values

@@ -6,16 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mulligan.core.workflow import (
-    END,
-    STEPS_HELD_MAX,
-    Breaker,
-    Input,
-    Secret,
-    Step,
-    Template,
-    Workflow,
-)
+from mulligan.core.model.workflow import END, STEPS_HELD_MAX, Breaker, Input, Secret, Step, Template, Workflow
 from mulligan.errors import LanguageError
 from mulligan.language import files
 from mulligan.language.budgets import read_budget, warn_of_idle_budget

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from ..core.artifacts import KEY, holds_reference, is_artifact, referred, replaced
-from ..core.words import size
-from ..errors import ArtifactDamaged
-from ..ports import Artifacts
+from mulligan.core.model.artifacts import KEY, holds_reference, is_artifact, referred, replaced
+from mulligan.core.model.formatting import format_size
+from mulligan.errors import ArtifactDamaged
+from mulligan.ports import Artifacts
 
 Shown = TypeVar("Shown")
 
@@ -33,7 +33,7 @@ def in_words(value: Any) -> str:
     told = value[KEY] if isinstance(value[KEY], dict) else {}
     path = told.get("path", "")
     where = _from_here(path) if path else f"the store: {told.get('name', '')}"
-    return f"{size(told.get('size', 0))}, in {where}"
+    return f"{format_size(told.get('size', 0))}, in {where}"
 
 
 def _from_here(path: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import UnknownBreaker
-from ..language.words import did_you_mean
-from ..ports import BreakerRecord
-from .verbs import Service
+from mulligan.errors import UnknownBreaker
+from mulligan.language.words import did_you_mean
+from mulligan.ports import BreakerRecord
+from mulligan.service.verbs import Service
 
 
 def breakers(service: Service) -> list[dict[str, Any]]:

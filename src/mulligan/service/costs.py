@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..core.events import AttemptFailed, AttemptSucceeded, Entry
-from ..core.failure import figure
-from ..core.keys import step_name
-from ..core.spending import FIGURES
+from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
+from mulligan.core.model.failure import figure
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.spending import FIGURES
 
 
 class Cost(msgspec.Struct):

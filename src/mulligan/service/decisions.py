@@ -12,21 +12,21 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from ..core import events as e
-from ..core import reports as r
-from ..core.state import State
-from ..core.story import story
-from ..core.transitions import RUN_ENDED
-from ..core.turn import turn
-from ..core.words import with_more
-from ..core.workflow import Budget
-from ..errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
-from ..language.expressions import Cel
-from ..language.words import did_you_mean
-from .definitions import duration, size
-from .pending import KEYS
-from .spending import read_budgets
-from .verbs import Service
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Budget
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.turn import turn
+from mulligan.errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
+from mulligan.history.phrases import describe_adjustment
+from mulligan.history.story import story
+from mulligan.language.expressions import Cel
+from mulligan.language.words import did_you_mean
+from mulligan.service.definitions import duration, size
+from mulligan.service.pending import KEYS
+from mulligan.service.spending import read_budgets
+from mulligan.service.verbs import Service
 
 Verdict = Literal["retry", "fail"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -204,7 +204,7 @@ def _beyond(state: State) -> Iterator[str]:
 def _starts(entries: Sequence[e.Entry]) -> list[str]:
     """The attempts that could start: whoever drives the run takes them as there is room."""
     scheduled = (entry.fact for entry in entries if isinstance(entry.fact, e.AttemptScheduled))
-    return [f"{fact.place}: attempt {fact.attempt}{with_more(fact.adjusted)}" for fact in scheduled]
+    return [f"{fact.place}: attempt {fact.attempt}{describe_adjustment(fact.adjusted)}" for fact in scheduled]
 
 
 # -- sending ---------------------------------------------------------------------------------------------------------

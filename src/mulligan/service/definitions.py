@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..core.workflow import Workflow
-from ..errors import InputInvalid
-from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
-from ..language import quantities as q
-from ..language.schema import schema, schema_text
+from mulligan.core.model.workflow import Workflow
+from mulligan.errors import InputInvalid
+from mulligan.formats import FORMATS, OURS, Converted, Examined, convert, examine, load
+from mulligan.language import quantities as q
+from mulligan.language.schema import schema, schema_text
 
 __all__ = [
     "FORMATS",

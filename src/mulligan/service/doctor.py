@@ -17,16 +17,16 @@ from typing import Literal
 import apsw
 import msgspec
 
-from ..core.words import reason_of
-from ..errors import MulliganError
-from ..language import load_text
-from ..ports import Store, WorkerRecord
-from ..store.statements import migrations
-from ..worker import groups
-from ..worker.cgroups import OomKills
-from .driver import machine
-from .home import Home, this_host
-from .verbs import Service, prepare
+from mulligan.core.model.formatting import error_reason
+from mulligan.errors import MulliganError
+from mulligan.language import load_text
+from mulligan.ports import Store, WorkerRecord
+from mulligan.service.driver import machine
+from mulligan.service.home import Home, this_host
+from mulligan.service.verbs import Service, prepare
+from mulligan.store.statements import migrations
+from mulligan.worker import groups
+from mulligan.worker.cgroups import OomKills
 
 Health = Literal["ok", "warning", "problem"]
 
@@ -73,7 +73,7 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
     except MulliganError as error:
         return Check(name, "problem", error.message, error.hint)
     except OSError as error:
-        return Check(name, "problem", f"{error.filename or ''}: {reason_of(error)}".lstrip(": "))
+        return Check(name, "problem", f"{error.filename or ''}: {error_reason(error)}".lstrip(": "))
 
 
 # -- what was found, judged ------------------------------------------------------------------------------------------

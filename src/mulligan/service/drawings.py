@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from ..core.workflow import Workflow
-from ..language.drawing import draw_mermaid, draw_svg
-from ..language.drawing.picture import Picture, picture
-from ..language.drawing.stacks import stacked_picture
+from mulligan.core.model.workflow import Workflow
+from mulligan.language.drawing import draw_mermaid, draw_svg
+from mulligan.language.drawing.picture import Picture, picture
+from mulligan.language.drawing.stacks import stacked_picture
 
 __all__ = ["draw_mermaid", "draw_svg", "drawn_links", "picture_json"]
 

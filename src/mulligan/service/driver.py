@@ -18,27 +18,27 @@ from typing import Literal
 
 import msgspec
 
-from ..core.transitions import RUN_ENDED
-from ..core.views import waits_for_people
-from ..core.workflow import CANCEL_GRACE_SECONDS
-from ..engine.contact import Buried
-from ..engine.drive import Drive
-from ..engine.engine import Engine
-from ..engine.rescue import bury_the_dead
-from ..engine.watching import Unwatched, Watcher
-from ..errors import HomeMoved, MulliganError, StoreUnavailable
-from ..language.expressions import Cel
-from ..ports import Store, WorkerRecord
-from ..store.clock import PROCESS_CLOCK, ProcessClock
-from ..worker import lock
-from ..worker.cgroups import memory_limit
-from ..worker.folders import Folders, remove_folder
-from ..worker.hands import LocalHands
-from ..worker.leftovers import kill_leftovers
-from ..worker.room import VISIBLE, visible_gpus
-from .held import held_up
-from .home import Home, log_bytes_max, this_host
-from .locks import Locks
+from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.engine import Engine
+from mulligan.engine.heartbeat import WorkerExpired
+from mulligan.engine.observers import NullObserver, Observer
+from mulligan.engine.run_driver import RunDriver
+from mulligan.engine.worker_expiry import expire_dead_workers
+from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
+from mulligan.history.views import waits_for_people
+from mulligan.language.expressions import Cel
+from mulligan.ports import Store, WorkerRecord
+from mulligan.service.breaker_waits import held_up
+from mulligan.service.home import Home, log_bytes_max, this_host
+from mulligan.service.locks import Locks
+from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
+from mulligan.worker import lock
+from mulligan.worker.cgroups import memory_limit
+from mulligan.worker.folders import Folders, remove_folder
+from mulligan.worker.leftovers import kill_leftovers
+from mulligan.worker.local_executor import LocalExecutor
+from mulligan.worker.room import VISIBLE, visible_gpus
 
 Ending = Literal["ended", "waiting", "interrupted"]
 
@@ -87,19 +87,19 @@ class Driver:
         store: Store,
         capacity: Capacity | None = None,
         *,
-        watcher: Watcher | None = None,
+        watcher: Observer | None = None,
         lease_seconds: float = LEASE_SECONDS,
         host: str = "",
     ) -> None:
         self.home = home
         self.store = store
         self.capacity = capacity
-        self.watcher = watcher or Unwatched()
+        self.watcher = watcher or NullObserver()
         self.lease_seconds = lease_seconds
         # Where its tasks run, as the store knows it.
         self.host = host or this_host()
         self.interrupts = 0
-        self.hands: LocalHands | None = None
+        self.executor: LocalExecutor | None = None
         self.lock: lock.Lock | None = None
         # A store that machines share has a clock of its own, and we go by that. Else each process has one.
         self.clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
@@ -126,7 +126,7 @@ class Driver:
         self.lock = lock.hold(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:
-            self.hands = self._hands(self.lock.fd)
+            self.executor = self._executor(self.lock.fd)
             self.clock.set_by(self.store.now)
             # Right before the engine: its heartbeats count from here.
             self.store.register(self._record(self.lock.path))
@@ -135,7 +135,7 @@ class Driver:
                 self.clock,
                 Cel(os.environ, self.store.artifacts.fetch, self.store.artifacts.keep),
                 self.name,
-                self.hands,
+                self.executor,
                 root_run_id=root_run_id,
                 watcher=self.watcher,
                 check=self._refuse_moved_home,
@@ -162,10 +162,10 @@ class Driver:
             started_at=self.clock.now(),
         )
 
-    def _hands(self, lock_fd: int) -> LocalHands | None:
+    def _executor(self, lock_fd: int) -> LocalExecutor | None:
         if self.capacity is None:
             return None
-        return LocalHands(
+        return LocalExecutor(
             name=self.name,
             host=self.host,
             home=self.home.folder,
@@ -197,9 +197,9 @@ class Driver:
         return True
 
     def _close_hands(self) -> None:
-        if self.hands is not None:
-            self.hands.close()
-        self.hands = None
+        if self.executor is not None:
+            self.executor.close()
+        self.executor = None
 
     def _put_down(self, *, is_known: bool = True) -> None:
         """Nothing of ours runs, and our lock is free."""
@@ -211,7 +211,7 @@ class Driver:
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this machine."""
         may_expire_others = self.engine.contact.may_expire_others or not self.store.is_shared
-        for worker in bury_the_dead(
+        for worker in expire_dead_workers(
             self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
         ):
             # What it had may be what we wait for: a run of ours, a breaker's probe.
@@ -310,7 +310,7 @@ class Driver:
         due = self.engine.next_due()
         return due is None or (due - self.clock.now()).total_seconds() > wait_seconds
 
-    def _waits_for_people(self, drive: Drive) -> bool:
+    def _waits_for_people(self, drive: RunDriver) -> bool:
         return drive.is_paused_at_a_bug or waits_for_people(
             drive.state, held_up(self.store, drive.state, self.clock.now())
         )
@@ -332,7 +332,7 @@ class Driver:
             return look()
         except StoreUnavailable as error:
             self._outlast(error)
-        except Buried:
+        except WorkerExpired:
             self._start_over()
         return None
 
@@ -386,8 +386,8 @@ class Driver:
         """
         if self.lock is None or self._is_home_in_place(self.lock):
             return
-        if self.hands is not None:
-            self.hands.drop_all()
+        if self.executor is not None:
+            self.executor.drop_all()
         home, lock_path = self.home.folder, self.lock.moved_to
         found = home if lock_path is None else lock_path.parent.parent
         if found == home:
@@ -425,7 +425,7 @@ class Driver:
                 self.engine.recover()
             except StoreUnavailable:
                 continue
-            except Buried:
+            except WorkerExpired:
                 self._start_over()
             self.watcher.trouble("")
             return
@@ -434,8 +434,8 @@ class Driver:
         """We were taken for dead: others have our work. All that we run ends, and we come back under a new name."""
         self.watcher.trouble("this worker did not answer in time and was taken for dead; it starts anew")
         root, run_ids = self.engine.root_run_id, self.engine.run_ids
-        if self.hands is not None:
-            self.hands.drop_all()
+        if self.executor is not None:
+            self.executor.drop_all()
         self._put_down()
         for seconds in pauses(self.lease_seconds):
             try:
@@ -470,23 +470,23 @@ class Driver:
     def _wind_up(self) -> None:
         """Nothing starts; what runs has its grace, or with a second Ctrl-C none; what came of it is written."""
         self.engine.drain()
-        if self.hands is None:
+        if self.executor is None:
             return
         self.watcher.trouble("interrupted: waiting for what runs to end (once more to end it at once)")
-        self.hands.stop_all(CANCEL_GRACE_SECONDS)
+        self.executor.stop_all(CANCEL_GRACE_SECONDS)
         is_hurried = False
         while not self.engine.is_settled:
             self._refuse_moved_home()
             if self.interrupts > 1 and not is_hurried:
-                self.hands.stop_all(0.0)
+                self.executor.stop_all(0.0)
                 is_hurried = True
             try:
                 self._say_alive()
                 self.engine.tick(PATIENCE_SECONDS)
                 self.watcher.tick()
-            except (StoreUnavailable, Buried):
+            except (StoreUnavailable, WorkerExpired):
                 # What cannot be written now is void with our lock: it runs again when somebody resumes.
-                if not self.hands.is_busy:
+                if not self.executor.is_busy:
                     return
                 self.engine.wait(PATIENCE_SECONDS)
         self.watcher.trouble("")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.fakes import End, with_fakes
-from ..core.workflow import Workflow
-from ..errors import InputInvalid
-from ..language.fakes import fakes_in, given_fakes, read_fakes
+from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.model.workflow import Workflow
+from mulligan.errors import InputInvalid
+from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
 
 Fakes = dict[str, tuple[End, ...]]
 

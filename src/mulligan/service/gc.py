@@ -16,18 +16,18 @@ from pathlib import Path
 
 import msgspec
 
-from ..core.artifacts import KEY_AS_JSON, references, referred, run_of
-from ..core.tasks import Task
-from ..core.transitions import RUN_ENDED
-from ..core.words import reason_of
-from ..errors import ArtifactDamaged, StoreRefused
-from ..ports import ArtifactRecord, RunRecord
-from ..worker import lock
-from ..worker.folders import remove_folder
-from ..worker.results import folder_of
-from .home import DATABASE
-from .reading import PAGE
-from .verbs import Service
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import KEY_AS_JSON, references, referred, run_of
+from mulligan.core.model.formatting import error_reason
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import ArtifactDamaged, StoreRefused
+from mulligan.ports import ArtifactRecord, RunRecord
+from mulligan.service.home import DATABASE
+from mulligan.service.run_reader import PAGE
+from mulligan.service.verbs import Service
+from mulligan.worker import lock
+from mulligan.worker.folders import remove_folder
+from mulligan.worker.results import folder_of
 
 # What is younger may belong to an attempt whose end is being written, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
@@ -212,7 +212,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreRefused(f"'{error.filename}' cannot be removed: {reason_of(error)}", hint=_REMOVE_IT) from error
+        raise StoreRefused(f"'{error.filename}' cannot be removed: {error_reason(error)}", hint=_REMOVE_IT) from error
 
 
 _REMOVE_IT = "remove it by hand, and let gc go on"

@@ -12,21 +12,21 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ..core.classify import Outcome
-from ..core.events import Kept
-from ..core.failure import Failure, failure
-from ..core.reports import TaskEnded
-from ..core.scope import error_view
-from ..core.state import Place
-from ..core.words import what
-from ..core.workflow import Action, Command, Expression, Handler, Input, Map, Step, Workflow
-from ..errors import InputInvalid, NotFound, Refused
-from ..language.words import did_you_mean
-from .artifacts import located
-from .driver import Ending, machine
-from .reading import AttemptLog
-from .trial import ALONE, BARE, found_step, with_stand_ins
-from .verbs import Prepared, Service
+from mulligan.core.model.events import Kept
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Action, Command, Expression, Handler, Input, Map, Step, Workflow
+from mulligan.core.state.scope import error_view
+from mulligan.core.state.state import Place
+from mulligan.errors import InputInvalid, NotFound, Refused
+from mulligan.history.phrases import describe_failure
+from mulligan.language.words import did_you_mean
+from mulligan.service.artifacts import located
+from mulligan.service.driver import Ending, machine
+from mulligan.service.run_reader import AttemptLog
+from mulligan.service.trial import ALONE, BARE, found_step, with_stand_ins
+from mulligan.service.verbs import Prepared, Service
 
 Failing = TypeVar("Failing", bound=Command)
 
@@ -259,7 +259,7 @@ def in_words(trial: HandlerTrial, tried: Tried) -> str:
 def _why(trial: HandlerTrial, tried: Tried) -> str:
     found = tried.failure.handler_failure if tried.failure else None
     if found is not None:
-        return f"its handler failed too, {what(found.cause[0] if found.cause else found)}"
+        return f"its handler failed too, {describe_failure(found.cause[0] if found.cause else found)}"
     if trial.handler.strategy == "cleanup":
         return "a cleanup handler runs for its effect"
     return "its handler says so"

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from ..core.durations import duration
-from ..core.words import reason_of
-from ..errors import HomeUnusable, InputInvalid
-from ..language.quantities import size
-from ..ports import Store
-from ..store import is_file_name, open_store
-from ..worker.flood import LOG_BYTES_MAX
-from ..worker.folders import Folders, make_private, write_side
-from .home_names import DATABASE as DATABASE
-from .home_names import home_folder
+from mulligan.core.model.durations import duration
+from mulligan.core.model.formatting import error_reason
+from mulligan.errors import HomeUnusable, InputInvalid
+from mulligan.language.quantities import size
+from mulligan.ports import Store
+from mulligan.service.home_names import DATABASE as DATABASE
+from mulligan.service.home_names import home_folder
+from mulligan.store import is_file_name, open_store
+from mulligan.worker.flood import LOG_BYTES_MAX
+from mulligan.worker.folders import Folders, make_private, write_side
 
 _ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
@@ -59,7 +59,7 @@ class Home(msgspec.Struct, frozen=True):
         if error.errno in (errno.EACCES, errno.EPERM):
             what = f"you have no right to use '{error.filename or self.folder}'"
         else:
-            what = f"'{error.filename or self.folder}' cannot be used: {reason_of(error)}"
+            what = f"'{error.filename or self.folder}' cannot be used: {error_reason(error)}"
         return HomeUnusable(f"{what}, and the runs are kept in '{self.folder}'", hint=_ANOTHER_PLACE)
 
     def holds(self, path: object) -> bool:
@@ -142,7 +142,7 @@ def _make(folder: Path) -> None:
     except FileExistsError as error:
         raise _no_folder(folder) from error
     except OSError as error:
-        raise HomeUnusable(f"'{folder}' cannot be made: {reason_of(error)}", hint=_ANOTHER_PLACE) from error
+        raise HomeUnusable(f"'{folder}' cannot be made: {error_reason(error)}", hint=_ANOTHER_PLACE) from error
     try:
         write_side(str(folder / ".gitignore"), "*\n")
     except OSError:

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from ..core.keys import is_part, item_key
-from ..core.scope import error_view
-from ..core.state import Place, State
-from ..core.transitions import RUN_ENDED
-from ..errors import NotFound, Refused
-from .artifacts import located
-from .tries import tries
-from .verbs import Service
+from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.state.scope import error_view
+from mulligan.core.state.state import Place, State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import NotFound, Refused
+from mulligan.service.artifacts import located
+from mulligan.service.attempts import tries
+from mulligan.service.verbs import Service
 
 
 class UnknownItem(NotFound):

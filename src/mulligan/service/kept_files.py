@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from ..core.file_records import FileRecord, StaleFile, stale_files
-from ..core.rounds import files_kept, files_written
-from ..core.state import State
-from ..worker.file_hashes import problem_of
-from .home import this_host
+from mulligan.core.deciding.rounds import files_kept, files_written
+from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
+from mulligan.core.state.state import State
+from mulligan.service.home import this_host
+from mulligan.worker.file_hashes import problem_of
 
 
 def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:

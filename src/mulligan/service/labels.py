@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..core.run_lists import ATTRIBUTE_CHARS_MAX
-from ..errors import InputInvalid
+from mulligan.core.effects.run_lists import ATTRIBUTE_CHARS_MAX
+from mulligan.errors import InputInvalid
 
 # Of a label's name, and how many one run may have.
 NAME_CHARS_MAX, LABELS_MAX = 63, 50

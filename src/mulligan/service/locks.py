@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable
 
-from ..ports import LockState, WorkerRecord
-from ..worker import lock
-from .home import Home, this_host
+from mulligan.ports import LockState, WorkerRecord
+from mulligan.service.home import Home, this_host
+from mulligan.worker import lock
 
 
 class Locks:

@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from ..core import events as e
-from ..core.keys import is_part, item_key
-from ..core.snapshot import place_alone
-from ..core.transitions import RUN_ENDED
-from ..ports import RunRecord
-from ..worker.folders import opened
-from .home import this_host
-from .logs import Part, is_meant, refuse_without_attempt
-from .news import News
-from .verbs import Service
+from mulligan.core.effects.snapshot import place_alone
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.ports import RunRecord
+from mulligan.service.home import this_host
+from mulligan.service.logs import Part, is_meant, refuse_without_attempt
+from mulligan.service.store_changes import News
+from mulligan.service.verbs import Service
+from mulligan.worker.folders import opened
 
 Stream = Literal["stdout", "stderr"]
 # How often files are looked at while something runs, and how long nothing is looked at while nothing does.

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NoReturn
 
-from ..core.codec import encode
-from ..core.events import RunStarted
-from ..core.keys import is_part, item_key, step_name
-from ..errors import NotFound
-from .reading import AttemptLog, Reading
+from mulligan.core.model.codec import encode
+from mulligan.core.model.events import RunStarted
+from mulligan.core.model.place_keys import is_part, item_key, step_name
+from mulligan.errors import NotFound
+from mulligan.service.run_reader import AttemptLog, Reading
 
 Part = Literal["own", "handler", "script"]
 

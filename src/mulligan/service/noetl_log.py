@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from ..core import events as e
-from ..core.keys import step_name
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import step_name
 
 Line: TypeAlias = dict[str, Any]
 

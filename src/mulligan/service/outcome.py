@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from ..core.budgets import RUN, budget_of
-from ..core.matrices import counted_failures
-from ..core.spending import in_words
-from ..core.state import State
-from ..core.transitions import RUN_ENDED
-from ..core.views import Wait, progress, waiting
-from ..errors import StoreUnavailable
-from .account import Account, Answered
-from .artifacts import located
-from .driver import Driver, Ending
-from .following import Following
-from .verbs import Service
+from mulligan.core.deciding.budgets import RUN, budget_of
+from mulligan.core.model.spending import in_words
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import StoreUnavailable
+from mulligan.history.matrices import counted_failures
+from mulligan.history.views import Wait, progress, waiting
+from mulligan.service.artifacts import located
+from mulligan.service.driver import Driver, Ending
+from mulligan.service.failure_summary import Account, Answered
+from mulligan.service.run_progress import Following
+from mulligan.service.verbs import Service
 
 __all__ = ["MatrixFailures", "Outcome", "Wait", "outcome"]
 

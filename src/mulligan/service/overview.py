@@ -7,22 +7,23 @@ from typing import Any
 
 import msgspec
 
-from ..core.failure import Failure
-from ..core.keys import step_name
-from ..core.matrices import ATTENTION
-from ..core.state import Place, State
-from ..core.transitions import RUN_ENDED
-from ..core.views import run_json
-from ..core.words import plain, tail, what
-from ..core.workflow import END
-from ..errors import UnknownStep
-from ..ports import RunRecord
-from .artifacts import located
-from .costs import Cost, Costs, total
-from .crew import crew_of
-from .held import held_up
-from .tries import tries_by_step
-from .verbs import Service
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.formatting import strip_control_characters
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import Place, State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import UnknownStep
+from mulligan.history.matrices import ATTENTION
+from mulligan.history.phrases import describe_failure, last_lines
+from mulligan.history.views import run_json
+from mulligan.ports import RunRecord
+from mulligan.service.artifacts import located
+from mulligan.service.attempts import tries_by_step
+from mulligan.service.breaker_waits import held_up
+from mulligan.service.costs import Cost, Costs, total
+from mulligan.service.verbs import Service
+from mulligan.service.worker_capacity import crew_of
 
 # Of how many child runs the steps are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
@@ -150,12 +151,12 @@ def listed(service: Service, record: RunRecord) -> dict[str, Any]:
 
 def in_a_line(failure: Mapping[str, Any]) -> str:
     """A failure that is shown as data, in a few words."""
-    return what(_failure(failure))
+    return describe_failure(_failure(failure))
 
 
 def last_lines(failure: Mapping[str, Any]) -> tuple[str, ...]:
     """What the attempt wrote last that failed with this; none where `in_a_line` says it all."""
-    return tail(_failure(failure))
+    return last_lines_of(_failure(failure))
 
 
 def _failure(shown: Mapping[str, Any]) -> Failure:
@@ -171,7 +172,7 @@ def _failure(shown: Mapping[str, Any]) -> Failure:
 
 def lines_of(failure: Mapping[str, Any]) -> list[str]:
     """What a failed command said last, line by line, fit for a terminal."""
-    return plain(failure["message"] or "").splitlines()
+    return strip_control_characters(failure["message"] or "").splitlines()
 
 
 def _counted(state: State, place: Place) -> dict[str, int] | None:

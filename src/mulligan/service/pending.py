@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from ..core.graph import Graph
-from ..core.grounds import why_not
-from ..core.keys import is_part
-from ..core.run_lists import RunFilter
-from ..core.scope import error_view, filled
-from ..core.snapshot import place_alone, restore
-from ..core.state import Place, State
-from ..core.workflow import decode
-from ..errors import CodecError, MulliganError, Refused, StoreUnavailable
-from ..ports import RunRecord, Store, Waiting
-from .run_list import pause_of
-from .verbs import Service
+from mulligan.core.effects.run_lists import RunFilter
+from mulligan.core.effects.snapshot import place_alone, restore
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.place_keys import is_part
+from mulligan.core.model.workflow import decode
+from mulligan.core.state.scope import error_view, filled
+from mulligan.core.state.state import Place, State
+from mulligan.errors import CodecError, MulliganError, Refused, StoreUnavailable
+from mulligan.history.retry_reasons import why_not
+from mulligan.ports import RunRecord, Store, Waiting
+from mulligan.service.run_list import pause_of
+from mulligan.service.verbs import Service
 
 # How many runs of the same workflow are looked at, and of how many it is told what became of the step.
 RUNS_SEEN_MAX = 20

@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from ..core.graph import Graph
-from ..core.tasks import Task
-from ..core.waves import waves
-from ..core.workflow import Command, Expression, Map, Step, Workflow, commands, encode, version
-from ..errors import ExpressionFailed
-from ..language import check_inputs, refuse_references
-from ..language.expressions import Cel
-from ..worker.room import Room
-from .driver import Capacity, machine
-from .possible import missing_files, missing_secrets
-from .verbs import Service
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.waves import waves
+from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, commands, encode, version
+from mulligan.errors import ExpressionFailed
+from mulligan.language import check_inputs, refuse_references
+from mulligan.language.expressions import Cel
+from mulligan.service.driver import Capacity, machine
+from mulligan.service.preflight import missing_files, missing_secrets
+from mulligan.service.verbs import Service
+from mulligan.worker.room import Room
 
 
 class StepPreview(msgspec.Struct, frozen=True):

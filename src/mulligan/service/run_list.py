@@ -14,16 +14,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..core import events as e
-from ..core.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unanswered
-from ..core.snapshot import failure_alone, place_alone, spent_of
-from ..core.spending import spent_json
-from ..core.state import FailureRecord
-from ..core.transitions import RUN_ENDED
-from ..core.words import flat, until, what
-from ..errors import CodecError
-from ..ports import RunRecord, Store, Waiting, WorkerRecord
-from .held import describe
+from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unanswered
+from mulligan.core.effects.snapshot import failure_alone, place_alone, spent_of
+from mulligan.core.model import events as e
+from mulligan.core.model.formatting import format_time_until, single_line
+from mulligan.core.model.spending import spent_json
+from mulligan.core.state.state import FailureRecord
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import CodecError
+from mulligan.history.phrases import describe_failure
+from mulligan.ports import RunRecord, Store, Waiting, WorkerRecord
+from mulligan.service.breaker_waits import describe
 
 # Of one page.
 LIMIT_MAX = 1_000_000
@@ -292,7 +293,7 @@ class _Look:
     def _times(self, record: RunRecord) -> Iterator[HoldUp]:
         for one in sorted(_below(self._timers.get(record.root_run_id, ()), record), key=lambda timer: timer.due):
             kind, verb = _TIMES[one.kind]
-            text = f"{_who(record, one, one.count)} {_verb(verb, one.count)} {until(one.due, self._now)}"
+            text = f"{_who(record, one, one.count)} {_verb(verb, one.count)} {format_time_until(one.due, self._now)}"
             yield _hold_up(record, one, kind, text, one.count, one.due)
 
 
@@ -333,7 +334,7 @@ def _hold_up(
     due: datetime | None = None,
 ) -> HoldUp:
     attempt, worker = (first.attempt, first.worker) if isinstance(first, OpenTasks) else (0, "")
-    return HoldUp(kind, flat(text), first.run_id, first.place, attempt, worker, due, count)
+    return HoldUp(kind, single_line(text), first.run_id, first.place, attempt, worker, due, count)
 
 
 def _below(found: Iterable[Any], record: RunRecord) -> list[Any]:
@@ -345,7 +346,7 @@ def _below(found: Iterable[Any], record: RunRecord) -> list[Any]:
 def _paused(store: Store, record: RunRecord) -> HoldUp:
     by = f" by {found.by}" if (found := pause_of(store, record)) is not None and found.by else ""
     reason = f": {record.reason}" if record.reason else ""
-    return HoldUp("pause", flat(f"paused{by}{reason}"), record.run_id)
+    return HoldUp("pause", single_line(f"paused{by}{reason}"), record.run_id)
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -380,7 +381,9 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
     if not found:
         return None
     first, failure = found[0], found[0].failure
-    return FailedStep(first.step, failure.code, failure.exit_code, failure.signal, what(failure), len(found))
+    return FailedStep(
+        first.step, failure.code, failure.exit_code, failure.signal, describe_failure(failure), len(found)
+    )
 
 
 def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
@@ -409,7 +412,7 @@ def _parked(store: Store, asks: Mapping[int, list[Waiting]], run_ids: Iterable[i
         except CodecError:
             continue
         if failure is not None:
-            found[run_id, key] = what(failure)
+            found[run_id, key] = describe_failure(failure)
     return found
 
 

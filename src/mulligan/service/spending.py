@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.spending import in_words, reported
-from ..core.workflow import Budget
-from ..errors import InputInvalid
-from ..language.budgets import given_budgets
+from mulligan.core.model.spending import in_words, reported
+from mulligan.core.model.workflow import Budget
+from mulligan.errors import InputInvalid
+from mulligan.language.budgets import given_budgets
 
 __all__ = ["budget_in_words", "read_budgets", "spent_in_words"]
 

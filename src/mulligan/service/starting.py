@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from ..core.reports import RunRequested
-from ..core.transitions import RUN_ENDED
-from ..errors import InputInvalid, KeyUsed, MulliganError
-from ..language.inputs import shown
-from ..ports import RunRecord
-from ..worker.folders import make_private, opened
-from ..worker.processes import is_running
-from .possible import refuse_missing_secrets
-from .verbs import Prepared, Service
+from mulligan.core.model.reports import RunRequested
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import InputInvalid, KeyUsed, MulliganError
+from mulligan.language.inputs import shown
+from mulligan.ports import RunRecord
+from mulligan.service.preflight import refuse_missing_secrets
+from mulligan.service.verbs import Prepared, Service
+from mulligan.worker.folders import make_private, opened
+from mulligan.worker.processes import is_running
 
 KEY_CHARS_MAX = 200
 # How long workers that are there have to take a new run up, before it gets a process of its own; how long that one has.

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ..core.lives import spec_below
-from ..core.snapshot import tally_of
-from ..core.state import Tally
-from ..core.tallies import parts
-from ..core.words import rule_is_for
-from ..core.workflow import Command, Step, Workflow, decode
-from ..ports import RunRecord
-from .reading import PAGE
-from .verbs import Service
+from mulligan.core.effects.snapshot import tally_of
+from mulligan.core.evolve.places import spec_below
+from mulligan.core.evolve.tallies import parts
+from mulligan.core.model.workflow import Command, Step, Workflow, decode
+from mulligan.core.state.state import Tally
+from mulligan.history.phrases import describe_rule
+from mulligan.ports import RunRecord
+from mulligan.service.run_reader import PAGE
+from mulligan.service.verbs import Service
 
 # From the first to the last; a script runs beside the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
@@ -170,7 +170,7 @@ def _rule(spec: Command | None, index: int) -> str:
     if spec is None or index >= len(spec.rules):
         return f"rule {index + 1}"
     rule = spec.rules[index]
-    return f"pattern {rule_is_for(rule)}" if rule.pattern is not None else rule_is_for(rule)
+    return f"pattern {describe_rule(rule)}" if rule.pattern is not None else describe_rule(rule)
 
 
 def _spec(step: Step, below: tuple[str, ...]) -> Command | None:

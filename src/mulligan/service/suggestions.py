@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..store import glance
+from mulligan.store import glance
 
 # As many as somebody reads; all steps of a sweep, so that the first letters find the rest.
 RUNS_MAX, NAMES_MAX, STEPS_MAX = 30, 200, 5_000

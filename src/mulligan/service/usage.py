@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.consumption import Consumption, consumption
-from .verbs import Service
+from mulligan.history.consumption import Consumption, consumption
+from mulligan.service.verbs import Service
 
 
 def usage(service: Service, run_id: int) -> list[dict[str, Any]]:

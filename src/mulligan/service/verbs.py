@@ -19,18 +19,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..core import reports as r
-from ..core.admit import once_more
-from ..core.events import Kept
-from ..core.fork import Fork, plan_fork
-from ..core.graph import Graph
-from ..core.lives import is_engines_own
-from ..core.state import State
-from ..core.transitions import RUN_ENDED
-from ..core.usage import peaks
-from ..core.workflow import Budget, Workflow, encode, version
-from ..engine.watching import Watcher
-from ..errors import (
+from mulligan.core.deciding.admit import once_more
+from mulligan.core.deciding.fork import Fork, plan_fork
+from mulligan.core.deciding.resource_usage import peaks
+from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Kept
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Budget, Workflow, encode, version
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.observers import Observer
+from mulligan.errors import (
     CodecError,
     InputInvalid,
     KeyUsed,
@@ -44,22 +44,22 @@ from ..errors import (
     UnknownStep,
     error_by_code,
 )
-from ..language import check_inputs, check_recorded_inputs, refuse_references
-from ..language.expressions import Cel
-from ..language.words import did_you_mean
-from ..ports import Answer, NewRun, RunRecord, WorkerRecord
-from ..worker.processes import is_running
-from .correcting import Corrected, planned, revised
-from .driver import Capacity, Driver
-from .home import Home, this_host
-from .kept_files import stale_of_round, stale_results
-from .labels import checked_labels
-from .locks import Locks
-from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
-from .possible import refuse_missing_files, refuse_missing_secrets
-from .reading import Reading, digest_of
-from .run_list import RunLine, RunPage, RunQuery, run_lines, run_page
-from .worker_list import WorkerLine, worker_lines
+from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
+from mulligan.language.expressions import Cel
+from mulligan.language.words import did_you_mean
+from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
+from mulligan.service.corrections import Corrected, planned, revised
+from mulligan.service.driver import Capacity, Driver
+from mulligan.service.home import Home, this_host
+from mulligan.service.kept_files import stale_of_round, stale_results
+from mulligan.service.labels import checked_labels
+from mulligan.service.locks import Locks
+from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
+from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
+from mulligan.service.run_list import RunLine, RunPage, RunQuery, run_lines, run_page
+from mulligan.service.run_reader import Reading, digest_of
+from mulligan.service.worker_list import WorkerLine, worker_lines
+from mulligan.worker.processes import is_running
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
@@ -127,7 +127,7 @@ class Service(Reading):
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
-        self, capacity: Capacity | None, watcher: Watcher | None = None, lease_seconds: float | None = None
+        self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
     ) -> Driver:
         """A worker of our own, alive while its context lasts."""
         seconds = self.home.lease_seconds if lease_seconds is None else lease_seconds

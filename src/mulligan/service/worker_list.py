@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.run_lists import LeasedTask
-from ..ports import Store, WorkerRecord
+from mulligan.core.effects.run_lists import LeasedTask
+from mulligan.ports import Store, WorkerRecord
 
 
 class WorkerTask(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from ..errors import StoreLibraryMissing, StoreRefused
-from ..ports import Clock, Store
+from mulligan.errors import StoreLibraryMissing, StoreRefused
+from mulligan.ports import Clock, Store
 
 MEMORY = "memory:"
 _POSTGRES = ("postgresql://", "postgres://")

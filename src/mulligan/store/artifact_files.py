@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from ..core.artifacts import Artifact, Format, checked, described
-from ..core.words import reason_of
-from ..errors import ArtifactDamaged, ArtifactGone, StoreRefused
-from ..ports import ArtifactRecord
-from .artifact_names import names_like
+from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.core.model.formatting import error_reason
+from mulligan.errors import ArtifactDamaged, ArtifactGone, StoreRefused
+from mulligan.ports import ArtifactRecord
+from mulligan.store.artifact_names import names_like
 
 # No name of an artifact begins with a dot.
 _HALF_WRITTEN = ".half-"
@@ -100,7 +100,7 @@ class ArtifactFiles:
         except FileNotFoundError:
             raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from None
         except OSError as error:
-            message = f"artifact '{artifact.name}' cannot be read: {reason_of(error)}"
+            message = f"artifact '{artifact.name}' cannot be read: {error_reason(error)}"
             raise ArtifactDamaged(message, name=artifact.name) from error
 
     def records(self) -> Iterator[ArtifactRecord]:

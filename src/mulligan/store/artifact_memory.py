@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from ..core.artifacts import Artifact, Format, checked, described
-from ..errors import ArtifactGone
-from ..ports import ArtifactRecord, Clock
-from .artifact_names import names_like
+from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.errors import ArtifactGone
+from mulligan.ports import ArtifactRecord, Clock
+from mulligan.store.artifact_names import names_like
 
 # What each is, and when it was kept.
 Shelved = dict[str, tuple[bytes, datetime]]

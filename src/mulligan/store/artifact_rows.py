@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..core.artifacts import Artifact, Format, checked, described
-from ..errors import ArtifactGone
-from ..ports import ArtifactRecord
-from .artifact_names import names_like
-from .encoding import moment_from
-from .postgres_arrays import Texts
-from .postgres_link import PostgresLink
+from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.errors import ArtifactGone
+from mulligan.ports import ArtifactRecord
+from mulligan.store.artifact_names import names_like
+from mulligan.store.encoding import moment_from
+from mulligan.store.postgres_arrays import Texts
+from mulligan.store.postgres_link import PostgresLink
 
 
 class ArtifactRows:

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..core.breaker import Circuit
-from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer
-from ..errors import CodecError
-from ..ports import BreakerRecord, Lease, Message, RunRecord, Stopped, Turn, Waiting
-from .encoding import moment_from, report_from, task_from
+from mulligan.core.deciding.breaker import Circuit
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer
+from mulligan.errors import CodecError
+from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, Stopped, Turn, Waiting
+from mulligan.store.encoding import moment_from, report_from, task_from
 
 _RunStatus = Literal["new", "running", "paused", "completed", "failed", "cancelled"]
 _Flag = bool | Literal[0, 1]

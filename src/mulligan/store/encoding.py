@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ..core.reports import AnyReport
-from ..core.tasks import Task
-from ..errors import CodecError
-from ..ports import Answer, WorkerRecord
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import AnyReport
+from mulligan.errors import CodecError
+from mulligan.ports import Answer, WorkerRecord
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

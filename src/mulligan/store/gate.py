@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from ..core.breaker import CLOSED, Circuit, Counted, admission, count, probed, refusal
-from ..core.reports import TaskEnded
-from ..core.tasks import Task
-from ..ports import Lease
-from .encoding import micros
+from mulligan.core.deciding.breaker import CLOSED, Circuit, Counted, admission, count, probed, refusal
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import TaskEnded
+from mulligan.ports import Lease
+from mulligan.store.encoding import micros
 
 # In place of the token of a probe whose lease is not written yet.
 _TO_COME = 0

@@ -9,13 +9,13 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from ..core import codec
-from ..core.breaker import CLOSED, Counted, Guard, judge
-from ..core.events import Entry
-from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
-from ..core.snapshot import PERSON_TAGS
-from ..core.transitions import RUN_ENDED
-from ..ports import (
+from mulligan.core.deciding.breaker import CLOSED, Counted, Guard, judge
+from mulligan.core.effects.snapshot import PERSON_TAGS
+from mulligan.core.model import codec
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.ports import (
     ANSWERS_BEHIND_MAX,
     NOBODY_AHEAD,
     Answer,
@@ -36,14 +36,14 @@ from ..ports import (
     Waiting,
     WorkerRecord,
 )
-from . import refusals
-from .artifact_memory import ArtifactMemory
-from .clock import PROCESS_CLOCK
-from .encoding import encoded
-from .gate import Gate
-from .memory_lists import MemoryRunLists
-from .memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
-from .room import Room
+from mulligan.store import refusals
+from mulligan.store.artifact_memory import ArtifactMemory
+from mulligan.store.clock import PROCESS_CLOCK
+from mulligan.store.encoding import encoded
+from mulligan.store.gate import Gate
+from mulligan.store.memory_lists import MemoryRunLists
+from mulligan.store.memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
+from mulligan.store.room import Room
 
 _NONE = timedelta(0)
 

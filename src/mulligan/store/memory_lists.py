@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
-from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes, corrected_inputs
-from ..core.transitions import RUN_ENDED
-from ..ports import RunRecord
-from .memory_shelf import KeptRun, KeptTask, Shelf
+from mulligan.core.effects.run_lists import (
+    Attribute,
+    LeasedTask,
+    OpenTasks,
+    OpenTimer,
+    RunFilter,
+    attributes,
+    corrected_inputs,
+)
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.ports import RunRecord
+from mulligan.store.memory_shelf import KeptRun, KeptTask, Shelf
 
 
 class MemoryRunLists:

@@ -6,14 +6,14 @@ from datetime import datetime
 
 import msgspec
 
-from ..core.breaker import Circuit
-from ..core.events import Entry
-from ..core.reports import Report, TimerKind
-from ..core.tasks import Task
-from ..ports import Answer, Commit, Message, NewRun, RunRecord, WorkerRecord
-from . import refusals
-from .artifact_memory import Shelved
-from .encoding import encoded, report_from
+from mulligan.core.deciding.breaker import Circuit
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import Report, TimerKind
+from mulligan.ports import Answer, Commit, Message, NewRun, RunRecord, WorkerRecord
+from mulligan.store import refusals
+from mulligan.store.artifact_memory import Shelved
+from mulligan.store.encoding import encoded, report_from
 
 Timer = tuple[int, TimerKind, str, int]
 KnownBy = tuple[int, str, int]

@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.breaker import Counted, Guard, judge
-from ..core.codec import decode
-from ..core.events import Entry
-from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
-from ..core.tasks import Task
-from ..core.transitions import RUN_ENDED
-from ..ports import (
+from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.codec import decode
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.ports import (
     NOBODY_AHEAD,
     Answer,
     BreakerRecord,
@@ -34,16 +34,16 @@ from ..ports import (
     Waiting,
     WorkerRecord,
 )
-from . import refusals
-from .artifact_rows import ArtifactRows
-from .columns import breaker_from, circuit_from, run_from, waiting_from
-from .encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
-from .gate import Gate, breaker_row
-from .postgres_arrays import Bigints, Texts
-from .postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
-from .postgres_link import PostgresLink, Statement, Unexpected
-from .postgres_lists import PostgresRunLists
-from .room import Room
+from mulligan.store import refusals
+from mulligan.store.artifact_rows import ArtifactRows
+from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting_from
+from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
+from mulligan.store.gate import Gate, breaker_row
+from mulligan.store.postgres_arrays import Bigints, Texts
+from mulligan.store.postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
+from mulligan.store.postgres_link import PostgresLink, Statement, Unexpected
+from mulligan.store.postgres_lists import PostgresRunLists
+from mulligan.store.room import Room
 
 _NO_LIMIT = 2**63 - 1
 # Nothing at the gate asks for the time.

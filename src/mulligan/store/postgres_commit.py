@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.codec import encode
-from ..core.events import AttemptScheduled
-from ..core.run_lists import attributes, corrected_inputs
-from ..core.tasks import Task
-from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
-from .encoding import encoded, micros
-from .gate import breaker_columns
-from .postgres_arrays import Array, Bigints, Blobs, Floats, Texts
-from .postgres_link import Statement
+from mulligan.core.effects.run_lists import attributes, corrected_inputs
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.codec import encode
+from mulligan.core.model.events import AttemptScheduled
+from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
+from mulligan.store.encoding import encoded, micros
+from mulligan.store.gate import breaker_columns
+from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
+from mulligan.store.postgres_link import Statement
 
 # Rows as columns: the type of each.
 Columns = Sequence[type[Array]]

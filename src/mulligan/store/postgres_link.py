@@ -12,8 +12,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from ..core.database_urls import NOT_SHOWN, is_unclear, redacted, secret_parts, url_problem
-from ..errors import (
+from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redacted, secret_parts, url_problem
+from mulligan.errors import (
     DatabaseMissing,
     LoginRefused,
     MulliganError,
@@ -22,11 +22,11 @@ from ..errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from . import postgres_arrays
-from .encoding import moment_from
-from .postgres_patience import PatientConnection
-from .postgres_pipeline import SQL, Statement, pipeline
-from .statements import missing
+from mulligan.store import postgres_arrays
+from mulligan.store.encoding import moment_from
+from mulligan.store.postgres_patience import PatientConnection
+from mulligan.store.postgres_pipeline import SQL, Statement, pipeline
+from mulligan.store.statements import missing
 
 Found = TypeVar("Found")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
-from ..ports import RunRecord
-from .columns import attribute_from, leased_task_from, open_tasks_from, open_timer_from, run_from
-from .encoding import micros
-from .postgres_arrays import Bigints, Texts
-from .postgres_link import PostgresLink
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.ports import RunRecord
+from mulligan.store.columns import attribute_from, leased_task_from, open_tasks_from, open_timer_from, run_from
+from mulligan.store.encoding import micros
+from mulligan.store.postgres_arrays import Bigints, Texts
+from mulligan.store.postgres_link import PostgresLink
 
 _NO_LIMIT = 2**63 - 1
 

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 from psycopg import errors, pq
 
-from .postgres_arrays import Array
-from .postgres_patience import PatientConnection
-from .statements import statements
+from mulligan.store.postgres_arrays import Array
+from mulligan.store.postgres_patience import PatientConnection
+from mulligan.store.statements import statements
 
 Statement = tuple[str, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.tasks import Task
-from ..errors import CodecError, Conflict, KeyUsed, StaleLease, UnknownRun
-from ..ports import Commit
+from mulligan.core.effects.tasks import Task
+from mulligan.errors import CodecError, Conflict, KeyUsed, StaleLease, UnknownRun
+from mulligan.ports import Commit
 
 
 def unknown_run(run_id: int) -> UnknownRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..ports import Offer
+from mulligan.ports import Offer
 
 
 class Room:

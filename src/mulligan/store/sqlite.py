@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from ..core.breaker import Counted, Guard, judge
-from ..core.codec import decode
-from ..core.events import Entry
-from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
-from ..core.tasks import Task
-from ..core.transitions import RUN_ENDED
-from ..ports import (
+from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.codec import decode
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.ports import (
     NOBODY_AHEAD,
     Answer,
     Artifacts,
@@ -36,10 +36,10 @@ from ..ports import (
     Waiting,
     WorkerRecord,
 )
-from . import refusals
-from .artifact_files import ArtifactFiles
-from .clock import PROCESS_CLOCK
-from .columns import (
+from mulligan.store import refusals
+from mulligan.store.artifact_files import ArtifactFiles
+from mulligan.store.clock import PROCESS_CLOCK
+from mulligan.store.columns import (
     breaker_from,
     circuit_from,
     kept_row,
@@ -54,13 +54,13 @@ from .columns import (
     turn_from,
     waiting_from,
 )
-from .encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
-from .gate import Gate, breaker_row
-from .room import Room
-from .sqlite_commit import Leases, insert_runs, write_batch
-from .sqlite_file import SqliteFile, each, fetched
-from .sqlite_lists import SqliteRunLists
-from .sqlite_tickets import SQL, Tickets
+from mulligan.store.encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
+from mulligan.store.gate import Gate, breaker_row
+from mulligan.store.room import Room
+from mulligan.store.sqlite_commit import Leases, insert_runs, write_batch
+from mulligan.store.sqlite_file import SqliteFile, each, fetched
+from mulligan.store.sqlite_lists import SqliteRunLists
+from mulligan.store.sqlite_tickets import SQL, Tickets
 
 Found = TypeVar("Found")
 

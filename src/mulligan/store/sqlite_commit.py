@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import apsw
 from msgspec.structs import replace
 
-from ..core.codec import encode
-from ..core.run_lists import attributes, corrected_inputs
-from ..core.tasks import Task
-from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
-from . import refusals
-from .encoding import encoded, micros
-from .gate import breaker_columns
-from .sqlite_file import each, fetched
-from .sqlite_tickets import SQL, Tickets, next_numbers
+from mulligan.core.effects.run_lists import attributes, corrected_inputs
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.codec import encode
+from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
+from mulligan.store import refusals
+from mulligan.store.encoding import encoded, micros
+from mulligan.store.gate import breaker_columns
+from mulligan.store.sqlite_file import each, fetched
+from mulligan.store.sqlite_tickets import SQL, Tickets, next_numbers
 
 KnownBy = tuple[int, str, int]
 

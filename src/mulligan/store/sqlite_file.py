@@ -13,8 +13,8 @@ from typing import Any, NoReturn, TypeVar
 
 import apsw
 
-from ..errors import MulliganError, StoreRefused, StoreUnavailable
-from .statements import missing
+from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
+from mulligan.store.statements import missing
 
 Found = TypeVar("Found")
 

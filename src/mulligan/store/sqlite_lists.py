@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
-from ..ports import RunRecord
-from .columns import attribute_from, kept_row, leased_task_from, open_tasks_from, open_timer_from, run_from
-from .encoding import encoded, micros
-from .sqlite_file import SqliteFile
-from .sqlite_tickets import SQL
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.ports import RunRecord
+from mulligan.store.columns import (
+    attribute_from,
+    kept_row,
+    leased_task_from,
+    open_tasks_from,
+    open_timer_from,
+    run_from,
+)
+from mulligan.store.encoding import encoded, micros
+from mulligan.store.sqlite_file import SqliteFile
+from mulligan.store.sqlite_tickets import SQL
 
 _NO_LIMIT = 2**63 - 1
 

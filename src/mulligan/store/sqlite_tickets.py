@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import apsw
 
-from .sqlite_file import fetched
-from .statements import statements
+from mulligan.store.sqlite_file import fetched
+from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ..errors import StoreRefused
+from mulligan.errors import StoreRefused
 
 Dialect = Literal["sqlite", "postgres"]
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from ..core import events as e
-from ..core.workflow import Budget, Workflow
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Budget, Workflow
 
 
 class AgentSpending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ..store.clock import ProcessClock
+from mulligan.store.clock import ProcessClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import msgspec
 
-from ..core.graph import Graph
-from ..core.reports import Revised
-from ..core.revision import plain_definition
-from ..core.workflow import Command, Need, Step, Workflow, encode, version
-from .workflows import is_lawful, without_waiting_remediations
+from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import Revised
+from mulligan.core.model.workflow import Command, Need, Step, Workflow, encode, version
+from mulligan.testing.workflows import is_lawful, without_waiting_remediations
 
 TRIES_MAX = 10
 

@@ -11,13 +11,19 @@ from typing import Protocol
 
 import apsw
 
-from ..ports import Clock, Store
-from ..store.memory import MemoryStore
-from ..store.memory_shelf import Shelf
-from ..store.sqlite import SqliteStore
-from ..store.sqlite_file import SqliteFile, data_version
-from .holdings import Holdings, contents_of_memory, contents_of_tables, look_into_memory, look_into_tables
-from .trouble import StoreKind
+from mulligan.ports import Clock, Store
+from mulligan.store.memory import MemoryStore
+from mulligan.store.memory_shelf import Shelf
+from mulligan.store.sqlite import SqliteStore
+from mulligan.store.sqlite_file import SqliteFile, data_version
+from mulligan.testing.fault_budget import StoreKind
+from mulligan.testing.store_contents import (
+    StoreContents,
+    contents_of_memory,
+    contents_of_tables,
+    look_into_memory,
+    look_into_tables,
+)
 
 LEASE_SECONDS = 30.0
 _MEMORY_VFS = "memdb"
@@ -32,7 +38,7 @@ class Database(Protocol):
     def open(self, clock: Clock) -> Store:
         """A connection of somebody who goes by this clock."""
 
-    def look(self) -> Holdings: ...
+    def look(self) -> StoreContents: ...
 
     def leased(self) -> set[int]:
         """The tokens of all leases that there are."""
@@ -58,7 +64,7 @@ class InMemory:
     def open(self, clock: Clock) -> Store:
         return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, shelf=self._shelf, is_shared=self.is_shared)
 
-    def look(self) -> Holdings:
+    def look(self) -> StoreContents:
         return look_into_memory(self._shelf)
 
     def leased(self) -> set[int]:
@@ -94,7 +100,7 @@ class InSqlite:
     def open(self, clock: Clock) -> Store:
         return _Lent(self._path, self._free, clock)
 
-    def look(self) -> Holdings:
+    def look(self) -> StoreContents:
         return look_into_tables(self._db)
 
     def leased(self) -> set[int]:

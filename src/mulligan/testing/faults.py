@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..ports import FAULT_POINTS, fault_listeners
+from mulligan.ports import FAULT_POINTS, fault_listeners
 
 
 class Crash(BaseException):

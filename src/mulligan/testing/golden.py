@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from ..core.codec import encode_log
-from ..core.events import FACTS
-from ..core.state import State
-from ..core.workflow import encode
-from .simulator import Simulation
+from mulligan.core.model.codec import encode_log
+from mulligan.core.model.events import FACTS
+from mulligan.core.model.workflow import encode
+from mulligan.core.state.state import State
+from mulligan.testing.simulator import Simulation
 
 SEEDS_TRIED = 400
 

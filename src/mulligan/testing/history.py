@@ -14,15 +14,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from ..core import effects as fx
-from ..core import events as e
-from ..core import reports as r
-from ..core.classify import Outcome
-from ..core.holding import is_on_hold
-from ..core.revision import plain_definition
-from ..core.state import Place, State
-from ..core.turn import turn
-from ..core.workflow import (
+from mulligan.core.effects import effects as fx
+from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.workflow import (
     Action,
     Backoff,
     Command,
@@ -37,6 +34,9 @@ from ..core.workflow import (
     encode,
     version,
 )
+from mulligan.core.state.held_steps import is_on_hold
+from mulligan.core.state.state import Place, State
+from mulligan.core.turn import turn
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,16 +10,16 @@ from datetime import datetime
 
 import msgspec
 
-from ..core.events import Entry
-from ..core.flow import readiness
-from ..core.holding import is_on_hold
-from ..core.keys import item_key
-from ..core.lives import is_engines_own, waits_until
-from ..core.state import Place, State
-from ..core.story import story
-from ..core.transitions import RUN_ENDED
-from ..core.views import waiting
-from ..core.workflow import END
+from mulligan.core.deciding.flow import readiness
+from mulligan.core.evolve.places import is_engines_own, waits_until
+from mulligan.core.model.events import Entry
+from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.workflow import END
+from mulligan.core.state.held_steps import is_on_hold
+from mulligan.core.state.state import Place, State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.story import story
+from mulligan.history.views import waiting
 
 Key = tuple[str, int]
 

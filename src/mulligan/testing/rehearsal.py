@@ -22,21 +22,21 @@ from typing import Any
 
 import msgspec
 
-from ..core import effects as fx
-from ..core import events as e
-from ..core import reports as r
-from ..core.classify import Outcome
-from ..core.fakes import with_fakes
-from ..core.life import files_due
-from ..core.scope import failure_view, filled
-from ..core.state import Place, State
-from ..core.transitions import RUN_ENDED
-from ..core.workflow import FAKE, Command, Workflow, commands
-from ..errors import InputInvalid, MulliganError, Refused
-from ..language.expressions import Cel, as_text
-from ..language.fakes import read_fakes
-from ..language.shell import environment_value
-from .history import History
+from mulligan.core.deciding.fakes import with_fakes
+from mulligan.core.deciding.lifecycle import files_due
+from mulligan.core.effects import effects as fx
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.workflow import FAKE, Command, Workflow, commands
+from mulligan.core.state.scope import failure_view, filled
+from mulligan.core.state.state import Place, State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import InputInvalid, MulliganError, Refused
+from mulligan.language.expressions import Cel, as_text
+from mulligan.language.fakes import read_fakes
+from mulligan.language.shell import environment_value
+from mulligan.testing.history import History
 
 STDERR_TAIL_CHARS = 2000
 IDLE_SECONDS_MAX = 0.5

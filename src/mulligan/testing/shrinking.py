@@ -10,11 +10,11 @@ from typing import Protocol
 
 import msgspec
 
-from ..core.events import Entry
-from ..core.workflow import Handler, Step, Workflow, encode
-from .alarm import computing_at_most
-from .trouble import ALL_TROUBLE, Trouble
-from .workflows import is_lawful
+from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import Handler, Step, Workflow, encode
+from mulligan.testing.cpu_limit import computing_at_most
+from mulligan.testing.fault_budget import ALL_TROUBLE, Trouble
+from mulligan.testing.workflows import is_lawful
 
 TRIES_MAX = 600
 SECONDS_MAX = 60.0

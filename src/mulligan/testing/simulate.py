@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 import msgspec
 
-from .arguments import at_least_one
-from .crew import Crew, Part, collect_seldom, parts
-from .shrinking import Broken, Histories
-from .simulator import Simulation
-from .tally import Tally
+from mulligan.testing.arguments import at_least_one
+from mulligan.testing.shrinking import Broken, Histories
+from mulligan.testing.simulation_pool import Crew, Part, collect_seldom, parts
+from mulligan.testing.simulation_totals import Tally
+from mulligan.testing.simulator import Simulation
 
 PROGRESS_SECONDS = 5.0
 

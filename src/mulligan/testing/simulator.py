@@ -15,21 +15,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from ..core.codec import encode_log
-from ..core.events import Entry
-from ..core.state import State
-from ..core.workflow import Workflow
-from ..ports import fault_listeners
-from .databases import LEASE_SECONDS
-from .faults import Faults
-from .moves import ALWAYS, SLOTS_ENOUGH, SOMETIMES, Moves, maps_of
-from .process import Process
-from .seen import story
-from .themes import Theme, theme_of
-from .trouble import ALL_TROUBLE, Trouble
-from .weather import WEATHER
-from .workflows import random_workflow
-from .world import World
+from mulligan.core.model.codec import encode_log
+from mulligan.core.model.events import Entry
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.state import State
+from mulligan.ports import fault_listeners
+from mulligan.testing.databases import LEASE_SECONDS
+from mulligan.testing.fault_budget import ALL_TROUBLE, Trouble
+from mulligan.testing.fault_injection import WEATHER
+from mulligan.testing.faults import Faults
+from mulligan.testing.log_facts import story
+from mulligan.testing.simulated_cluster import World
+from mulligan.testing.simulated_worker import Process
+from mulligan.testing.simulation_steps import ALWAYS, SLOTS_ENOUGH, SOMETIMES, Moves, maps_of
+from mulligan.testing.themes import Theme, theme_of
+from mulligan.testing.workflows import random_workflow
 
 RUN_ID = 1
 EVENTS_MAX = 20_000
@@ -82,7 +82,7 @@ class Simulation:
                 self._tame()
             self._haunt()
             self._leave()
-        self.world.onlooker.over(self.world.living)
+        self.world.checker.over(self.world.living)
         self.world.close()
         return self
 
@@ -221,7 +221,7 @@ class Simulation:
             raise AssertionError("promise 1: a run that was over went on")
 
     def _rounds(self) -> list[int]:
-        return [watched.state.run.round for watched in self.world.onlooker.runs.values()]
+        return [watched.state.run.round for watched in self.world.checker.runs.values()]
 
     def _leave(self) -> None:
         """The dead are found; and now and then everybody goes home."""
@@ -243,7 +243,7 @@ class Simulation:
     @property
     def state(self) -> State:
         """The run that was started first, folded from its log."""
-        return self.world.onlooker.runs[RUN_ID].state
+        return self.world.checker.runs[RUN_ID].state
 
     @property
     def status(self) -> str:
@@ -252,11 +252,11 @@ class Simulation:
     @property
     def log(self) -> list[Entry]:
         """Of the run that was started first."""
-        return self.world.onlooker.runs[RUN_ID].log
+        return self.world.checker.runs[RUN_ID].log
 
     def logs(self) -> list[list[Entry]]:
         """Of every run, in the order of their ids."""
-        return [watched.log for _, watched in sorted(self.world.onlooker.runs.items())]
+        return [watched.log for _, watched in sorted(self.world.checker.runs.items())]
 
     def log_bytes(self) -> bytes:
         """The logs as text, to compare histories by."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.graph import Graph
-from ..core.workflow import (
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import (
     END,
     Action,
     Adjust,
@@ -40,7 +40,7 @@ from ..core.workflow import (
     Workflow,
     decode,
 )
-from ..errors import ExpressionFailed
+from mulligan.errors import ExpressionFailed
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 
-from .encodable import NotReadable
+from mulligan.worker.encodable import NotReadable
 
 KEY = "$artifact"
 

@@ -22,9 +22,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .complaint import complaint, exit_status
-from .encodable import ENCODER, NotEncodable, NotReadable, encoded
-from .standing import Standing
+from mulligan.worker.complaint import complaint, exit_status
+from mulligan.worker.encodable import ENCODER, NotEncodable, NotReadable, encoded
+from mulligan.worker.standing import Standing
 
 SIGTERM = _signal.SIGTERM
 LENGTH_BYTES = 4

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from ..ports import Lease
-from .encodable import OUTPUT_BYTES_MAX
-from .folders import Logs, move
-from .loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
-from .outgoing import Outgoing
-from .supervision import PACKAGE_PARENT, Supervision
-from .veiled_logs import VeiledLogs
+from mulligan.ports import Lease
+from mulligan.worker.encodable import OUTPUT_BYTES_MAX
+from mulligan.worker.folders import Logs, move
+from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
+from mulligan.worker.outgoing import Outgoing
+from mulligan.worker.redacted_logs import RedactedLogs
+from mulligan.worker.supervision import PACKAGE_PARENT, Supervision
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
@@ -142,7 +142,7 @@ class Child:
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._slot_result = f"{folder}/child-{number}.result"
         # What it writes goes through there, where its steps may know secrets.
-        self.pipes: VeiledLogs | None = None
+        self.pipes: RedactedLogs | None = None
         self._fresh: list[int] = []
         self._last = Order()
         self._number = 0
@@ -166,7 +166,7 @@ class Child:
 
     def lay_pipes(self, selector: selectors.BaseSelector) -> None:
         """In the place of its logs, before it opens them."""
-        self.pipes = VeiledLogs(selector, *self._slots.values())
+        self.pipes = RedactedLogs(selector, *self._slots.values())
 
     def give(self, step: Step, order: Order) -> None:
         """Hand it a step; `ChildBroke` if it is not there any more.

@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 
-from .encodable import ENCODER
+from mulligan.worker.encodable import ENCODER
 
 # More than an event keeps of it: what is cut here, perhaps within a secret, is cut again when secrets are hidden.
 TRACE_CHARS_MAX = 40_000

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from ..core.classify import Outcome
-from ..core.reports import TaskEnded
-from ..core.tasks import Task
-from ..core.words import reason_of
-from ..errors import ExpressionFailed, InputInvalid
-from .secrets import SecretMissing
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded
+from mulligan.errors import ExpressionFailed, InputInvalid
+from mulligan.worker.secrets import SecretMissing
 
 # As a shell says that there is no such program, and that there is one which cannot be run.
 _NOT_FOUND = 127
@@ -65,7 +65,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def report(task: Task, outcome: Outcome, output: Any = None, ended: Ended | None = None) -> TaskEnded:
-    """What the engine is told, once `Passage.outward` has looked at it."""
+    """What the engine is told, once `TaskBoundary.outward` has looked at it."""
     return TaskEnded(
         datetime.now(UTC), task.place, task.attempt, outcome, output, ended.usage if ended is not None else {}
     )
@@ -114,7 +114,7 @@ def unable(task: Task, error: Exception) -> TaskEnded:
     if isinstance(error, NotFound):
         return not_found(task, str(error))
     if isinstance(error, OSError):
-        return refused(task, f"its files cannot be written: {reason_of(error)}", "EXCEPTION")
+        return refused(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION")
     return refused(task, "a value has half of a character in it, and cannot be handed over")
 
 

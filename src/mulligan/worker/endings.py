@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
-from ..core.classify import Outcome
-from ..core.reports import LeaseExpired, Report, TaskInterrupted
-from ..core.tasks import Task
-from . import wall
-from .actions import shell
-from .actions.kinds import SPAWNED
-from .cgroups import OomKills
-from .desk import Desk
-from .ended import Ended, report, untold
-from .flood import Flood
-from .programs import Programs
-from .running import Running
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
+from mulligan.worker import wall
+from mulligan.worker.actions import shell
+from mulligan.worker.actions.kinds import SPAWNED
+from mulligan.worker.cgroups import OomKills
+from mulligan.worker.ended import Ended, report, untold
+from mulligan.worker.flood import Flood
+from mulligan.worker.programs import Programs
+from mulligan.worker.running import Running
+from mulligan.worker.task_files import TaskFiles
 
 SIGKILL, SIGTERM = 9, 15
 KILLED_STATUS = 128 + SIGKILL
@@ -25,9 +25,9 @@ KILLED_STATUS = 128 + SIGKILL
 class Endings:
     """Reads how the tasks of one worker have ended."""
 
-    def __init__(self, worker: str, desk: Desk, flood: Flood, programs: Programs) -> None:
+    def __init__(self, worker: str, task_files: TaskFiles, flood: Flood, programs: Programs) -> None:
         self._worker = worker
-        self._desk = desk
+        self._task_files = task_files
         self._flood = flood
         self._programs = programs
         self._oom_kills = OomKills()
@@ -57,7 +57,9 @@ class Endings:
             message = f"its output cannot be kept: {running.pipes.lost}"
             return report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, ended)
         read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
-        return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory, self._programs)
+        return read_end(
+            lease, self._task_files.written(running), running.sides, ended, is_out_of_memory, self._programs
+        )
 
     def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
         """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..core.tasks import Task
-from ..language.shell import environment_value
-from ..ports import Lease
-from .folders import Sides
+from mulligan.core.effects.tasks import Task
+from mulligan.language.shell import environment_value
+from mulligan.ports import Lease
+from mulligan.worker.folders import Sides
 
 # What only some tasks have: a worker that a step has started must not hand on what that step was told.
 _OF_SOME = (

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from ..core.artifacts import KEY_AS_JSON, Artifact, references, referred, whole
-from ..core.tasks import Task
-from ..errors import ArtifactDamaged, ArtifactGone, InputInvalid
-from ..language.shell import VALUE_BYTES_MAX, value_too_large
-from ..ports import Artifacts
-from .loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, references, referred, whole
+from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid
+from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
+from mulligan.ports import Artifacts
+from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
 
 _encode = msgspec.json.Encoder().encode
 

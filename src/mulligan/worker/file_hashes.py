@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ..core.file_records import FileRecord, Problem
-from .loop_bounds import LOOP_BYTES_MAX
+from mulligan.core.model.file_records import FileRecord, Problem
+from mulligan.worker.loop_bounds import LOOP_BYTES_MAX
 
 DESCRIBE = "mulligan.worker.file_hashes:describe_in_child"
 # More than a tick of the clock that file systems date changes by.

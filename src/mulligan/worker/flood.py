@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 
-from ..core.classify import Outcome
-from ..core.words import size as in_words
-from .desk import Desk
-from .folders import opened
-from .running import Running
+from mulligan.core.model.formatting import format_size as in_words
+from mulligan.core.model.outcome import Outcome
+from mulligan.worker.folders import opened
+from mulligan.worker.running import Running
+from mulligan.worker.task_files import TaskFiles
 
 LOG_BYTES_MAX = 1 << 30
 LOOK_SECONDS = 0.5
@@ -22,8 +22,8 @@ KEPT_BYTES = 1 << 20
 class Flood:
     """Sees who writes too much, and what is told of it."""
 
-    def __init__(self, desk: Desk, bytes_max: int) -> None:
-        self._desk = desk
+    def __init__(self, task_files: TaskFiles, bytes_max: int) -> None:
+        self._task_files = task_files
         self._bytes_max = bytes_max
 
     def next_look(self, now: float) -> float:
@@ -47,7 +47,7 @@ class Flood:
         return Outcome(code="OUTPUT_INVALID", exit_code=None, message=message)
 
     def _logs(self, running: Running) -> tuple[str, str]:
-        written = self._desk.written(running)
+        written = self._task_files.written(running)
         return written.out, written.err
 
 

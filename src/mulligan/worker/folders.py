@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ..core.keys import file_name
+from mulligan.core.model.place_keys import file_name
 
 
 class Logs(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from . import processes
+from mulligan.worker import processes
 
 VARIABLE = "MULLIGAN_CGROUP"
 ROOT = "/sys/fs/cgroup"

@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from ..core.paths import Path, fault_of
-from ..core.scope import FILE
-from ..core.tasks import Task
-from ..core.workflow import ITEMS_FILE
-from ..errors import InputInvalid
-from ..language.shell import environment_value
-from .environment import folder_of
-from .folders import Folders
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.paths import Path, fault_of
+from mulligan.core.model.workflow import ITEMS_FILE
+from mulligan.core.state.scope import FILE
+from mulligan.errors import InputInvalid
+from mulligan.language.shell import environment_value
+from mulligan.worker.environment import folder_of
+from mulligan.worker.folders import Folders
 
 # For a path that begins with its value: behind a folder a value is no path of its own.
 _HINT = "to let this value name any path, write ${any_path(…)} around it in the file"

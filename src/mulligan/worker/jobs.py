@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .actions.calls import BUILT_IN_CHILDREN
-from .children import Answer, Child, ChildBroke, Job, Order
-from .pool import Pool
+from mulligan.worker.actions.calls import BUILT_IN_CHILDREN
+from mulligan.worker.children import Answer, Child, ChildBroke, Job, Order
+from mulligan.worker.pool import Pool
 
 # How often a job is begun: a child may have died while it was idle, or may be killed.
 ATTEMPTS_MAX = 3

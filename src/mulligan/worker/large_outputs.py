@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from ..core.reports import TaskEnded
-from ..core.words import reason_of
-from . import outputs
-from .children import Answer
-from .ended import with_problem
-from .outputs import Large
-from .results import InFile, NotKeepable, beside_the_log, invalid_output, pack, refused_output
-from .veil import TOO_DEEP, Veil
+from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.reports import TaskEnded
+from mulligan.worker import outputs
+from mulligan.worker.children import Answer
+from mulligan.worker.ended import with_problem
+from mulligan.worker.outputs import Large
+from mulligan.worker.redactor import TOO_DEEP, Redactor
+from mulligan.worker.results import InFile, NotKeepable, beside_the_log, invalid_output, pack, refused_output
 
 MAKE_READY = "mulligan.worker.large_outputs:make_ready"
 _LABELS = {"result": "the result", "written": "$MULLIGAN_OUTPUT"}
@@ -36,7 +36,7 @@ def make_ready(source: str, capture: str, target: str, secrets: list[str]) -> di
     try:
         value = value_of(source, capture)
         if secrets:
-            value = Veil(secrets).output(value)
+            value = Redactor(secrets).output(value)
         found = beside_the_log(value, pack(value))
     except outputs.NoOutput as reason:
         return {"none": str(reason)}
@@ -52,7 +52,7 @@ def make_ready(source: str, capture: str, target: str, secrets: list[str]) -> di
     try:
         _write(target, data)
     except OSError as error:
-        return {"refused": reason_of(error)}
+        return {"refused": error_reason(error)}
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "format": format}
 
 

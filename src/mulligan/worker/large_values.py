@@ -8,19 +8,19 @@ from functools import partial
 
 import msgspec
 
-from ..core.reports import TaskEnded
-from . import outputs
-from .actions.kinds import SPAWNED
-from .children import Answer
-from .desk import Desk
-from .fetching import is_large, values_of
-from .jobs import Jobs
-from .large_outputs import MAKE_READY, order_arguments, read_answer, with_value
-from .lookups import NotYet
-from .outputs import Large
-from .passage import Passage
-from .preparation import Preparation, refusal
-from .running import Running
+from mulligan.core.model.reports import TaskEnded
+from mulligan.worker import outputs
+from mulligan.worker.actions.kinds import SPAWNED
+from mulligan.worker.children import Answer
+from mulligan.worker.fetching import is_large, values_of
+from mulligan.worker.jobs import Jobs
+from mulligan.worker.large_outputs import MAKE_READY, order_arguments, read_answer, with_value
+from mulligan.worker.lookups import NotYet
+from mulligan.worker.outputs import Large
+from mulligan.worker.preparation import Preparation, refusal
+from mulligan.worker.running import Running
+from mulligan.worker.task_boundary import TaskBoundary
+from mulligan.worker.task_files import TaskFiles
 
 
 class LargeValues:
@@ -29,14 +29,14 @@ class LargeValues:
     def __init__(
         self,
         jobs: Jobs,
-        passage: Passage,
-        desk: Desk,
+        boundary: TaskBoundary,
+        task_files: TaskFiles,
         on_prepared: Callable[[Running, TaskEnded | None], None],
         tell: Callable[[Running, TaskEnded], None],
     ) -> None:
         self._jobs = jobs
-        self._passage = passage
-        self._desk = desk
+        self._boundary = boundary
+        self._task_files = task_files
         self._on_prepared = on_prepared
         self._tell = tell
         # By the tokens of their leases: tasks whose files are being written, and that have ended with a large output.
@@ -80,7 +80,7 @@ class LargeValues:
             spooled.append(self._jobs.write(data))
             return spooled[-1]
 
-        running.files = self._passage.files(values_of(task), spool)
+        running.files = self._boundary.files(values_of(task), spool)
 
     def give_up(self, running: Running) -> None:
         """The task is over before it was started."""
@@ -107,10 +107,10 @@ class LargeValues:
             return report
         path = self._jobs.new_path()
         try:
-            if not self._passage.keeps_large:
+            if not self._boundary.keeps_large:
                 return with_value(report, large)
             # What it printed stays in its log as well.
-            (os.link if large.path == self._desk.written(running).out else os.rename)(large.path, path)
+            (os.link if large.path == self._task_files.written(running).out else os.rename)(large.path, path)
         except OSError:
             return with_value(report, large)
         return msgspec.structs.replace(report, output=msgspec.structs.replace(large, path=path))
@@ -118,7 +118,7 @@ class LargeValues:
     def keep(self, running: Running, report: TaskEnded, large: Large) -> None:
         """Have it checked, redacted and written to the disk; `tell` is called then."""
         target = self._jobs.new_path()
-        args = order_arguments(large, target, self._passage.secrets(running.own))
+        args = order_arguments(large, target, self._boundary.secrets(running.own))
         self._keeping[running.lease.token] = running
         self._jobs.start(MAKE_READY, args, partial(self._kept, running, report, target), {})
 

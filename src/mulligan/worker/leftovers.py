@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .processes import kill_marked
+from mulligan.worker.processes import kill_marked
 
 
 def kill_leftovers(worker: str) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..ports import LockState
-from .folders import make_private
+from mulligan.ports import LockState
+from mulligan.worker.folders import make_private
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # What a lock file says: the boot of the kernel it was made under, its device and its inode.

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..core.paths import Path
-from ..core.tasks import Task
-from ..core.words import reason_of
-from ..errors import InputInvalid
-from .folders import Folders
-from .inside import log_folder, opened_folder
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.paths import Path
+from mulligan.errors import InputInvalid
+from mulligan.worker.folders import Folders
+from mulligan.worker.inside import log_folder, opened_folder
 
 # Where such a link leads: see `Folders.logs`.
 _LOG = re.compile(r"(?P<home>/.*)/runs/[0-9]+/logs/[^/]+#[0-9]+\.(?:out|err)", re.DOTALL)
@@ -35,7 +35,7 @@ def link_logs(task: Task, folders: Folders) -> str:
             with _spot(name, path, task, folders) as spot:
                 _link(log, spot)
         except (OSError, ValueError, InputInvalid) as error:
-            why = reason_of(error) if isinstance(error, OSError) else str(error)
+            why = error_reason(error) if isinstance(error, OSError) else str(error)
             said.append(f"no link at '{path}' leads to its {name}: {why}")
     return "; ".join(said)
 

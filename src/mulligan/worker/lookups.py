@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.words import reason_of
-from .listening import listen
+from mulligan.core.model.formatting import error_reason
+from mulligan.worker.listening import listen
 
 LOOKUP_SECONDS_MAX = 30.0
 # Whoever changes a secret waits no longer than that until it is used.
@@ -132,7 +132,7 @@ class _Lookup:
             self._pid = os.posix_spawnp("bash", ["bash", "-c", _TEXT, folder, command], environment, **_quiet(theirs))
         except (OSError, ValueError) as error:
             os.close(self.out)
-            raise LookupFailed(f"its command cannot be started: {reason_of(error)}") from None
+            raise LookupFailed(f"its command cannot be started: {error_reason(error)}") from None
         finally:
             os.close(theirs)
         # Readable when it has ended: what it has left in the background may have its output open, and say nothing.

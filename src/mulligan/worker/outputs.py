@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from ..core.tasks import Task
-from ..core.words import reason_of
-from ..core.words import size as in_words
-from .folders import opened
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.formatting import format_size as in_words
+from mulligan.worker.folders import opened
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
@@ -149,7 +149,7 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
             raise NotUsable(f"{label} is a link that leads nowhere") from None
         return None
     except OSError as error:
-        raise NotUsable(f"{label} cannot be read: {reason_of(error)}") from None
+        raise NotUsable(f"{label} cannot be read: {error_reason(error)}") from None
 
 
 def _kind(mode: int) -> str:

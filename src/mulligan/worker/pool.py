@@ -6,8 +6,8 @@ import selectors
 import time
 from collections.abc import Callable
 
-from .children import Child, Job, Order, Step
-from .listening import expect, listen
+from mulligan.worker.children import Child, Job, Order, Step
+from mulligan.worker.listening import expect, listen
 
 # One that has had nothing to do for so long may hold modules that were changed since.
 IDLE_SECONDS_MAX = 60.0

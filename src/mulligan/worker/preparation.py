@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ..core.reports import TaskEnded
-from ..core.tasks import Task
-from .children import Answer
-from .ended import refused
-from .fetching import not_had
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import TaskEnded
+from mulligan.worker.children import Answer
+from mulligan.worker.ended import refused
+from mulligan.worker.fetching import not_had
 
 
 class Preparation(msgspec.Struct, frozen=True):

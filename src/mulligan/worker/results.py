@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from ..core.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Artifact, Format, holds_reference, reference
-from ..core.classify import Outcome
-from ..core.keys import file_name
-from ..core.reports import TaskEnded
-from ..core.tasks import Task
-from ..errors import StoreRefused
-from ..ports import Artifacts
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Artifact, Format, holds_reference, reference
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.place_keys import file_name
+from mulligan.core.model.reports import TaskEnded
+from mulligan.errors import StoreRefused
+from mulligan.ports import Artifacts
 
 # As JSON nothing is more than seven times as large as packed, no character more than six bytes.
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7

@@ -14,19 +14,19 @@ from typing import Any
 
 import msgspec
 
-from ..core.artifacts import holds_reference, references, referred
-from ..core.classify import classify
-from ..core.file_records import FileRecord
-from ..core.fingerprints import Result, fingerprint, result_of
-from ..core.reports import TaskEnded
-from ..core.tasks import Task
-from ..errors import ArtifactDamaged, CodecError
-from ..ports import Artifacts, FindResults
-from .children import Answer
-from .file_hashes import DESCRIBE, Remembered, are_small, describe, is_untouched
-from .jobs import Jobs
-from .lookups import NotYet
-from .running import Running
+from mulligan.core.deciding.classify import classify
+from mulligan.core.effects.fingerprints import Result, fingerprint, result_of
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import holds_reference, references, referred
+from mulligan.core.model.file_records import FileRecord
+from mulligan.core.model.reports import TaskEnded
+from mulligan.errors import ArtifactDamaged, CodecError
+from mulligan.ports import Artifacts, FindResults
+from mulligan.worker.children import Answer
+from mulligan.worker.file_hashes import DESCRIBE, Remembered, are_small, describe, is_untouched
+from mulligan.worker.jobs import Jobs
+from mulligan.worker.lookups import NotYet
+from mulligan.worker.running import Running
 
 # The newest results under one fingerprint: they differ in their files alone.
 RESULTS_MAX = 5

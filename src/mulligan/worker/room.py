@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..core.tasks import Task
-from ..core.words import counted, size
-from ..ports import Lease, Offer
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.ports import Lease, Offer
 
 # The GPUs that a process may see, by number or name: what CUDA hears, and HIP too.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -54,9 +54,9 @@ class Room:
         if task.cpus > self.cpus + _EPSILON:
             found.append(f"{task.cpus:g} cpus ({_there(self.cpus, f'{self.cpus:g}')})")
         if (task.memory or 0) > self.memory:
-            found.append(f"{size(task.memory or 0)} of memory (there is {size(self.memory)})")
+            found.append(f"{format_size(task.memory or 0)} of memory (there is {format_size(self.memory)})")
         if task.gpus > self.gpus:
-            found.append(f"{counted(task.gpus, 'gpu')} ({_there(self.gpus, str(self.gpus))})")
+            found.append(f"{pluralize(task.gpus, 'gpu')} ({_there(self.gpus, str(self.gpus))})")
         found += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
         return ", ".join(found)
 

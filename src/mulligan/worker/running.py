@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ..core.reports import Report
-from ..ports import Lease
-from .folders import Sides
-from .veiled_logs import VeiledLogs
+from mulligan.core.model.reports import Report
+from mulligan.ports import Lease
+from mulligan.worker.folders import Sides
+from mulligan.worker.redacted_logs import RedactedLogs
 
 
 class Running(msgspec.Struct):
@@ -29,7 +29,7 @@ class Running(msgspec.Struct):
     # When somebody looks how large they are; None as long as they have no names.
     weighed_at: float | None = None
     # What it writes goes through there, where it may know a secret; then its logs have their names from the start.
-    pipes: VeiledLogs | None = None
+    pipes: RedactedLogs | None = None
     # The files of the artifacts that its arguments refer to, by name; and those of them that were made for it alone.
     files: dict[str, str] = {}
     spooled: list[str] = []

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..core.tasks import Task, completed
-from ..core.words import reason_of
-from ..core.workflow import Secret
-from ..language.expressions import as_text, check, evaluate
-from .lookups import LookupFailed, Lookups, NotYet
-from .veil import Veil
+from mulligan.core.effects.tasks import Task, completed
+from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.workflow import Secret
+from mulligan.language.expressions import as_text, check, evaluate
+from mulligan.worker.lookups import LookupFailed, Lookups, NotYet
+from mulligan.worker.redactor import Redactor
 
 # A shorter one would be found in every other word, and hiding it would tell what it is.
 VALUE_CHARS_MIN = 4
@@ -70,10 +70,10 @@ class Secrets:
         values = {name: self._value(name, secret, task.home) for name, secret in read.items()}
         return completed(task, {name: self._made(parts, values, task) for name, parts in task.late.items()})
 
-    def veil(self, task: Task) -> Veil | None:
+    def redactor(self, task: Task) -> Redactor | None:
         """What hides the secrets that the task may know, by its own workflow or by one that called it."""
         values = self.values(task)
-        return _veil(values) if values else None
+        return _redactor(values) if values else None
 
     def values(self, task: Task) -> frozenset[str]:
         """The secrets that the task may know."""
@@ -162,8 +162,8 @@ class Secrets:
 
 
 @lru_cache(maxsize=64)
-def _veil(values: frozenset[str]) -> Veil:
-    return Veil(values)
+def _redactor(values: frozenset[str]) -> Redactor:
+    return Redactor(values)
 
 
 def _reads(sources: Collection[str], name: str) -> bool:
@@ -227,7 +227,7 @@ def of_file(path: str, folder: str) -> bytes:
     except FileNotFoundError:
         raise NotUsable(f"there is no file '{path}'") from None
     except (OSError, ValueError) as error:
-        raise NotUsable(f"'{path}' cannot be read: {reason_of(error)}") from None
+        raise NotUsable(f"'{path}' cannot be read: {error_reason(error)}") from None
 
 
 def _without_line_end(data: bytes) -> bytes:

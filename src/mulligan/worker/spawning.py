@@ -10,8 +10,8 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
-from . import wall
-from .groups import Group
+from mulligan.worker import wall
+from mulligan.worker.groups import Group
 
 PR_SET_CHILD_SUBREAPER = 36
 # What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more. For reading as

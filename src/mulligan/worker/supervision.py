@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from .descriptors import hand_on
-from .frames import RECEIVE_BYTES, Frames, frame
-from .listening import expect, listen
-from .outgoing import Outgoing
+from mulligan.worker.descriptors import hand_on
+from mulligan.worker.frames import RECEIVE_BYTES, Frames, frame
+from mulligan.worker.listening import expect, listen
+from mulligan.worker.outgoing import Outgoing
 
 # The folder that holds the package: the supervisor starts without any search path of ours.
 PACKAGE_PARENT = str(Path(__file__).parents[2])

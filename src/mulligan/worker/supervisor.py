@@ -17,10 +17,10 @@ import os
 import select
 import time
 
-from . import processes, wall
-from .frames import RECEIVE_BYTES, Frames, frame
-from .groups import VARIABLE, Groups
-from .spawning import Running, become_subreaper, close_others, spawn
+from mulligan.worker import processes, wall
+from mulligan.worker.frames import RECEIVE_BYTES, Frames, frame
+from mulligan.worker.groups import VARIABLE, Groups
+from mulligan.worker.spawning import Running, become_subreaper, close_others, spawn
 
 SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
 # How often one looks at what must die and has not, and at the memory of what has a limit.

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from ..core.tasks import Task
-from ..ports import Clock, Lease
-from . import wall
+from mulligan.core.effects.tasks import Task
+from mulligan.ports import Clock, Lease
+from mulligan.worker import wall
 
 
 def timed_here(lease: Lease, clock: Clock | None) -> Lease:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.workflow import Expression
+from mulligan.core.model.workflow import Expression
 from mulligan.language.expressions import Cel
 
 from .reading import decides, edge, failing, node, step, steps, warnings

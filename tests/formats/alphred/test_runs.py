@@ -10,7 +10,7 @@ import pytest
 from tests.faces.commands import mulligan
 from tests.live.runner import Live, Ran
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 
 from .reading import decides, edge, failing, node, text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.live.runner import Live, Ran, wait_until
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 
 from .repository import Repository
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError
 from mulligan.formats import examine
 from mulligan.formats.torc import translate

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.formats import examine
 
 from ...live.runner import Live, Terminal

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.errors import MulliganError
 from mulligan.service.driver import Capacity
 

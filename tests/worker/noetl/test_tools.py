@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded
 from mulligan.worker.actions.noetl.credentials import database_address
 
 from ..web import as_json, reset, response, serving

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.formats.alphred.keys import CONDITION, CONDITIONS
 from mulligan.formats.alphred.tree import TreeEdge, TreeNode
 from mulligan.formats.expressions import member

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping as Dict
 from typing import Any
 
-from mulligan.core.context import head_tail
-from mulligan.core.failure import MESSAGE_CHARS_MAX
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX
+from mulligan.core.model.failure_context import head_tail
 from mulligan.formats.alphred.keys import HANDLER_INPUT_CHARS_DEFAULT
 from mulligan.formats.alphred.routes import JSON_CONTRACT, Routes, spawner_contract, translate_routes
 from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mulligan import StepError
-from mulligan.core.context import (
+from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,
     SHARE_CHARS_MIN,
     UPSTREAM_CHARS_MAX,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.formats.expressions import output_of
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.errors import LanguageError
 from mulligan.formats.recognition import recognised
 from mulligan.language.document import parse

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.formats.expressions import output_of, quoted
 from mulligan.formats.names import Names
 from mulligan.formats.noetl.calls import Call, read_call

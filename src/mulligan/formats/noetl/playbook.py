@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.formats.noetl.credentials import Credentials, refuse_clear
 from mulligan.formats.noetl.keys import LOOP, OLDER_LOOP, PLAYBOOK
 from mulligan.formats.noetl.remarks import remark_on

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from mulligan.core.paths import beginning
-from mulligan.core.workflow import Template
+from mulligan.core.model.paths import beginning
+from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import is_prompt
 from mulligan.formats.prodigy.variables import (

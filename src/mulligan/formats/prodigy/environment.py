@@ -12,7 +12,7 @@ from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mulligan.core.words import reason_of
+from mulligan.core.model.formatting import error_reason
 from mulligan.formats.expressions import quoted
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
@@ -153,7 +153,7 @@ def _assignments(path: str, entry: Scalar, reading: _EnvironmentReader) -> list[
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        message = f"'{shorten(entry.text)}' cannot be read: {reason_of(error)}"
+        message = f"'{shorten(entry.text)}' cannot be read: {error_reason(error)}"
         raise source.refuse("prodigy", message, entry) from None
     for number, line in enumerate(text.splitlines(), 1):
         words = line.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.prodigy.runtime.queries import GrammarError
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
@@ -104,10 +104,10 @@ def with_slash(words: str) -> str:
 
 _TITLE_WORDS_MAX = 3
 # `set -e`, `cd folder` and the like, before the first real command.
-_PREAMBLE = pattern(r"(?:\s*(?:set\s+[-+][^\n;&]*|cd\s+[^\n;&]+)\s*(?:&&|;|\n))*\s*")
-_PROGRAM = pattern(r"(?:[\w.-]*/)*(?P<name>[A-Za-z][\w-]*)(?:\.\w+)?(?![^\s;|&])")
+_PREAMBLE = lazy_regex(r"(?:\s*(?:set\s+[-+][^\n;&]*|cd\s+[^\n;&]+)\s*(?:&&|;|\n))*\s*")
+_PROGRAM = lazy_regex(r"(?:[\w.-]*/)*(?P<name>[A-Za-z][\w-]*)(?:\.\w+)?(?![^\s;|&])")
 # Further plain words: not an option, a variable or a quoted text.
-_WORD = pattern(r"[ \t]+(?P<name>[A-Za-z][\w-]*)(?![^\s;|&])")
+_WORD = lazy_regex(r"[ \t]+(?P<name>[A-Za-z][\w-]*)(?![^\s;|&])")
 _KEYWORDS = frozenset("if for while until case function exec eval export".split())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import DataItem, Job
 from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.translation import scalar
@@ -13,10 +13,10 @@ from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
 from mulligan.language.shell_scan import scan
 
-_LIKE_EXPRESSION = pattern(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
+_LIKE_EXPRESSION = lazy_regex(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
 # Contexts in which the shell expands nothing.
 _UNEXPANDED = (SINGLE_QUOTES, QUOTED_DOCUMENT)
-_REFERENCE = pattern(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
+_REFERENCE = lazy_regex(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
 
 
 def fill_in_references(job: Job, files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:

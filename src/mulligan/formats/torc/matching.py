@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
 from mulligan.language.regular_expressions import PATTERN
@@ -22,7 +22,7 @@ from mulligan.language.words import did_you_mean
 # -- Rust's regular expressions --------------------------------------------------------------------------------------
 
 
-_PART = pattern(
+_PART = lazy_regex(
     r"""
       (?P<end>\\z)
     | \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
@@ -34,7 +34,7 @@ _PART = pattern(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_CLASS = pattern(
+_IN_CLASS = lazy_regex(
     r"""
       \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
     | (?P<unknown>\\[pP](?:\{[^}]*\}|.)? | && | -- | ~~)
@@ -151,7 +151,7 @@ def _character(digits: str) -> str:
 Entry = TypeVar("Entry")
 
 # Expressions that never match across lines: no groups, and no class with a line break.
-_WITHIN_LINES = pattern(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
+_WITHIN_LINES = lazy_regex(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
 
 
 class _NameLines:

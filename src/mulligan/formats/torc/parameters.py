@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.records import PARAMETER_VALUE, entries_of
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import (
@@ -43,16 +43,16 @@ Values: TypeAlias = dict[str, Any]
 Render: TypeAlias = Callable[[Values], str]
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_WHOLE = pattern(r"[+-]?\d+")
-_ANY_NUMBER = pattern(_NUMBER)
-_RANGE = pattern(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
+_WHOLE = lazy_regex(r"[+-]?\d+")
+_ANY_NUMBER = lazy_regex(_NUMBER)
+_RANGE = lazy_regex(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
 # The beginning of a range or of a list.
-_LIKE_RANGE_OR_LIST = pattern(rf"\[|{_NUMBER}\s*:")
+_LIKE_RANGE_OR_LIST = lazy_regex(rf"\[|{_NUMBER}\s*:")
 # An item of a list: quoted, possibly with commas, or up to the next comma.
-_ITEM = pattern(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
-_PLACEHOLDER = pattern(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
-_PADDED = pattern(r"0(\d{1,2})d")
-_ROUNDED = pattern(r"\.(\d{1,2})f")
+_ITEM = lazy_regex(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
+_PLACEHOLDER = lazy_regex(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
+_PADDED = lazy_regex(r"0(\d{1,2})d")
+_ROUNDED = lazy_regex(r"\.(\d{1,2})f")
 
 
 def combinations(form: Fields, shared: Mapping | None, translation: Translation) -> list[Values]:

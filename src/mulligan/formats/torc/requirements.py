@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.durations import duration
-from mulligan.core.patterns import pattern
+from mulligan.core.model.durations import duration
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made
@@ -17,7 +17,7 @@ from mulligan.language.words import did_you_mean
 DEFAULT = "default"
 # A program cannot run with less memory, so a smaller number is not meant as a limit.
 MEMORY_BYTES_MIN = 32 * 1024 * 1024
-_MEMORY = pattern(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[iI]?[bB]?\s*")
+_MEMORY = lazy_regex(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[iI]?[bB]?\s*")
 _UNITS = {"": "B", "k": "KiB", "m": "MiB", "g": "GiB", "t": "TiB"}
 _CPUS_MIN = 0.001
 

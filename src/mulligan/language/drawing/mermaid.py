@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.workflow import Workflow
 from mulligan.language.drawing.picture import Link, Node, Picture, Shape, picture
 from mulligan.language.drawing.stacks import stacked_picture
 

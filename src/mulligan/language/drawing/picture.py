@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mulligan.core.graph import Graph
-from mulligan.core.matrices import group_counts
-from mulligan.core.words import ranges
-from mulligan.core.workflow import END, Edge, Need, Step, Then, Workflow
+from mulligan.core.model.formatting import number_ranges
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import END, Edge, Need, Step, Then, Workflow
+from mulligan.history.matrices import group_counts
 
 Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group", "end"]
 # `leaf` is the light line from a step that nothing follows to `end`.
@@ -175,7 +175,7 @@ def _need_label(need: Need) -> str:
 def _edge_label(edge: Edge, is_loop: bool) -> str:
     words = ["loop"] if is_loop else []
     if edge.on == "failure":
-        exits = [f"exit {codes}" for codes in ranges(edge.exit_codes)]
+        exits = [f"exit {codes}" for codes in number_ranges(edge.exit_codes)]
         words.append(shortened(", ".join([*edge.codes, *exits])) or "failure")
     if edge.on == "always":
         words.append("always")

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from mulligan.core.matrices import counted_statuses, group_status, group_title
-from mulligan.core.patterns import pattern
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.workflow import Workflow
+from mulligan.history.matrices import counted_statuses, group_status, group_title
 from mulligan.language.drawing.picture import Link, Node, Picture, matrices_by_key, picture
 
 # So many steps alike, that no matrix holds together, become a stack; fewer are easily looked at.
 FAN_MIN = 8
 # How far the surroundings of two steps are compared: beyond that they count as alike.
 _ROUNDS_MAX = 4
-_FIRST_WORD = pattern(r"[^\W\d_]*")
+_FIRST_WORD = lazy_regex(r"[^\W\d_]*")
 
 
 @dataclass(frozen=True, slots=True)

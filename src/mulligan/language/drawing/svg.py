@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from mulligan.core.words import DECEIVING
-from mulligan.core.workflow import Workflow
+from mulligan.core.model.formatting import DECEIVING
+from mulligan.core.model.workflow import Workflow
 from mulligan.language.drawing.layers import (
     LABEL_HEIGHT,
     NODE_PADDING,

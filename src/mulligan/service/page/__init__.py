@@ -5,6 +5,6 @@ The charts are functions from plain data to SVG, for whatever face wants them.
 
 from __future__ import annotations
 
-from .document import page
+from mulligan.service.page.document import page
 
 __all__ = ["page"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .markup import Html, element, joined
+from mulligan.service.page.markup import Html, element, joined
 
 
 class Mark(NamedTuple):

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import PurePath
 
-from ..report import Report
-from .colours import variables
-from .failures import failures
-from .headline import headline, summary
-from .markup import Html, element, joined
-from .mosaic import mosaic
-from .plots import cpu_plot, memory_plot
-from .tables import attempts_table, children_table, events_table, folded, steps_table, values
-from .timeline import timeline
-from .words import when
+from mulligan.service.page.colours import variables
+from mulligan.service.page.failures import failures
+from mulligan.service.page.headline import headline, summary
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.mosaic import mosaic
+from mulligan.service.page.plots import cpu_plot, memory_plot
+from mulligan.service.page.tables import attempts_table, children_table, events_table, folded, steps_table, values
+from mulligan.service.page.timeline import timeline
+from mulligan.service.page.words import when
+from mulligan.service.report import Report
 
 _SIZE = re.compile(r'<svg[^>]* width="(\d+)" height="(\d+)"')
 # What the style sheet has room for.

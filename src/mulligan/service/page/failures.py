@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.classify import TOO_LARGE, TOO_LONG
-from ...core.words import counted
-from ..account import times
-from ..report import Report
-from ..report.gathering import CodeCount
-from ..report.visits import FailedVisit, ItemFailures, Log, Rung, Told
-from .links import log_files
-from .markup import Html, element, joined
+from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
+from mulligan.core.model.formatting import pluralize
+from mulligan.service.failure_summary import times
+from mulligan.service.page.links import log_files
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.report import Report
+from mulligan.service.report.gathering import CodeCount
+from mulligan.service.report.visits import FailedVisit, ItemFailures, Log, Rung, Told
 
 # So few are open from the start; of more, only those that nobody dealt with, up to as many.
 OPEN_MAX = 6
@@ -52,8 +52,8 @@ def _codes(report: Report) -> Html:
 
 
 def _how_many(one: CodeCount) -> str:
-    words = [counted(one.steps, "step")] if one.steps else []
-    words += [counted(one.items, "item")] if one.items else []
+    words = [pluralize(one.steps, "step")] if one.steps else []
+    words += [pluralize(one.items, "item")] if one.items else []
     fate = f", {one.unhandled:,} unhandled" if one.unhandled else ", mended" if _tone(one) == "good" else ""
     return " and ".join(words) + fate
 
@@ -77,7 +77,7 @@ def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None
     number = 0
     for code, group in groups:
         if len(groups) > 1:
-            yield element("h3", code, " ", element("small", counted(len(group), "visit")), class_="code")
+            yield element("h3", code, " ", element("small", pluralize(len(group), "visit")), class_="code")
         folds = []
         for visit in group:
             is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
@@ -147,7 +147,7 @@ def _story(visit: FailedVisit) -> Html:
         lines.insert(
             len(lines) // 2, element("tr", element("td"), element("td", f"… {visit.lines_left:,} more lines …"))
         )
-    head = element("summary", f"Story ({counted(len(visit.lines) + visit.lines_left, 'line')})")
+    head = element("summary", f"Story ({pluralize(len(visit.lines) + visit.lines_left, 'line')})")
     return element("details", head, element("table", joined(lines), class_="story"), class_="inner")
 
 
@@ -196,8 +196,8 @@ def _items(report: Report, visits: list[FailedVisit], order: dict[str, int], fol
 
 def _kinds(found: ItemFailures | None, shown: int) -> str:
     if found is None:
-        return f"{counted(shown, 'item')} failed at first, and then completed"
+        return f"{pluralize(shown, 'item')} failed at first, and then completed"
     if len(found.kinds) == 1:
-        return f"{counted(found.items, 'item')} failed with {found.kinds[0][0]}"
+        return f"{pluralize(found.items, 'item')} failed with {found.kinds[0][0]}"
     said = ", ".join(f"{count:,} with {kind}" for kind, count in found.kinds)
-    return f"{counted(found.items, 'item')} failed: {said}"
+    return f"{pluralize(found.items, 'item')} failed: {said}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...core.matrices import counted_statuses, group_counts, group_status, group_title, values_text
-from ..report import Report
-from ..report.gathering import StepLine
-from .markup import Html, element, joined
-from .mosaic import mosaic
+from mulligan.history.matrices import counted_statuses, group_counts, group_status, group_title, values_text
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.mosaic import mosaic
+from mulligan.service.report import Report
+from mulligan.service.report.gathering import StepLine
 
 
 def matrix_of(report: Report) -> dict[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.words import counted, size
-from ..report import Report
-from ..report.gathering import Round
-from .colours import STATUSES
-from .markup import Html, element, joined
-from .words import length, said, when
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.service.page.colours import STATUSES
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.words import length, said, when
+from mulligan.service.report import Report
+from mulligan.service.report.gathering import Round
 
 _VERDICTS = {
     "completed": "completed",
@@ -67,7 +67,7 @@ def _sentence(report: Report) -> Iterator[object]:
 def _round(one: Round) -> str:
     """`8 steps failed in round 1`."""
     if one.failed:
-        return f"{counted(one.failed, 'step')} failed in round {one.number}"
+        return f"{pluralize(one.failed, 'step')} failed in round {one.number}"
     return f"round {one.number} {_VERDICTS[one.status]}"
 
 
@@ -110,7 +110,7 @@ def _tiles(report: Report) -> Iterator[Html]:
     if any(one.cpu_seconds for one in report.attempts):
         yield _tile("processor time", length(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
     if peak := max((one.peak_memory or 0 for one in report.attempts), default=0):
-        yield _tile("most memory", size(peak))
+        yield _tile("most memory", format_size(peak))
     if report.agents:
         yield _tile("agents", report.agents)
     if report.budget:
@@ -144,5 +144,5 @@ def _waits(report: Report) -> Html:
         )
         for asked in report.waits
     )
-    title = element("h3", f"What it waits for ({counted(len(report.waits), 'thing')})")
+    title = element("h3", f"What it waits for ({pluralize(len(report.waits), 'thing')})")
     return joined([title, element("ul", rows, class_="waits")])

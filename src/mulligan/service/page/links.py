@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from urllib.parse import quote
 
-from .markup import Html, element, joined
+from mulligan.service.page.markup import Html, element, joined
 
 # Of a path: `.mulligan/runs/7/logs/build#1.err`. What is above says more of a person than of a run.
 _PARTS_SHOWN = 5

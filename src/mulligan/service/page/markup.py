@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from ...core.words import plain, spelled
+from mulligan.core.model.formatting import escape_unprintable, strip_control_characters
 
 _VOID = frozenset({"meta", "input", "br", "rect", "line", "circle", "path"})
 
@@ -25,7 +25,7 @@ def text(said: object) -> Html:
     """Something as text of a page: whatever stands in it, it stays text."""
     if isinstance(said, Html):
         return said
-    return Html(escape(spelled(plain(str(said)).replace("\r\n", "\n"))))
+    return Html(escape(escape_unprintable(strip_control_characters(str(said)).replace("\r\n", "\n"))))
 
 
 def element(name: str, /, *inside: object, **attributes: Any) -> Html:

@@ -7,13 +7,13 @@ from math import ceil, log2
 
 import msgspec
 
-from ...core.keys import step_name
-from ...core.words import size
-from ..report import Report
-from ..report.attempts import Attempt
-from .axis import Mark, axis, grid
-from .groups import matrix_of
-from .markup import Html, element, joined
+from mulligan.core.model.formatting import format_size
+from mulligan.core.model.place_keys import step_name
+from mulligan.service.page.axis import Mark, axis, grid
+from mulligan.service.page.groups import matrix_of
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.report import Report
+from mulligan.service.report.attempts import Attempt
 
 HEIGHT = 22
 # Of so many steps at most: those that used most, or more than they asked for.
@@ -58,7 +58,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 def memory_plot(report: Report) -> Html:
     """Peak memory, on a scale in which each mark is four times the one before."""
-    return _plot(_by_step(report, _peak), _memory_scale, size)
+    return _plot(_by_step(report, _peak), _memory_scale, format_size)
 
 
 def cpu_plot(report: Report) -> Html:
@@ -148,7 +148,7 @@ def _memory_scale(usages: Sequence[Usage]) -> Scale:
     reach = log2(high / low)
     marks, mark = [], low * 2
     while mark <= high:
-        marks.append(Mark(log2(mark / low) / reach, size(mark)))
+        marks.append(Mark(log2(mark / low) / reach, format_size(mark)))
         mark *= 4
     return Scale(lambda figure: min(max(log2(max(figure, low) / low) / reach, 0.0), 1.0), marks)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...core.words import counted, size, up_to_date_since
-from ..report import Report
-from ..report.attempts import Attempt
-from ..report.gathering import StepLine, Value
-from .colours import OUTCOMES, STATUSES
-from .groups import counts, fold, grouped, members
-from .groups import values as step_values
-from .markup import Html, element, joined
-from .words import length, said
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.history.phrases import up_to_date_since
+from mulligan.service.page.colours import OUTCOMES, STATUSES
+from mulligan.service.page.groups import counts, fold, grouped, members
+from mulligan.service.page.groups import values as step_values
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.words import length, said
+from mulligan.service.report import Report
+from mulligan.service.report.attempts import Attempt
+from mulligan.service.report.gathering import StepLine, Value
 
 # More rows than this are folded, more than that are not shown.
 OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000
@@ -58,7 +59,7 @@ def steps_table(report: Report) -> Html:
         return joined([table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX])), note])
 
     lines, of_matrix = grouped(report.steps), members(report.steps)
-    title = counted(len(report.steps), "step") + ", with end"
+    title = pluralize(len(report.steps), "step") + ", with end"
     inside = rows(lines) if len(lines) <= OPEN_ROWS_MAX else folded(title, rows(lines))
     return joined([inside, *(fold(name, steps, rows) for name, steps in of_matrix.items())])
 
@@ -66,7 +67,7 @@ def steps_table(report: Report) -> Html:
 def _step(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> list[object]:
     status = element("span", said(step.status), class_=f"status {STATUSES.get(step.status, 'idle')}")
     figures = [length(step.wall_seconds), length(step.cpu_seconds)] if step.peak_memory else ["", ""]
-    memory = size(step.peak_memory) if step.peak_memory else ""
+    memory = format_size(step.peak_memory) if step.peak_memory else ""
     return [
         step.name,
         step.action,
@@ -86,7 +87,7 @@ def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str
     words += ["undone"] if step.undone else []
     words += [up_to_date_since(step.up_to_date_since)] if step.up_to_date_since else []
     if step.items:
-        words.append(counted(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
+        words.append(pluralize(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
     words += [f"agents: {step.agents}"] if step.agents else []
     return ", ".join(words)
 
@@ -107,7 +108,7 @@ def attempts_table(report: Report) -> Html:
     rows = table(heads, (_attempt(one, report) for one in found[:ROWS_MAX]))
     left = len(found) - ROWS_MAX
     note = element("p", f"and {left:,} more attempts", class_="note") if left > 0 else ""
-    return folded(f"The same as a table ({counted(len(found), 'attempt')})", joined([rows, note]))
+    return folded(f"The same as a table ({pluralize(len(found), 'attempt')})", joined([rows, note]))
 
 
 def _attempt(one: Attempt, report: Report) -> list[object]:
@@ -119,8 +120,8 @@ def _attempt(one: Attempt, report: Report) -> list[object]:
         began,
         took,
         length(one.cpu_seconds) if one.cpu_seconds is not None else "",
-        size(one.peak_memory) if one.peak_memory else "",
-        size(one.memory) if one.memory else "",
+        format_size(one.peak_memory) if one.peak_memory else "",
+        format_size(one.memory) if one.memory else "",
         one.what,
     ]
 
@@ -159,4 +160,4 @@ def values(title: str, found: Sequence[Value]) -> Html:
 def events_table(report: Report) -> Html:
     heads = [("seq", "n"), ("time", "time"), ("event", ""), ("where", "")]
     rows = ([one.seq, f"{one.at:%Y-%m-%d %H:%M:%S}", one.type, one.place] for one in report.events)
-    return folded(f"The last {len(report.events):,} of {counted(report.events_count, 'event')}", table(heads, rows))
+    return folded(f"The last {len(report.events):,} of {pluralize(report.events_count, 'event')}", table(heads, rows))

@@ -8,17 +8,17 @@ from math import ceil
 
 import msgspec
 
-from ...core.keys import step_name
-from ...core.words import counted, size
-from ..report import Report
-from ..report.attempts import Attempt, Gap
-from .axis import axis, grid
-from .colours import OUTCOMES
-from .groups import matrix_of
-from .markup import Html, element, joined
-from .timescale import Timescale
-from .tracks import Bar, Thread, density, track
-from .words import length
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.core.model.place_keys import step_name
+from mulligan.service.page.axis import axis, grid
+from mulligan.service.page.colours import OUTCOMES
+from mulligan.service.page.groups import matrix_of
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.timescale import Timescale
+from mulligan.service.page.tracks import Bar, Thread, density, track
+from mulligan.service.page.words import length
+from mulligan.service.report import Report
+from mulligan.service.report.attempts import Attempt, Gap
 
 # More lines than this are folded into groups, of at least so many, and at most so many groups.
 LINES_MAX, GROUP_LINES_MIN, GROUPS_MAX = 80, 50, 50
@@ -142,8 +142,8 @@ def _names(lane: Lane) -> str:
 def _how_many(lane: Lane) -> str:
     """What is below a line, and how often it failed."""
     failed = sum(1 for bar in lane.all_bars() if bar.tone == "bad" and not bar.is_small)
-    words = [counted(len(lane.below), lane.noun)] if lane.noun else []
-    words += [counted(failed, "failure")] if failed else []
+    words = [pluralize(len(lane.below), lane.noun)] if lane.noun else []
+    words += [pluralize(failed, "failure")] if failed else []
     return f" {', '.join(words)}" if words else ""
 
 
@@ -157,7 +157,7 @@ def _took(lane: Lane) -> str:
 def _summary(lane: Lane) -> str:
     bars = [bar for bar in lane.all_bars() if not bar.is_small]
     failed = sum(1 for bar in bars if bar.tone == "bad")
-    return f"{lane.name}: {counted(len(bars), 'attempt')}{f', {failed} failed' if failed else ''}, {_took(lane)}"
+    return f"{lane.name}: {pluralize(len(bars), 'attempt')}{f', {failed} failed' if failed else ''}, {_took(lane)}"
 
 
 # -- from the report -------------------------------------------------------------------------------------------------
@@ -238,11 +238,14 @@ def _hover(attempt: Attempt, since: datetime, until: datetime, report: Report) -
     into = length((since - report.started_at).total_seconds())
     lines.append(f"{length((until - since).total_seconds())}, from {into} on ({since:%H:%M:%S} UTC)")
     if attempt.peak_memory:
-        lines.append(f"memory {size(attempt.peak_memory)}" + (f" of {size(attempt.memory)}" if attempt.memory else ""))
+        lines.append(
+            f"memory {format_size(attempt.peak_memory)}"
+            + (f" of {format_size(attempt.memory)}" if attempt.memory else "")
+        )
     if attempt.cpu_seconds is not None:
         lines.append(f"processor {length(attempt.cpu_seconds)}")
     if attempt.tokens:
-        lines.append(counted(attempt.tokens, "token"))
+        lines.append(pluralize(attempt.tokens, "token"))
     return "\n".join(line for line in (*lines, f"on {attempt.host}" if attempt.host else "") if line)
 
 

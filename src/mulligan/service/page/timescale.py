@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from math import ceil
 
-from ...core.words import span
-from .axis import Mark
+from mulligan.core.model.formatting import format_duration
+from mulligan.service.page.axis import Mark
 
 # What is idle is folded where it would be most of the picture.
 _FOLDED_MIN = timedelta(seconds=30)
@@ -60,7 +60,7 @@ class Timescale:
 
 
 def _idle(since: datetime, until: datetime) -> str:
-    return f"{span((until - since).total_seconds())} idle"
+    return f"{format_duration((until - since).total_seconds())} idle"
 
 
 def _step(seconds: float) -> float:

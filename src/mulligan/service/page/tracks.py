@@ -10,8 +10,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from .markup import Html, element, joined
-from .timescale import Timescale
+from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.timescale import Timescale
 
 HEIGHT, DENSE_HEIGHT = 22, 30
 # Of the line: less than this cannot be seen, or hovered over.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...core.words import moment, span
-from .markup import Html, element
+from mulligan.core.model.formatting import format_duration, format_time
+from mulligan.service.page.markup import Html, element
 
 
 def when(at: datetime) -> Html:
     """A time that programs can read too."""
-    return element("time", moment(at), datetime=at.isoformat())
+    return element("time", format_time(at), datetime=at.isoformat())
 
 
 def length(seconds: float) -> str:
     """How long something took: in milliseconds where it was short."""
-    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else span(round(seconds, 2) if seconds < 10 else seconds)
+    return (
+        f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(round(seconds, 2) if seconds < 10 else seconds)
+    )
 
 
 def said(status: str) -> str:

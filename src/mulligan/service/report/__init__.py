@@ -5,6 +5,6 @@ What a report looks like is `page`'s part. Nothing is read that was not redacted
 
 from __future__ import annotations
 
-from .gathering import Report, drawing, gather, report_json
+from mulligan.service.report.gathering import Report, drawing, gather, report_json
 
 __all__ = ["Report", "drawing", "gather", "report_json"]

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...core import events as e
-from ...core.keys import step_name
-from ...core.words import what
-from ...core.workflow import Command
-from ..tries import ENDS, Outcome
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.workflow import Command
+from mulligan.history.phrases import describe_failure
+from mulligan.service.attempts import ENDS, Outcome
 
 Part = Literal["own", "handler", "script", "check", "undo"]
 Pause = Literal["delay", "parked", "loop"]
@@ -129,11 +129,11 @@ class Attempts:
         if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
             _measure(one, fact.usage, at)
         if isinstance(fact, e.AttemptFailed):
-            one.what = what(fact.failure)
+            one.what = describe_failure(fact.failure)
 
     def _rejected(self, fact: e.ResultRejected, at: datetime, spec: Command | None) -> None:
         one = self._get(fact, at)
-        one.outcome, one.what = "failed", what(fact.failure)
+        one.outcome, one.what = "failed", describe_failure(fact.failure)
 
     def _retried(self, fact: e.RetryScheduled, at: datetime, spec: Command | None) -> None:
         if fact.due > at:

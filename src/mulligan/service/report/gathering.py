@@ -11,27 +11,27 @@ from typing import Any
 
 import msgspec
 
-from ... import __version__
-from ...core import events as e
-from ...core.budgets import RUN, budget_of
-from ...core.end_status import said_by_end
-from ...core.item_names import item_names
-from ...core.keys import item_key
-from ...core.spending import in_words, limits_in_words, spent_json
-from ...core.state import State
-from ...core.story import Teller
-from ...core.transitions import RUN_ENDED
-from ...core.views import progress
-from ...core.workflow import END, Workflow
-from ...language.drawing import draw_svg
-from ...ports import RunRecord
-from ..costs import Cost, Costs
-from ..next_commands import NextCommand, answers_to, next_commands
-from ..telling import waits
-from ..verbs import Service
-from .attempts import Attempt, Attempts, Gap
-from .tails import tail
-from .visits import FailedVisit, FailedVisits, ItemFailures, Log
+from mulligan import __version__
+from mulligan.core.deciding.budgets import RUN, budget_of
+from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.spending import in_words, limits_in_words, spent_json
+from mulligan.core.model.workflow import END, Workflow
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.item_names import item_names
+from mulligan.history.story import Teller
+from mulligan.history.views import progress
+from mulligan.language.drawing import draw_svg
+from mulligan.ports import RunRecord
+from mulligan.service.costs import Cost, Costs
+from mulligan.service.next_commands import NextCommand, answers_to, next_commands
+from mulligan.service.report.attempts import Attempt, Attempts, Gap
+from mulligan.service.report.tails import tail
+from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
+from mulligan.service.run_story import waits
+from mulligan.service.verbs import Service
 
 # How much of what may be long is kept: a report is to be read, and to be sent to somebody.
 VISITS_MAX = 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...worker.folders import opened
+from mulligan.worker.folders import opened
 
 
 def tail(path: str, bytes_max: int) -> tuple[str, bool]:

@@ -9,19 +9,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...core import events as e
-from ...core.failure import Failure
-from ...core.keys import step_name
-from ...core.rejected_output import rejected_text
-from ...core.revision import is_removed
-from ...core.routes import is_sent
-from ...core.state import FailureRecord, State
-from ...core.story import Line
-from ...core.usage import is_short
-from ...core.words import label, what
-from ...core.workflow import END
-from ..account import ENDINGS, FATES, RECOVERED, REMOVED, Fate, routed, spent_budget, times
-from .attempts import part_of, unit_of
+from mulligan.core.deciding.resource_usage import is_short
+from mulligan.core.deciding.routes import is_sent
+from mulligan.core.evolve.revision import is_removed
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.rejected_output import rejected_text
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import FailureRecord, State
+from mulligan.history.phrases import describe_failure, failure_label
+from mulligan.history.story import Line
+from mulligan.service.failure_summary import ENDINGS, FATES, RECOVERED, REMOVED, Fate, routed, spent_budget, times
+from mulligan.service.report.attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
 # Dealt: this rung ended the climb. Tried: it was, and the climb went on. Passed: it did not apply. Absent: the step has
@@ -200,7 +200,7 @@ class FailedVisits:
         for climb in self._climbs.values():
             if climb.is_item and climb.ended == "failed" and climb.failure is not None:
                 step = step_name(climb.unit)
-                kinds.setdefault((step, climb.visit), Counter())[label(climb.failure)] += 1
+                kinds.setdefault((step, climb.visit), Counter())[failure_label(climb.failure)] += 1
         return [ItemFailures(*key, sum(count.values()), count.most_common(10)) for key, count in kinds.items()]
 
     def _visit(self, state: State, climb: _Climb, records: dict[tuple[str, int], FailureRecord]) -> FailedVisit:
@@ -215,7 +215,7 @@ class FailedVisits:
             climb.visit,
             climb.round,
             climb.at,
-            what(failure) if failure else "its worker was lost",
+            describe_failure(failure) if failure else "its worker was lost",
             failure.code if failure else "WORKER_LOST",
             failure.message if failure else "",
             answer,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.spending import cost, count, plain_cost
+from mulligan.core.model.spending import cost, count, plain_cost
 
 # A price is for so many tokens.
 PRICED_TOKENS = 1_000_000

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from ...core.spending import cost
-from ...errors import InputInvalid, Problem
-from ...language.document import decode, parse
-from ...language.nodes import Enough, Mapping, Node, Refusal, Source
-from ...language.shapes import TEXT, Choice, Either, Fields, Json, Key, ListOf, MapOf, Record, Value
-from ..programs import Programs
-from .agent_output import FORMS, Field, Form, Prices
+from mulligan.core.model.spending import cost
+from mulligan.errors import InputInvalid, Problem
+from mulligan.language.document import decode, parse
+from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Source
+from mulligan.language.shapes import TEXT, Choice, Either, Fields, Json, Key, ListOf, MapOf, Record, Value
+from mulligan.worker.actions.agent_output import FORMS, Field, Form, Prices
+from mulligan.worker.programs import Programs
 
 VARIABLE = "MULLIGAN_AGENTS"
 FILE_BYTES_MAX = 1_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from ...core.tasks import Task
-from ...ports import Lease
-from ..children import Order
-from ..folders import Folders, Sides
-from ..programs import Programs
-from . import python
+from mulligan.core.effects.tasks import Task
+from mulligan.ports import Lease
+from mulligan.worker.actions import python
+from mulligan.worker.children import Order
+from mulligan.worker.folders import Folders, Sides
+from mulligan.worker.programs import Programs
 
 # They are imported in the child alone: what they need costs nobody else anything.
 BUILT_IN = {

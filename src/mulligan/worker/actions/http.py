@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import httpx2
 
 from mulligan import StepError
-
-from .http_answer import output, unexpected
-from .http_request import ask, shown
+from mulligan.worker.actions.http_answer import output, unexpected
+from mulligan.worker.actions.http_request import ask, shown
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0

@@ -14,9 +14,8 @@ from typing import Any
 import httpx2
 
 from mulligan import StepError
-
-from ...core.http_codes import status_code
-from .http_request import shown
+from mulligan.core.model.http_codes import status_code
+from mulligan.worker.actions.http_request import shown
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 # Of the body of an answer that was not expected.

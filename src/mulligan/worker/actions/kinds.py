@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...core.reports import TaskEnded
-from ...core.tasks import Task
-from ...errors import InputInvalid
-from ...ports import Lease
-from ..children import Order
-from ..ended import Ended
-from ..folders import Folders, Logs, Sides
-from ..preparation import Preparation
-from ..programs import Programs
-from . import agent, calls, python, shell
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import TaskEnded
+from mulligan.errors import InputInvalid
+from mulligan.ports import Lease
+from mulligan.worker.actions import agent, calls, python, shell
+from mulligan.worker.children import Order
+from mulligan.worker.ended import Ended
+from mulligan.worker.folders import Folders, Logs, Sides
+from mulligan.worker.preparation import Preparation
+from mulligan.worker.programs import Programs
 
 
 class Spawned(Protocol):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...core.classify import Outcome
-from ...core.reports import TaskEnded
-from ...core.tasks import Task
-from ...ports import Lease
-from .. import outputs
-from ..children import Answer, Order
-from ..ended import Ended, NotFound, not_entered, refused, report
-from ..environment import folder_of, of_task
-from ..fetching import not_had
-from ..folders import Folders, Sides
-from ..programs import Programs, located
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded
+from mulligan.ports import Lease
+from mulligan.worker import outputs
+from mulligan.worker.children import Answer, Order
+from mulligan.worker.ended import Ended, NotFound, not_entered, refused, report
+from mulligan.worker.environment import folder_of, of_task
+from mulligan.worker.fetching import not_had
+from mulligan.worker.folders import Folders, Sides
+from mulligan.worker.programs import Programs, located
 
 _WELL = Outcome()
 

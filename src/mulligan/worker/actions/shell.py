@@ -9,21 +9,21 @@ from typing import Any
 
 import msgspec
 
-from ...core.classify import Outcome
-from ...core.reports import TaskEnded
-from ...core.tasks import Task
-from ...language.expressions import as_text
-from ...language.shell import strict_options
-from ...ports import Lease
-from .. import outputs
-from ..ended import Ended, NotFound, report, with_problem
-from ..environment import folder_of, of_task
-from ..fetching import is_large
-from ..folders import Folders, Logs, Sides, write_side
-from ..loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
-from ..preparation import Preparation
-from ..programs import Programs, located
-from ..timing import is_past_deadline, seconds_left
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded
+from mulligan.language.expressions import as_text
+from mulligan.language.shell import strict_options
+from mulligan.ports import Lease
+from mulligan.worker import outputs
+from mulligan.worker.ended import Ended, NotFound, report, with_problem
+from mulligan.worker.environment import folder_of, of_task
+from mulligan.worker.fetching import is_large
+from mulligan.worker.folders import Folders, Logs, Sides, write_side
+from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
+from mulligan.worker.preparation import Preparation
+from mulligan.worker.programs import Programs, located
+from mulligan.worker.timing import is_past_deadline, seconds_left
 
 INTERPRETER = "bash"
 # Of what a command printed, where it failed and wrote nothing to stderr.

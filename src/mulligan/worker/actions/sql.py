@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
 from mulligan import StepError
-
-from ..databases.address import Address, read_address
-from ..databases.failures import invalid
-from ..databases.parameters import named
-from ..databases.statements import Dialect, Statement, statements
-from ..encodable import Encoded
+from mulligan.worker.databases.address import Address, read_address
+from mulligan.worker.databases.failures import invalid
+from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.statements import Dialect, Statement, statements
+from mulligan.worker.encodable import Encoded
 
 _TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
 # What would end the transaction that the step is.

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 
 from mulligan import StepError
-
-from ...core.database_urls import redacted, secret_parts, shown_scheme
-from .failures import invalid
+from mulligan.core.model.database_urls import redacted, secret_parts, shown_scheme
+from mulligan.worker.databases.failures import invalid
 
 MEMORY = ":memory:"
 KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckdb"

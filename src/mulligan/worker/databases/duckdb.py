@@ -10,12 +10,11 @@ from typing import Any
 import duckdb
 
 from mulligan import StepError
-
-from ..encodable import Encoded
-from .address import MEMORY, refuse_missing
-from .failures import READ_ONLY, invalid, lost, refused, troubled
-from .statements import Dialect, Sent, Statement
-from .values import gathered
+from mulligan.worker.databases.address import MEMORY, refuse_missing
+from mulligan.worker.databases.failures import READ_ONLY, invalid, lost, refused, troubled
+from mulligan.worker.databases.statements import Dialect, Sent, Statement
+from mulligan.worker.databases.values import gathered
+from mulligan.worker.encodable import Encoded
 
 DIALECT = Dialect.DUCKDB
 _CHUNK_ROWS = 500

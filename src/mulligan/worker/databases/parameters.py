@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .failures import invalid
-from .statements import Dialect, Spot, Statement
+from mulligan.worker.databases.failures import invalid
+from mulligan.worker.databases.statements import Dialect, Spot, Statement
 
 # What the language puts in the place of a `${…}` (see `language.actions`), and we in that of a `?`.
 _HOLE = "mulligan_"

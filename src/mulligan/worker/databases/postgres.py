@@ -14,12 +14,11 @@ from psycopg.types.json import Jsonb
 from psycopg.types.string import TextLoader
 
 from mulligan import StepError
-
-from ...core.database_urls import NOT_SHOWN, is_unclear, url_problem
-from ..encodable import Encoded
-from .failures import READ_ONLY, invalid, lost, refused, timed_out, troubled
-from .statements import Dialect, Sent, Statement
-from .values import gathered
+from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, url_problem
+from mulligan.worker.databases.failures import READ_ONLY, invalid, lost, refused, timed_out, troubled
+from mulligan.worker.databases.statements import Dialect, Sent, Statement
+from mulligan.worker.databases.values import gathered
+from mulligan.worker.encodable import Encoded
 
 DIALECT = Dialect.POSTGRES
 # What the address does not say. A server that is silently gone is noticed within half a minute.

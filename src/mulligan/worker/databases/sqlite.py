@@ -10,12 +10,11 @@ from typing import Any
 import apsw
 
 from mulligan import StepError
-
-from ..encodable import Encoded
-from .address import MEMORY, refuse_missing
-from .failures import READ_ONLY, invalid, lost, refused, troubled
-from .statements import Dialect, Sent, Statement
-from .values import gathered
+from mulligan.worker.databases.address import MEMORY, refuse_missing
+from mulligan.worker.databases.failures import READ_ONLY, invalid, lost, refused, troubled
+from mulligan.worker.databases.statements import Dialect, Sent, Statement
+from mulligan.worker.databases.values import gathered
+from mulligan.worker.encodable import Encoded
 
 DIALECT = Dialect.SQLITE
 # Somebody else may write just now; longer than that is for the ladder.

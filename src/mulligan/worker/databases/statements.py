@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from .failures import excerpt
+from mulligan.worker.databases.failures import excerpt
 
 
 class Dialect(Enum):

@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from mulligan import StepError
-
-from ..encodable import ENCODER, OUTPUT_BYTES_MAX, Encoded
-from .failures import invalid
+from mulligan.worker.databases.failures import invalid
+from mulligan.worker.encodable import ENCODER, OUTPUT_BYTES_MAX, Encoded
 
 _INTEGER_MAX = (1 << 63) - 1
 _COMMA_BYTES = 1

@@ -12,8 +12,8 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from mulligan import StepError
-from mulligan.core import paths
-from mulligan.core.paths import fault_of, folder_of
+from mulligan.core.model import paths
+from mulligan.core.model.paths import fault_of, folder_of
 from mulligan.formats.prodigy.runtime.queries import parse_path
 
 # -- files -----------------------------------------------------------------------------------------------------------

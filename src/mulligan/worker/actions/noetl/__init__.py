@@ -4,6 +4,6 @@ Runs in a warm child, the only one who loads Jinja2. The code in a playbook is i
 apart by workflow, as those of plugins are.
 """
 
-from .step import run
+from mulligan.worker.actions.noetl.step import run
 
 __all__ = ["run"]

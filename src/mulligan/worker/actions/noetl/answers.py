@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from ...databases.values import as_json
-from .file_texts import FileText
+from mulligan.worker.actions.noetl.file_texts import FileText
+from mulligan.worker.databases.values import as_json
 
 MISSING = object()
 ITEMS_MAX = 100_000

@@ -7,10 +7,10 @@ from typing import Any
 
 from jinja2 import Undefined
 
-from .credentials import Credentials
-from .file_texts import FileText, of_file, unmarked
-from .template_reads import are_of_file, reads
-from .templates import Names, filled, filled_text, is_template
+from mulligan.worker.actions.noetl.credentials import Credentials
+from mulligan.worker.actions.noetl.file_texts import FileText, of_file, unmarked
+from mulligan.worker.actions.noetl.template_reads import are_of_file, reads
+from mulligan.worker.actions.noetl.templates import Names, filled, filled_text, is_template
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ import time
 from typing import Any
 
 from mulligan import StepError
-
-from . import failures
-from .answers import answer
-from .call import Call
-from .context import Context
-from .credentials import refused
-from .paging import Paged, all_pages
-from .policy import FAIL, WAIT_SECONDS_MAX, Deed, is_in_place, judged, rules_of
-from .tools import call_tool
+from mulligan.worker.actions.noetl import failures
+from mulligan.worker.actions.noetl.answers import answer
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.context import Context
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.paging import Paged, all_pages
+from mulligan.worker.actions.noetl.policy import FAIL, WAIT_SECONDS_MAX, Deed, is_in_place, judged, rules_of
+from mulligan.worker.actions.noetl.tools import call_tool
 
 # Of one pipeline: one that jumps in a circle ends.
 CALLS_MAX = 10_000

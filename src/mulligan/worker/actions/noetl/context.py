@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mulligan import StepError
-
-from . import versions
-from .answers import answer
-from .call import filled_with_marks, over
-from .credentials import Credentials
-from .file_texts import FileText, of_file
-from .sandbox import Absent, Nothing
-from .templates import Names, filled
-from .tools import SECRET
-from .versions import ARGS, CTX, VARS, Settings
+from mulligan.worker.actions.noetl import versions
+from mulligan.worker.actions.noetl.answers import answer
+from mulligan.worker.actions.noetl.call import filled_with_marks, over
+from mulligan.worker.actions.noetl.credentials import Credentials
+from mulligan.worker.actions.noetl.file_texts import FileText, of_file
+from mulligan.worker.actions.noetl.sandbox import Absent, Nothing
+from mulligan.worker.actions.noetl.templates import Names, filled
+from mulligan.worker.actions.noetl.tools import SECRET
+from mulligan.worker.actions.noetl.versions import ARGS, CTX, VARS, Settings
 
 _ENVELOPE = frozenset({"result", "ctx", "next", "status"})
 _END = "end"

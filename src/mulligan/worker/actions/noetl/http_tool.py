@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import http
-from .call import Call
-from .credentials import authorization, basic, named, refused
-from .policy import time_limit
-from .templates import filled, filled_text
+from mulligan.worker.actions import http
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import authorization, basic, named, refused
+from mulligan.worker.actions.noetl.policy import time_limit
+from mulligan.worker.actions.noetl.templates import filled, filled_text
 
 _FORM = "application/x-www-form-urlencoded"
 _WITHOUT_BODY = ("GET", "HEAD")

@@ -10,13 +10,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from .answers import MISSING, answer, looked_up
-from .call import Call
-from .context import Context
-from .credentials import refused
-from .sinks import put
-from .templates import holds
-from .tools import call_tool
+from mulligan.worker.actions.noetl.answers import MISSING, answer, looked_up
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.context import Context
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.sinks import put
+from mulligan.worker.actions.noetl.templates import holds
+from mulligan.worker.actions.noetl.tools import call_tool
 
 # As in NoETL, whatever a playbook says.
 PAGES_MAX = 100

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 from jinja2 import Template, nodes
 
 from mulligan import StepError
-
-from .credentials import refused
-from .sandbox import VALUES
-from .template_reads import Locals, Path, are_given_empty, are_of_file
-from .templates import Names, carefully, compiled, is_template, joined, shown
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.sandbox import VALUES
+from mulligan.worker.actions.noetl.template_reads import Locals, Path, are_given_empty, are_of_file
+from mulligan.worker.actions.noetl.templates import Names, carefully, compiled, is_template, joined, shown
 
 # Private characters of Unicode: no program and no value in a text has a meaning for them.
 _OPEN, _CLOSE = "\U000f0000", "\U000f0001"

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mulligan import StepError
-
-from .credentials import refused
-from .templates import Misspelled, Names, filled, holds
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.templates import Misspelled, Names, filled, holds
 
 WAIT_SECONDS_MAX = 300.0
 _ATTEMPTS = 3

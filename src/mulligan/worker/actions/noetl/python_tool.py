@@ -20,15 +20,14 @@ from types import CodeType
 from typing import Any
 
 from mulligan import StepError
-
-from ...complaint import exit_status
-from . import failures
-from .answers import plain
-from .call import Call
-from .credentials import named, refused
-from .file_texts import unmarked
-from .scripts import decoded, script_text
-from .templates import filled, parsed
+from mulligan.worker.actions.noetl import failures
+from mulligan.worker.actions.noetl.answers import plain
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import named, refused
+from mulligan.worker.actions.noetl.file_texts import unmarked
+from mulligan.worker.actions.noetl.scripts import decoded, script_text
+from mulligan.worker.actions.noetl.templates import filled, parsed
+from mulligan.worker.complaint import exit_status
 
 _WRAPPER = "__step__"
 _STUB = {"status": "success"}

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan import StepError
-
-from .call import Call
-from .context import Context
-from .credentials import refused
-from .paging import CHANGEABLE, into_of, with_collected
-from .policy import Deed, seconds
-from .sinks import put
-from .templates import filled, filled_text, holds
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.context import Context
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.paging import CHANGEABLE, into_of, with_collected
+from mulligan.worker.actions.noetl.policy import Deed, seconds
+from mulligan.worker.actions.noetl.sinks import put
+from mulligan.worker.actions.noetl.templates import filled, filled_text, holds
 
 # What happens after a call, in this order. What comes first and leads somewhere counts.
 AFTER_SUCCESS = ("call.done", "step.exit")

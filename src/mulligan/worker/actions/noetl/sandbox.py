@@ -13,7 +13,7 @@ from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import missing
 
-from .answers import MISSING, looked_up, plain
+from mulligan.worker.actions.noetl.answers import MISSING, looked_up, plain
 
 TEXT_CHARS_MAX = 16 * 1024 * 1024
 _POWER_MAX = 10_000

@@ -6,10 +6,10 @@ import base64
 import binascii
 from typing import Any
 
-from .call import Call
-from .credentials import refused
-from .placeholders import marked
-from .templates import filled_text
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.placeholders import marked
+from mulligan.worker.actions.noetl.templates import filled_text
 
 
 def decoded(text: Any, key: str) -> str:

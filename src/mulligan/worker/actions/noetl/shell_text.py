@@ -11,10 +11,9 @@ from mulligan.language.shell import ShellRefused, environment_value, rewrite
 from mulligan.language.shell_holes import Names as Reserved
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot
-
-from .credentials import refused
-from .placeholders import MARK, Command, Marked, Placeholder
-from .templates import shown
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.placeholders import MARK, Command, Marked, Placeholder
+from mulligan.worker.actions.noetl.templates import shown
 
 # To the scanner a mark is a field of this name, as a value of a workflow of ours is one of `inputs`.
 _ROOT = "template"

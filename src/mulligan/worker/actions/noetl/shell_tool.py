@@ -12,12 +12,11 @@ import time
 from typing import IO, Any
 
 from mulligan import StepError
-
-from .call import Call
-from .credentials import refused
-from .placeholders import Command, marked
-from .policy import time_limit
-from .templates import filled, filled_text, is_template
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.placeholders import Command, marked
+from mulligan.worker.actions.noetl.policy import time_limit
+from mulligan.worker.actions.noetl.templates import filled, filled_text, is_template
 
 TIMEOUT_SECONDS = 600.0
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024

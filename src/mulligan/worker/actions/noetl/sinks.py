@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import sql_tools
-from .call import Call
-from .credentials import refused
-from .placeholders import marked
-from .sql_text import Query
-from .templates import filled, filled_text
-from .tools import call_tool
+from mulligan.worker.actions.noetl import sql_tools
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.placeholders import marked
+from mulligan.worker.actions.noetl.sql_text import Query
+from mulligan.worker.actions.noetl.templates import filled, filled_text
+from mulligan.worker.actions.noetl.tools import call_tool
 
 _TABLES = ("postgres", "duckdb")
 _MODES = ("insert", "append", "upsert", "replace")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from ...databases.statements import TOKENS, Dialect, token_end
-from .answers import plain
-from .credentials import refused
-from .placeholders import MARK, Marked, Placeholder
-from .templates import shown
+from mulligan.worker.actions.noetl.answers import plain
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.placeholders import MARK, Marked, Placeholder
+from mulligan.worker.actions.noetl.templates import shown
+from mulligan.worker.databases.statements import TOKENS, Dialect, token_end
 
 _PARAMETER = "mulligan_template_"
 _QUOTES = "write '{{ … }}' in quotes if it is a value, or its text in the file if it is part of the query"

@@ -11,18 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from mulligan import StepError
-
-from ...databases.address import Address, read_address
-from ...databases.parameters import named
-from ...databases.statements import Dialect, Statement, statements
-from .. import sql
-from . import credentials
-from .call import Call
-from .credentials import database_address, refused
-from .placeholders import marked
-from .scripts import decoded, script_text
-from .sql_text import Query, bound
-from .templates import filled, filled_text
+from mulligan.worker.actions import sql
+from mulligan.worker.actions.noetl import credentials
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import database_address, refused
+from mulligan.worker.actions.noetl.placeholders import marked
+from mulligan.worker.actions.noetl.scripts import decoded, script_text
+from mulligan.worker.actions.noetl.sql_text import Query, bound
+from mulligan.worker.actions.noetl.templates import filled, filled_text
+from mulligan.worker.databases.address import Address, read_address
+from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.statements import Dialect, Statement, statements
 
 _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
 # Where a playbook says nothing, its steps share a file, as in NoETL.

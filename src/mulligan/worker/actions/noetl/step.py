@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan import StepError
-
-from . import failures
-from .calling import again, beside, carried_out, final, outcome_names, tries_before, unsatisfied
-from .context import Context, result_of
-from .policy import Deed
-from .routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from .templates import filled
+from mulligan.worker.actions.noetl import failures
+from mulligan.worker.actions.noetl.calling import (
+    again,
+    beside,
+    carried_out,
+    final,
+    outcome_names,
+    tries_before,
+    unsatisfied,
+)
+from mulligan.worker.actions.noetl.context import Context, result_of
+from mulligan.worker.actions.noetl.policy import Deed
+from mulligan.worker.actions.noetl.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
+from mulligan.worker.actions.noetl.templates import filled
 
 _NOTHING = {"kind": "noop"}
 _ABSENT = object()

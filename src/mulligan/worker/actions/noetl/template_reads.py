@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from jinja2 import nodes
 
-from .answers import MISSING, looked_up
-from .file_texts import FileText, is_of_file
-from .sandbox import VALUES
+from mulligan.worker.actions.noetl.answers import MISSING, looked_up
+from mulligan.worker.actions.noetl.file_texts import FileText, is_of_file
+from mulligan.worker.actions.noetl.sandbox import VALUES
 
 
 class Path(NamedTuple):

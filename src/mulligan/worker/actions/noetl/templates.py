@@ -15,9 +15,8 @@ from jinja2.runtime import Undefined
 from jinja2.sandbox import SecurityError
 
 from mulligan import StepError
-
-from .answers import plain
-from .sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, Nothing, UnknownName
+from mulligan.worker.actions.noetl.answers import plain
+from mulligan.worker.actions.noetl.sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, Nothing, UnknownName
 
 Names: TypeAlias = Mapping[str, Any]
 

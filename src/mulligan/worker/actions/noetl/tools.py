@@ -6,11 +6,10 @@ import importlib
 from typing import Any
 
 from mulligan import StepError
-
-from . import failures
-from .call import Call
-from .credentials import refused
-from .templates import filled_text
+from mulligan.worker.actions.noetl import failures
+from mulligan.worker.actions.noetl.call import Call
+from mulligan.worker.actions.noetl.credentials import refused
+from mulligan.worker.actions.noetl.templates import filled_text
 
 # Imported by who needs them: a step of code does not wait for what sends requests.
 _TOOLS = {

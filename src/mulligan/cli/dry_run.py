@@ -1,0 +1,91 @@
+"""`mulligan run --dry-run`: what would run, in which order, and what is missing here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.options import service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.tables import show_table
+from mulligan.cli.terminal import complain, show_json
+from mulligan.service.definitions import Workflow
+from mulligan.service.formatting import format_duration, format_input, format_size, pluralize, quote_names
+from mulligan.service.preview import Preview, StepPreview, preview, preview_json
+
+DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, in order, and what is missing; start nothing.")]
+
+REFUSED = 2
+TIMES = "\u00d7"
+
+
+def foretell(
+    workflow: Workflow, given: dict[str, str], *, parallel: int | None, as_json: bool, home: str | None
+) -> int:
+    """Show what a run would be. The exit code is 2 where something is missing that it needs."""
+    with service_at(home) as service:
+        found = preview(service, workflow, dict(given), Path.cwd(), parallel)
+    if as_json:
+        show_json(preview_json(found))
+    else:
+        _show(found)
+    return REFUSED if found.problems else 0
+
+
+def _show(found: Preview) -> None:
+    most = f", at most {pluralize(found.max_parallel, 'step')} at a time" if found.max_parallel else ""
+    limit = f", within {format_duration(found.timeout)}" if found.timeout else ""
+    size = f"{pluralize(found.steps, 'step')} in {pluralize(len(found.waves), 'wave')}"
+    complain(f"a run of '{found.workflow}' would have {size}{most}{limit}; nothing was started")
+    if found.inputs:
+        complain(f"inputs: {', '.join(f'{name}={format_input(value)}' for name, value in found.inputs.items())}")
+    rows = [
+        (
+            str(number),
+            _name(step),
+            step.action,
+            _asked(step),
+            format_duration(step.timeout) if step.timeout else "",
+            _notes(step),
+        )
+        for number, wave in enumerate(found.waves, start=1)
+        for step in wave
+    ]
+    show_table(("WAVE", "STEP", "RUNS", "ASKS FOR", "TIMEOUT", "NOTE"), rows)
+    for problem in found.problems:
+        complain(f"problem: {problem.text}")
+
+
+def _name(step: StepPreview) -> str:
+    return f"{step.step} {TIMES} {step.count:,}" if step.count > 1 else step.step
+
+
+def _asked(step: StepPreview) -> str:
+    words = [f"{step.cpus:g} cpu{'s' if step.cpus != 1 else ''}"] if step.cpus else []
+    words += [format_size(step.memory)] if step.memory else []
+    words += [pluralize(step.gpus, "gpu")] if step.gpus else []
+    words += list(step.labels)
+    most = "up to " if step.is_varying and words else ""
+    return most + ", ".join(words)
+
+
+def _notes(step: StepPreview) -> str:
+    return "; ".join(_each_note(step))
+
+
+def _each_note(step: StepPreview) -> Iterator[str]:
+    if step.items is not None:
+        yield f"{'at most ' if step.is_items_most else ''}{pluralize(step.items, 'item')}"
+    elif step.action == "map":
+        yield "its items are known when it runs"
+    if step.if_failed:
+        yield f"only if {quote_names(step.if_failed)} fail{'s' if len(step.if_failed) == 1 else ''}"
+    if step.when and step.holds is None:
+        yield f"if {step.when}"
+    elif step.when:
+        yield f"since {step.when}" if step.holds else f"skipped: {step.when} does not hold"
+    if step.retries:
+        yield f"up to {pluralize(step.retries, 'retry').replace('retrys', 'retries')}"
+    if step.deadline:
+        yield f"deadline {format_duration(step.deadline)}"

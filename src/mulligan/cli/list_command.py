@@ -1,0 +1,232 @@
+"""`mulligan list`: the runs there are, newest first."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from mulligan.cli.full_screen import Screen
+from mulligan.cli.options import AsJson, HomeFolder, pairs, service_at, where
+from mulligan.cli.parameters import Option
+from mulligan.cli.tables import age, columns, cut, length, table_lines
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service.definitions import point_in_time
+from mulligan.service.run_list import FailedStep, HoldUp, RunLine, RunPage, RunQuery, line_json
+from mulligan.service.verbs import Service
+
+STATUSES = ("running", "paused", "completed", "failed", "cancelled")
+GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
+LIMIT = 50
+HEADS = ("RUN", "STATUS", "AGE", "TIME", "WORKFLOW", "")
+# So much of a workflow's name is shown on any terminal.
+WORKFLOW_CHARS_MIN = 16
+# How many of the commands that answer what waits for a person are shown below the table.
+COMMANDS_MAX = 5
+# How many things one line says of what a run waits for.
+HOLD_UPS_MAX = 2
+# How long `--watch` waits for something new at most, and at least between two pictures.
+WATCH_SECONDS, WATCH_SECONDS_MIN = 2.0, 0.5
+
+
+def list_runs(
+    workflow: Annotated[
+        list[str] | None, Option("--workflow", metavar="NAME", help="Only of these; may be given several times.")
+    ] = None,
+    status: Annotated[
+        list[str] | None,
+        Option(
+            "--status",
+            metavar="STATUS",
+            help=f"Only these; several times, or with commas: {', '.join((*STATUSES, *GROUPS))}.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, Option("--since", metavar="TIME", help="Started since then: 2h, 7d, 2026-11-01, 2026-11-01T08:00.")
+    ] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Started before then.")] = None,
+    inputs: Annotated[
+        list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="With this input; several times.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, Option("--label", metavar="KEY=VALUE", help="With this label; several times.")
+    ] = None,
+    with_children: Annotated[bool, Option("--all", help="Also runs that other runs called, below those.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", metavar="N", help="How many at most.", show_default=True)] = LIMIT,
+    watch: Annotated[bool, Option("--watch", "-w", help="On a terminal: show it anew until Ctrl-C.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first: how they are, why they failed.
+
+    Of those that have not ended: who waits for what. TIME is that of the whole run, until its end or until now. A time
+    without a zone is local, and a day begins at 00:00.
+    """
+    now = datetime.now(UTC)
+    query = RunQuery(
+        statuses=_statuses(status or ()),
+        workflows=tuple(workflow or ()),
+        since=None if since is None else point_in_time(since, now),
+        until=None if until is None else point_in_time(until, now),
+        inputs=pairs(inputs, "input", "-i name=value"),
+        labels=pairs(label, "label", "--label name=value"),
+        with_children=with_children,
+        limit=limit,
+    )
+    if limit < 1:
+        raise UsageRefused(f"--limit is at least 1, not {limit}")
+    screen = _screen(as_json=as_json) if watch else None
+    with service_at(home) as service:
+        if screen is not None:
+            screen.repeat(service, lambda: _picture(service, query, home), WATCH_SECONDS, WATCH_SECONDS_MIN)
+            return
+        found = service.list_runs(query)
+        if as_json:
+            show_json([line_json(line) for line in found.runs])
+            return
+        for line in table_lines(HEADS, _rows(found, where(home))):
+            show(line)
+        for line in _below(service, query, found, home):
+            complain(line)
+
+
+def _screen(*, as_json: bool) -> Screen:
+    if as_json:
+        raise UsageRefused("--watch is for people, and --json for programs", hint="leave one of them out")
+    return Screen.of_stdout("--watch")
+
+
+def _statuses(words: Iterable[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for word in (part.strip() for given in words for part in given.split(",")):
+        if word not in STATUSES and word not in GROUPS:
+            hint = f"there are {', '.join(STATUSES)}; open and ended stand for several"
+            raise UsageRefused(f"'{word}' is no status of a run", hint=hint)
+        found.extend(GROUPS.get(word, (word,)))
+    # A run that nobody has taken up yet is running for whoever looks.
+    return tuple(dict.fromkeys([*found, *(["new"] if "running" in found else [])]))
+
+
+def _picture(service: Service, query: RunQuery, home: str | None) -> list[str]:
+    found = service.list_runs(query)
+    return [*table_lines(HEADS, _rows(found, where(home))), *_below(service, query, found, home)]
+
+
+# -- a line of the table ---------------------------------------------------------------------------------------------
+
+
+def _rows(page: RunPage, place: str) -> list[tuple[str, ...]]:
+    now, depths = datetime.now(UTC), _depths(page.runs)
+    # A long name must leave room for what is said of the run.
+    chars_max = max(WORKFLOW_CHARS_MIN, columns() // 5) if sys.stdout.isatty() else None
+    return [_row(run, depths[run.run_id], now, place, chars_max) for run in page.runs]
+
+
+def _depths(runs: Iterable[RunLine]) -> dict[int, int]:
+    """How far below the first of its callers that is listed each run stands. A caller comes before whom it called."""
+    depths: dict[int, int] = {}
+    for run in runs:
+        above = -1 if run.parent_run_id is None else depths.get(run.parent_run_id, -1)
+        depths[run.run_id] = above + 1
+    return depths
+
+
+def _row(run: RunLine, depth: int, now: datetime, place: str, workflow_chars_max: int | None) -> tuple[str, ...]:
+    notes = [*_notes(run, place)]
+    if run.parent_run_id is not None and not depth:
+        notes.append(f"child of run {run.parent_run_id}")
+    name = f"{'  ' * depth}{run.run_id}"
+    workflow = run.workflow if workflow_chars_max is None else cut(run.workflow, workflow_chars_max)
+    return name, run.status, age(run.created_at, now), length(run.seconds), workflow, "; ".join(notes)
+
+
+def _notes(run: RunLine, place: str) -> Iterator[str]:
+    """What else is worth a word: why it failed, what it waits for, who drives it, what it was."""
+    if run.failure is not None:
+        yield first_failure(run.failure)
+    yield from (_told(run, wait, place) for wait in _most_telling(run))
+    if run.driver is not None:
+        yield driven_by(run.driver.pid, run.driver.host)
+    if run.round > 1:
+        yield f"round {run.round}"
+    if run.degraded:
+        yield "degraded"
+    # Of a paused run it has been said.
+    if run.reason and run.status != "paused":
+        yield run.reason
+
+
+def first_failure(failure: FailedStep) -> str:
+    """`'fetch' failed, EXIT_NONZERO 7: no route (and 6 more)`."""
+    more = f" (and {failure.count - 1:,} more)" if failure.count > 1 else ""
+    return f"'{failure.step}' failed, {failure.text}{more}"
+
+
+def _most_telling(run: RunLine) -> list[HoldUp]:
+    """Whoever answers a question goes on with the run, so that nobody drives it need not be said."""
+    has_question = any(wait.kind in ("approval", "triage") for wait in run.waiting_for) and run.status != "paused"
+    waits = [wait for wait in run.waiting_for if wait.kind != "driver" or not has_question]
+    return waits[:HOLD_UPS_MAX]
+
+
+def _told(run: RunLine, wait: HoldUp, place: str) -> str:
+    if wait.kind == "driver" and run.parent_run_id is None:
+        return f"{wait.text}: mulligan resume {run.run_id}{place}"
+    if wait.kind == "step_pause" and wait.count == 1:
+        return f"{wait.text}: mulligan resume {wait.run_id} {wait.place}{place}"
+    return wait.text
+
+
+def driven_by(pid: int, host: str) -> str:
+    return f"driven by process {pid} on {host}"
+
+
+def driven(run: dict[str, Any], place: str) -> str:
+    """Who drives a run that has not ended, or what to do where nobody does."""
+    if run["driver"]:
+        return driven_by(run["driver"]["pid"], run["driver"]["host"])
+    if run["parent_run_id"] is not None:
+        return "nobody drives it"
+    return f"nobody drives it: mulligan resume {run['run_id']}{place}"
+
+
+# -- below the table -------------------------------------------------------------------------------------------------
+
+
+def _below(service: Service, query: RunQuery, page: RunPage, home: str | None) -> Iterator[str]:
+    """Why the list is empty, how to answer what waits for a person, and that there are more runs."""
+    if not page.runs:
+        is_chosen = query != RunQuery(with_children=query.with_children, limit=query.limit)
+        yield "no such runs" if is_chosen else f"no runs in {service.home.place}"
+    commands = [*_commands(page, where(home))]
+    yield from commands[:COMMANDS_MAX]
+    if len(commands) > COMMANDS_MAX:
+        yield f"{len(commands) - COMMANDS_MAX:,} more wait for a person: mulligan pending{where(home)}"
+    if page.next is not None and query.limit == LIMIT:
+        yield f"there are older runs: --limit {LIMIT * 2}"
+
+
+def _commands(page: RunPage, place: str) -> Iterator[str]:
+    seen: set[tuple[int, str]] = set()
+    for run in page.runs:
+        for wait in run.waiting_for:
+            command = answering_command(run, wait)
+            if command and (wait.run_id, wait.place) not in seen:
+                seen.add((wait.run_id, wait.place))
+                yield f"run {run.run_id}: {command}{place}"
+
+
+def answering_command(run: RunLine, wait: HoldUp) -> str:
+    """What to type for something that waits for a person; nothing where none is asked."""
+    if wait.kind == "pause":
+        return f"mulligan resume {run.run_id}" if run.parent_run_id is None else ""
+    if wait.kind not in ("approval", "triage"):
+        return ""
+    if wait.count > 1:
+        return "mulligan pending"
+    target = f"{wait.run_id} {shlex.quote(wait.place)}"
+    if wait.kind == "approval":
+        return f"mulligan approve {target} --reason TEXT"
+    return f"mulligan classify {target} retry|fail --reason TEXT"

@@ -1,0 +1,305 @@
+"""`mulligan show`: one run, step by step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any
+
+from mulligan.cli.attempts import show_attempts
+from mulligan.cli.groups import counts_text, listed_steps, title, unlisted_text
+from mulligan.cli.list_command import driven
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
+from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.tables import age, cut, length, show_table
+from mulligan.cli.terminal import complain, show, show_json, show_written
+from mulligan.service.artifacts import in_words
+from mulligan.service.attempts import tries_by_step
+from mulligan.service.failure_summary import spent_budget
+from mulligan.service.formatting import format_size, pluralize, single_line, up_to_date_since, values_text
+from mulligan.service.next_commands import next_commands
+from mulligan.service.overview import in_a_line, last_lines, overview, overview_with_tries, step_overview
+from mulligan.service.spending import budget_in_words, spent_in_words
+
+# Of so many failed steps the last lines are shown.
+TAILS_MAX = 3
+# What stands before a run that a step called, and again before its steps.
+_INDENT = "  "
+# The runs that a run called, by their numbers.
+Children = dict[int, dict[str, Any]]
+_HEADS = ("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", "")
+
+
+def show_run(
+    run: NewestRun = LATEST,
+    step: Annotated[
+        str | None, Argument(metavar="STEP", help="Only this step and its attempts, or all steps of a matrix.")
+    ] = None,
+    attempts: Annotated[
+        bool, Option("--attempts", help="Every attempt at its steps, and at what their failures set off.")
+    ] = False,
+    output: Annotated[
+        str, Option("--output", metavar="STEP", help="Only what this step gave, or an item of it (STEP[3]), whole.")
+    ] = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its steps, what failed, what is waited for.
+
+    Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
+    """
+    with service_at(home) as service:
+        run_id, name = find_run_and_step(service, run, step)
+        if output:
+            given = service.output(run_id, output)
+            _show_output(given.value, as_json=as_json)
+            if given.is_refused:
+                complain(f"note: '{output}' failed because of this output: 'validate' refused it")
+            return
+        if name:
+            _show_step(step_overview(service, run_id, name), where(home), as_json=as_json)
+            return
+        if as_json:
+            show_json(overview_with_tries(service, run_id))
+            return
+        found = overview(service, run_id)
+        tried = tries_by_step(service.events(run_id)) if attempts else {}
+    show(_headline(found))
+    if agents := agents_line(found):
+        show(agents)
+    if attempts:
+        show_attempts(one for step in tried.values() for one in step)
+        return
+    show_table(_HEADS, [*_rows(found, 0, where(home))])
+    _show_tails(found, where(home))
+    for name, value in found["outputs"].items():
+        show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
+    for hint in _hints(found, where(home)):
+        complain(hint)
+
+
+def _show_tails(run: dict[str, Any], home: str) -> None:
+    """What the first steps wrote last that failed and that nobody handled."""
+    failed = [(name, step) for name, step in run["steps"].items() if step["status"] == "failed" and not step["handled"]]
+    tails = ((name, last_lines(step["failure"])) for name, step in failed if step["failure"])
+    for name, lines in islice(((name, lines) for name, lines in tails if lines), TAILS_MAX):
+        show(f"the last that '{name}' wrote (all of it: mulligan logs {run['run_id']} {name}{home}):")
+        show("\n".join(f"  | {line}" for line in lines))
+
+
+def _show_output(given: Any, *, as_json: bool) -> None:
+    """A text as it is, anything else as JSON."""
+    if isinstance(given, str) and not as_json:
+        show_written(given.encode("utf-8", "surrogateescape") + b"\n", sys.stdout)
+    else:
+        show_json(given)
+
+
+def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
+    """One step with its attempts; of a matrix all steps, those that failed or are at work first."""
+    if as_json:
+        show_json(found)
+        return
+    run_id, name = found["run_id"], found["name"]
+    if "combinations" in found:
+        show(f"{title(name, found)} of run {run_id}: {counts_text(found)}")
+        show_table(_HEADS, [_row(step["name"], step) for step in found["steps"]])
+        complain(f"the values of each: mulligan items {run_id} {name}{place}; one of them: mulligan show {run_id} STEP")
+        return
+    matrix = found["matrix"]
+    values = f", {matrix['name']} with {values_text(matrix['values'])}" if matrix else ""
+    show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
+    show_attempts(found["tries"])
+    if found["output"] is not None:
+        show(f"output: {in_words(found['output']) or cut(json.dumps(found['output']), 200)}")
+    complain(f"what it wrote: mulligan logs {run_id} {name}{place}; the story: mulligan explain {run_id} {name}{place}")
+
+
+def _headline(run: dict[str, Any]) -> str:
+    words = [run["status"]]
+    words += ["degraded"] if run["degraded"] else []
+    words += [f"round {run['round']}"] if run["round"] > 1 else []
+    words += [f"child of run {run['parent_run_id']}"] if run["parent_run_id"] is not None else []
+    words.append(f"started {age(datetime.fromisoformat(run['created_at']), datetime.now(UTC))} ago")
+    words += [f"{name}={value}" for name, value in run["labels"].items()]
+    reason = f": {run['reason']}" if run["reason"] else ""
+    return f"run {run['run_id']} of '{run['workflow']}': {', '.join(words)}{reason}"
+
+
+def agents_line(run: dict[str, Any]) -> str:
+    """`agents: 3 calls, 41,200 tokens, $0.62; budget: $2.00`; nothing of a run without agents."""
+    spent, budget = spent_in_words(run["spent"]), run["budget"]
+    limits = f"budget{'' if spent else ' for agents'}: {budget_in_words(budget)}" if budget else ""
+    return "; ".join(filter(None, (f"agents: {spent}" if spent else "", limits)))
+
+
+def until(wait: dict[str, Any]) -> str:
+    """When something happens by itself that waits for a person."""
+    if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
+        return ""
+    return f", or its default {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
+
+
+def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """`end` is told where it did something, or is doing it."""
+    end: dict[str, Any] | None = run.get("end")
+    return [("end", end)] if end is not None and (end["attempts"] or end["failure"]) else []
+
+
+def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
+    """The steps of a run, those of a matrix as one; below each the runs that it called, with their steps."""
+    children: Children = {child["run_id"]: child for child in run["children"]}
+    whole = {name: matrix for matrix, group in run["matrices"].items() for name in group["combinations"]}
+    shown: set[str] = set()
+    for name, step in (*run["steps"].items(), *_end(run)):
+        matrix = whole.get(name)
+        if matrix is None:
+            yield from _step_rows(name, step, children, depth, place)
+        elif matrix not in shown:
+            shown.add(matrix)
+            yield from _matrix_rows(run, matrix, children, depth, place)
+
+
+def _matrix_rows(
+    run: dict[str, Any], matrix: str, children: Children, depth: int, place: str
+) -> Iterator[tuple[str, ...]]:
+    """A matrix in a row; below it the steps that failed or are at work, as many as there is room for."""
+    group, steps = run["matrices"][matrix], run["steps"]
+    yield _figures(_INDENT * depth + title(matrix, group), group, counts_text(group))
+    listed = listed_steps(group, steps)
+    for name in listed:
+        yield from _step_rows(name, steps[name], children, depth + 1, place)
+    if left := unlisted_text(group, steps, listed):
+        more = f"{_INDENT * (depth + 1)}… {left}"
+        yield more, "", "", "", "", "", f"mulligan show {run['run_id']} {matrix}{place}"
+
+
+def _step_rows(
+    name: str, step: dict[str, Any], children: Children, depth: int, place: str
+) -> Iterator[tuple[str, ...]]:
+    yield _row(_INDENT * depth + name, step)
+    called = [children[run_id] for run_id in step["children"]]
+    for child in called:
+        if child["steps"] is not None:
+            yield _child_row(child, depth + 1)
+            yield from _rows(child, depth + 2, place)
+    if closed := sum(child["steps"] is None for child in called):
+        more = f"{_INDENT * (depth + 1)}{pluralize(closed, 'more run')}"
+        yield more, "", "", "", "", "", f"mulligan list --all{place}"
+
+
+def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
+    return _figures(name, step, "; ".join(_remarks(step)))
+
+
+def _figures(name: str, one: dict[str, Any], remark: str) -> tuple[str, ...]:
+    """A step, or a matrix, with what it took."""
+    usage = one["usage"] or {}
+    took, cpu = (length(usage[name]) if usage else "" for name in ("wall_seconds", "cpu_seconds"))
+    peak = format_size(usage["peak_memory"]) if usage.get("peak_memory") else ""
+    tries = f"{one['attempts']:,}" if one["attempts"] else ""
+    return name, one["status"], tries, took, cpu, peak, remark
+
+
+def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:
+    is_plain = child["attempt"] == 1 and "[" not in child["step"] and "." not in child["step"]
+    whose = "" if is_plain else f"for attempt {child['attempt']} of '{child['step']}'"
+    name = f"{_INDENT * depth}run {child['run_id']}: {child['workflow']}"
+    return name, child["status"], "", "", "", "", "; ".join(filter(None, (whose, child["reason"])))
+
+
+def _remarks(step: dict[str, Any]) -> Iterator[str]:
+    if step["visits"] > 1:
+        yield f"visit {step['visits']}"
+    if step["status"] == "completed" and not step["visits"]:
+        yield "kept from the run that was forked"
+    if step["up_to_date_since"]:
+        yield up_to_date_since(step["up_to_date_since"])
+    if step["faked"]:
+        yield "faked"
+    if step["recovered"]:
+        yield "recovered"
+    if step["paused"] and not any(wait["kind"] == "step_pause" for wait in step["waiting_for"]):
+        yield _paused(step["paused"])
+    if step["undone"]:
+        yield "undone"
+    if step["items"]:
+        yield _items(step["items"])
+    if agents := agents_line(step):
+        yield agents
+    # Whoever has to decide is told of the failure with the question.
+    if step["failure"] and step["status"] not in ("completed", "pending_failed"):
+        yield in_a_line(step["failure"]) + (", handled" if step["handled"] else "")
+    for warning in step["warnings"]:
+        yield f"warning: {in_a_line(warning)}"
+    # Items are counted already, and runs that were called stand below.
+    waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
+    # Of the items of a map many wait for the same.
+    yield from dict.fromkeys(f"waits for {single_line(wait['text'])}{until(wait)}" for wait in waits)
+
+
+def _paused(pause: dict[str, Any]) -> str:
+    """A step that is held and still runs, or waits for other steps: nothing more of it starts."""
+    by, reason = pause["by"], pause["reason"]
+    return f"paused{f' by {by}' if by else ''}{f': {single_line(reason)}' if reason else ''}"
+
+
+def _items(counts: dict[str, int]) -> str:
+    told = [f"{counts[status]} {status}" for status in ("failed", "running", "cancelled") if counts[status]]
+    told += [f"{counts['up_to_date']} up to date"] if counts["up_to_date"] else []
+    return ", ".join([f"{counts['completed']} of {pluralize(counts['total'], 'item')} done", *told])
+
+
+def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
+    """What to do next, for whoever looks at it."""
+    run_id = run["run_id"]
+    if run["status"] in ("failed", "cancelled"):
+        again = next_commands(run_id, run["status"], spent_budgets=_spent_budgets(run))[0].text
+        yield f"the story: mulligan explain {run_id}{place}; another round: {again}{place}"
+    elif run["status"] == "running":
+        yield driven(run, place)
+    yield from _questions(run, place)
+
+
+def _spent_budgets(run: dict[str, Any]) -> list[str]:
+    """The limits that have to be raised before another round can do better."""
+    open_ = ((name, step["failure"]) for name, step in run["steps"].items() if step["failure"] and not step["handled"])
+    spent = (spent_budget(name, failure["code"], failure["details"]) for name, failure in open_)
+    return list(dict.fromkeys(filter(None, spent)))
+
+
+def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
+    """What is asked of people by the run, and by those that it called."""
+    run_id, sweeps = run["run_id"], _held_sweeps(run)
+    held = Counter(sweeps.values())
+    for sweep, count in held.items():
+        if count > 1:
+            yield f"{count:,} steps of '{sweep}' are paused: mulligan resume {run_id} {sweep}{place}"
+    alone = (wait for wait in run["waiting_for"] if held[sweeps.get(wait.get("place", ""), "")] < 2)
+    yield from (asked for wait in alone if (asked := question(run_id, wait, place)))
+    for child in run["children"]:
+        yield from _questions(child, place)
+
+
+def _held_sweeps(run: dict[str, Any]) -> dict[str, str]:
+    """The matrices of the steps that somebody holds and that would run."""
+    matrices = run["matrices"].items()
+    sweeps = {member: name for name, group in matrices for member in group["combinations"]}
+    held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
+    return {step: sweeps[step] for step in held if step in sweeps}
+
+
+def question(run_id: int, wait: dict[str, Any], home: str) -> str:
+    """The command that answers what a run waits for; nothing where no person is asked."""
+    if wait["kind"] == "triage":
+        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
+    if wait["kind"] == "approval":
+        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
+    if wait["kind"] == "step_pause":
+        step = wait["steps"][0]
+        return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"
+    return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""

@@ -1,0 +1,535 @@
+"""The door: what a report means for the run as it is now. It becomes facts, or is refused with a reason.
+
+A verb that makes no sense raises; a worker's report that came late or twice is logged and changes nothing;
+a timer that is no longer waited for is nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mulligan.core.deciding.affinity import bound_host
+from mulligan.core.deciding.budgets import check_raised, unreported
+from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
+from mulligan.core.deciding.flow import wake_starts
+from mulligan.core.deciding.ladder import proceed, with_cap
+from mulligan.core.deciding.lifecycle import NOTHING, Facts, located, make_failure
+from mulligan.core.deciding.resource_usage import adjusted, limits
+from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
+from mulligan.core.deciding.stopping import stop_place
+from mulligan.core.evolve.places import is_agent
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.formatting import format_size
+from mulligan.core.model.spending import reported
+from mulligan.core.model.workflow import END, is_group
+from mulligan.core.state.scope import RUN_TOO_LONG, Now, filled
+from mulligan.core.state.state import Place, State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import InputInvalid, Refused, RunFinished, StepNotParked, StepNotWaitingForApproval, UnknownStep
+
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+def admit(now: Now, report: r.Report) -> Facts:
+    """The facts that a report brings, each asked for when the one before has become true."""
+    if now.state.run.status == "new" and not isinstance(report, r.RunRequested):
+        raise Refused("the run has not started")
+    return _DOORS[type(report)](now, report)
+
+
+# -- the run ------------------------------------------------------------------------------
+
+
+def _run_requested(now: Now, report: r.RunRequested) -> Facts:
+    if now.state.run.status != "new":
+        raise Refused(f"run {now.state.run.run_id} has started already")
+    workflow = now.state.workflow
+    yield e.RunStarted(
+        report.run_id,
+        workflow.name,
+        report.version,
+        report.inputs,
+        report.by,
+        report.parent_run_id,
+        report.forked_from,
+        report.kept,
+        _run_due(now),
+        report.cwd,
+        report.uid,
+        report.file,
+        report.digest,
+        report.stale,
+        report.changed_only,
+        report.forced,
+        report.labels,
+        report.callers_budget,
+    )
+
+
+def _run_due(now: Now) -> Any:
+    limit = now.state.workflow.timeout
+    return None if limit is None else now.at + timedelta(seconds=limit)
+
+
+def _cancel(now: Now, report: r.CancelRequested) -> Facts:
+    run = now.state.run
+    if run.status in RUN_ENDED:
+        ended = "was cancelled" if run.status == "cancelled" else run.status
+        raise RunFinished(
+            f"run {run.run_id} {ended} on {run.at:%Y-%m-%d at %H:%M} UTC, so there is nothing to cancel",
+            hint=once_more(run.run_id, run.status),
+        )
+    stop = run.stop
+    if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
+        yield e.RunStopping("cancelled", report.now, report.by, report.reason, run.held, run.unstarted)
+
+
+def _pause(now: Now, report: r.PauseRequested) -> Facts:
+    run = now.state.run
+    if run.status in RUN_ENDED:
+        raise RunFinished(f"run {run.run_id} {run.status}, so there is nothing to pause")
+    if run.stop is not None:
+        raise Refused(f"run {run.run_id} is stopping and cannot be paused")
+    if report.step:
+        yield from _pause_steps(now, report)
+    elif run.status == "running":
+        yield e.RunPaused(report.by, report.reason)
+
+
+def _pause_steps(now: Now, report: r.PauseRequested) -> Facts:
+    """Hold a step, or all steps of a matrix that have not ended."""
+    steps = _named_steps(now, report.step)
+    open_steps = [place for place in steps if not place.has_ended]
+    if not open_steps:
+        raise Refused(f"step '{report.step}' is {steps[0].status}, so there is nothing to pause", step=report.step)
+    fresh = [place for place in open_steps if place.pause is None]
+    if not fresh:
+        pause = open_steps[0].pause
+        by = f" by {pause.by}" if pause is not None and pause.by else ""
+        hint = f"to let it go on: mulligan resume {now.state.run.run_id} {report.step}"
+        raise Refused(f"step '{report.step}' is paused already{by}", hint=hint, step=report.step)
+    for place in fresh:
+        yield e.StepPaused(place.key, report.by, report.reason)
+
+
+def _resume_steps(now: Now, report: r.ResumeRequested) -> Facts:
+    held = [place for place in _named_steps(now, report.step) if place.pause is not None]
+    if not held:
+        raise Refused(f"step '{report.step}' is not paused", step=report.step)
+    for place in held:
+        # What came before it may have ended the run, or let it go.
+        if place.pause is not None:
+            yield e.StepResumed(place.key, report.by, report.reason)
+
+
+def _named_steps(now: Now, name: str) -> list[Place]:
+    """The step of that name, or all steps of the matrix of that name."""
+    state = now.state
+    if name in state.graph.nodes:
+        return [state.places[name]]
+    if name == END:
+        raise Refused("'end' cannot be paused: a run always comes to its end", step=name)
+    found = [state.places[step.name] for step in state.workflow.steps if step.sweep == name]
+    if not found:
+        raise UnknownStep(f"'{name}' is not a step of run {state.run.run_id}", step=name)
+    return found
+
+
+def once_more(run_id: int, status: str) -> str:
+    """How a run that has ended is run again: another round for what was not done, or a fork."""
+    if status == "completed":
+        return f"to run it again from a step: mulligan fork {run_id} --from STEP"
+    return f"to give it another round: mulligan retry {run_id}"
+
+
+def _resume(now: Now, report: r.ResumeRequested) -> Facts:
+    run = now.state.run
+    if run.status in RUN_ENDED:
+        raise RunFinished(
+            f"run {run.run_id} {run.status}, so there is nothing to resume",
+            hint=once_more(run.run_id, run.status),
+        )
+    if report.step:
+        yield from _resume_steps(now, report)
+    elif run.status == "paused":
+        assert run.paused_at is not None
+        due = None if run.due is None else run.due + (now.at - run.paused_at)
+        yield e.RunResumed(report.by, report.reason, due, run.held, run.unstarted)
+
+
+def _retry(now: Now, report: r.RetryRequested) -> Facts:
+    found = plan_revision(now.state, report)
+    if found is None:
+        yield _reopened(now, report, plan_round(now.state, report))
+        return
+    # All that may be refused was asked before: nothing takes back a fact that was yielded.
+    fact, difference = found
+    yield fact
+    yield _reopened(now, report, plan_round(now.state, report, difference))
+
+
+def _reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
+    return e.RunReopened(
+        now.state.run.round + 1,
+        report.by,
+        report.reason,
+        plan.steps,
+        _run_due(now),
+        plan.from_step,
+        plan.items,
+        adjusted(plan.proposals),
+        plan.stale,
+        report.budgets,
+    )
+
+
+# -- tasks ------------------------------------------------------------------------------
+
+
+def _misplaced(state: State, key: str, attempt: int) -> str:
+    """Why a report about an attempt is not believed; empty if it is about what runs now."""
+    place = state.places.get(key)
+    if state.run.status in RUN_ENDED:
+        return "run_ended"
+    if place is None:
+        return "unknown_place"
+    if place.attempt != attempt:
+        return "stale_attempt"
+    is_over = place.status not in ("ready", "running") or place.phase in ("validating", "finishing", "stopped")
+    return "already_ended" if is_over or place.spec.action is None else ""
+
+
+def _task_started(now: Now, report: r.TaskStarted) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if not reason and now.state.places[report.place].status != "ready":
+        reason = "already_started"
+    if reason:
+        return iter((e.ReportRefused(report.place, report.attempt, reason),))
+    bound = bound_host(now.state, now.state.places[report.place])
+    instead_of = bound if report.host not in ("", bound) else ""
+    return iter((e.AttemptStarted(report.place, report.attempt, report.worker, report.host, instead_of=instead_of),))
+
+
+def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _ended(now, report),))
+
+
+def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
+    place = now.state.places[report.place]
+    found, said = classify(report.outcome)
+    warnings = tuple(located(now, place, warning) for warning in said) if said else ()
+    if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
+        if not report.reused_run_id:
+            warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
+        return e.AttemptSucceeded(
+            place.key,
+            place.attempt,
+            report.output,
+            report.usage,
+            warnings,
+            report.files,
+            report.fingerprint,
+            report.reused_run_id,
+        )
+    if found is None or _was_stopped(now, place):
+        return e.AttemptCancelled(place.key, place.attempt, reported(report.usage).as_usage)
+    found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report)))
+    return e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage, warnings)
+
+
+def _measured(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
+    """What it used; and of what ran out, how much it had: whoever gives it more asks for that."""
+    details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
+    if found.code == "OUT_OF_MEMORY":
+        memory = limits(place).memory
+        return {**details, "memory": memory} if memory else details
+    if found.code != "TIMEOUT":
+        return details
+    if report.outcome.is_past_deadline:
+        return {**details, LIMIT: "deadline"}
+    if report.outcome.reported and not report.outcome.is_timed_out:
+        return {LIMIT: "own", **details}
+    timeout = limits(place).timeout
+    return {**details, LIMIT: "timeout", "timeout": timeout} if timeout else details
+
+
+def _over_its_memory(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """It had more than it asked for, so shortly that nobody saw it in time: the next one may not be so lucky."""
+    if place.spec.resources is None and place.climb.adjusted is None:
+        return ()
+    may, used = limits(place).memory, usage.get("peak_memory")
+    if not may or not isinstance(used, int) or used <= may:
+        return ()
+    message = f"it had {format_size(used)}, and asks for {format_size(may)}"
+    return (located(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
+
+
+def _unreported(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """A limit that nobody can hold is worth knowing."""
+    found = unreported(now.state, place, usage) if is_agent(place.spec) else None
+    return () if found is None else (located(now, place, found),)
+
+
+def _was_stopped(now: Now, place: Place) -> bool:
+    """It was asked to end, so its failure is no news; unless it was left to finish, then what it reports counts."""
+    return place.phase == "stopping" and not now.state.is_left_to_finish(place)
+
+
+def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+    else:
+        yield e.AttemptLost(report.place, report.attempt, report.worker)
+
+
+def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+    else:
+        yield e.AttemptInterrupted(report.place, report.attempt)
+
+
+def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+        return
+    place = now.state.places[report.place]
+    if report.status == "completed":
+        yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
+    elif place.phase == "timeout":
+        had = {LIMIT: "timeout", "timeout": limit} if (limit := limits(place).timeout) else {}
+        found = make_failure(now, place, "TIMEOUT", "the child run took too long", details=had)
+        yield e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage)
+    elif place.phase == "stopping" or not now.may_start(place):
+        yield e.AttemptCancelled(place.key, place.attempt, report.usage)
+    else:
+        yield e.AttemptFailed(place.key, place.attempt, located(now, place, _failed_child(place, report)), report.usage)
+
+
+def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
+    """CHILD_FAILED with what went wrong there. A group fails as the last of its steps that failed: rules go by that."""
+    details: dict[str, Any] = {"child_run_id": report.child_run_id}
+    if is_group(place.spec.action) and report.failures:
+        last = report.failures[-1]
+        return msgspec.structs.replace(
+            last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
+        )
+    message = f"child run {report.child_run_id} {report.status}"
+    return failure("CHILD_FAILED", message, cause=report.failures, details=details)
+
+
+# -- people ------------------------------------------------------------------------------
+
+
+def _classified(now: Now, report: r.Classified) -> Facts:
+    place = now.state.places.get(report.step)
+    if place is None or place.role != "step":
+        raise UnknownStep(f"'{report.step}' is not a step of run {now.state.run.run_id}", step=report.step)
+    if place.status != "pending_failed":
+        raise StepNotParked(
+            f"step '{report.step}' is {place.status}, so there is nothing to classify",
+            hint=_said_already(place) or _other_verb(now, place),
+            step=report.step,
+        )
+    if not report.reason.strip():
+        raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
+    adjusted = _adjusted(place, report)
+    check_raised(now.state, report.budgets, now.state.graph)
+    yield e.StepClassified(
+        place.key, place.attempt, report.verdict, report.reason, report.by, adjusted, budgets=report.budgets
+    )
+
+
+def _said_already(place: Place) -> str:
+    """For whoever comes second: who decided, and how."""
+    ruling = place.climb.ruling
+    return "" if ruling is None else f"{ruling.by or 'somebody'} has said {ruling.verdict}: {ruling.reason}"
+
+
+def _other_verb(now: Now, place: Place | None) -> str:
+    """For whoever confuses the two: a parked step is classified, an approval is answered."""
+    if place is not None and place.status == "pending_failed":
+        return f"it is parked: mulligan classify {now.state.run.run_id} {place.key} retry|fail --reason TEXT"
+    if place is not None and _asks(place):
+        return f"it waits for an approval: mulligan approve {now.state.run.run_id} {place.key} --reason TEXT"
+    return ""
+
+
+def _asks(place: Place) -> bool:
+    action = place.spec.action
+    return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
+
+
+def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
+    """What a person says the next attempt is to get, over what rules gave it before."""
+    for name, asked in (("memory", report.memory), ("timeout", report.timeout)):
+        if asked is not None and asked <= 0:
+            raise InputInvalid(f"{name} must be more than nothing, not {asked:g}")
+    if report.memory is None and report.timeout is None:
+        return None
+    before = place.climb.adjusted or e.Adjusted()
+    return e.Adjusted(report.memory or before.memory, before.cpus, report.timeout or before.timeout)
+
+
+def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
+    place = now.state.places.get(report.place)
+    if place is None or not _asks(place):
+        message = f"'{report.place}' does not wait for an approval"
+        raise StepNotWaitingForApproval(message, hint=_other_verb(now, place), step=report.place)
+    if not report.reason.strip():
+        raise InputInvalid("an approval needs a reason", hint="say why: --reason TEXT")
+    if report.is_approved:
+        output = {"approved": True, "by": report.by, "reason": report.reason}
+        yield e.AttemptSucceeded(place.key, place.attempt, output)
+    else:
+        found = make_failure(now, place, "APPROVAL_REFUSED", report.reason, details={"by": report.by})
+        yield e.AttemptFailed(place.key, place.attempt, found)
+
+
+# -- timers ------------------------------------------------------------------------------
+
+
+def _starts_due(now: Now, report: r.StartsDue) -> Facts:
+    return NOTHING if now.state.run.status in RUN_ENDED else wake_starts(now, report.begin)
+
+
+def _timer(now: Now, report: r.TimerFired) -> Facts:
+    if now.state.run.status in RUN_ENDED:
+        return
+    if now.state.run.status == "paused":
+        held = (report.kind, report.place, report.number)
+        if _is_awaited(now, *held, report.wall) and held not in now.state.run.held:
+            yield e.TimerHeld(*held)
+        return
+    yield from fire(now, report.kind, report.place, report.number, report.wall)
+
+
+def release(now: Now, kind: str, key: str, number: int) -> Facts:
+    """What a timer brings about that fired in a pause, if it is still waited for. Its time has come before."""
+    yield from fire(now, kind, key, number, LATEST)
+
+
+def fire(now: Now, kind: str, key: str, number: int, wall: datetime | None = None) -> Facts:
+    """What a timer brings about, if it is still waited for."""
+    if _is_awaited(now, kind, key, number, wall):
+        yield from _TIMERS[kind](now, now.state.places.get(key))
+
+
+def _is_awaited(now: Now, kind: str, key: str, number: int, wall: datetime | None) -> bool:
+    """Whether the run still waits for this timer, and it is not early. `wall`: what the wall clock says, if not the
+    same as the run's own time.
+    """
+    run, place = now.state.run, now.state.places.get(key)
+    if kind == "loop":
+        return False
+    if kind == "run":
+        return run.round == number and run.due is not None and run.due <= now.at and run.stop is None
+    if place is None:
+        return False
+    climb = place.climb
+    statuses, counter, due = {
+        "retry": (("backing_off",), place.attempt + 1, climb.due),
+        "attempt": (("running",), place.attempt, place.due),
+        "until": (("running",), place.attempt, place.due),
+        "handler": (("handling",), place.attempt, None if climb.is_handler_late else climb.handler_due),
+        "triage": (("pending_failed",), place.attempt, climb.parked_due),
+        # Ready: entered while the run was paused, so that it could not start.
+        "deadline": (("ready", "running"), place.visit, _deadline(place)),
+    }[kind]
+    at = wall if kind == "until" and wall is not None else now.at
+    return place.status in statuses and counter == number and due is not None and due <= at
+
+
+def _deadline(place: Place) -> Any:
+    limit = place.spec.deadline
+    return None if limit is None or place.phase else place.entered_at + timedelta(seconds=limit)
+
+
+def _attempt_due(now: Now, place: Place) -> Facts:
+    """A wait is over, an approval has expired, a child run's time is up."""
+    action = place.spec.action
+    if action is None or place.phase:
+        return
+    if action.kind == "wait":
+        yield e.AttemptSucceeded(place.key, place.attempt)
+    elif action.kind == "workflow":
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
+    elif filled(action, place.bindings).get("default") == "approve":
+        output = {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+        yield e.AttemptSucceeded(place.key, place.attempt, output)
+    else:
+        found = make_failure(now, place, "APPROVAL_EXPIRED", "nobody answered in time")
+        yield e.AttemptFailed(place.key, place.attempt, found)
+
+
+def _handler_due(now: Now, place: Place) -> Facts:
+    yield e.AttemptStopping(place.key, place.attempt, "handler_timeout")
+    if place.child:
+        yield from stop_place(now, now.state.places[place.child])
+
+
+def _triage_due(now: Now, place: Place) -> Facts:
+    """Nobody came: the default applies, and a retry by default is given once a visit."""
+    policy = now.state.step(place.key).triage
+    assert policy is not None
+    wants_retry = policy.default == "retry" and place.climb.defaults_used == 0
+    verdict: Any = "retry" if wants_retry else "fail"
+    yield e.StepClassified(
+        place.key, place.attempt, verdict, "nobody classified it in time", "timeout", is_default=True
+    )
+
+
+def _deadline_due(now: Now, place: Place) -> Facts:
+    """The visit has taken too long. What a worker runs is for its worker to end; all else is ended here."""
+    kind = place.spec.action.kind if place.spec.action else "map"
+    if place.status == "ready" or kind in ("wait", "approve"):
+        found = make_failure(now, place, "TIMEOUT", PAST_DEADLINE)
+        yield e.AttemptFailed(place.key, place.attempt, found)
+    elif kind == "map":
+        yield e.AttemptStopping(place.key, place.attempt, "deadline")
+        yield from stop_place(now, place)
+    elif kind == "workflow":
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
+
+
+def _run_time_up(now: Now, _: Place | None) -> Facts:
+    found = failure("RUN_TIMEOUT", RUN_TOO_LONG, at=now.at)
+    yield e.RunStopping("timed_out", reason=RUN_TOO_LONG, failure=found)
+
+
+_TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
+    "retry": proceed,
+    "attempt": _attempt_due,
+    "until": _attempt_due,
+    "handler": _handler_due,
+    "triage": _triage_due,
+    "deadline": _deadline_due,
+    "run": _run_time_up,
+}
+
+_DOORS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
+    r.RunRequested: _run_requested,
+    r.TaskStarted: _task_started,
+    r.TaskEnded: _task_ended,
+    r.LeaseExpired: _lease_expired,
+    r.TaskInterrupted: _task_interrupted,
+    r.ChildEnded: _child_ended,
+    r.StartsDue: _starts_due,
+    r.TimerFired: _timer,
+    r.CancelRequested: _cancel,
+    r.PauseRequested: _pause,
+    r.ResumeRequested: _resume,
+    r.RetryRequested: _retry,
+    r.Classified: _classified,
+    r.ApprovalGiven: _approval,
+}

@@ -1,0 +1,177 @@
+"""What an agent is told of what came before it: the parts, gathered from the state, and the text that is made of them.
+
+A task carries the parts, and its worker makes the text: an output may be an artifact, which only a worker can fetch.
+Equal parts give equal text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from mulligan.core.evolve.places import is_agent
+from mulligan.core.model.failure_context import (
+    UPSTREAM_OUTPUTS_MAX,
+    ContentType,
+    FailedSource,
+    RetrySummary,
+    UpstreamOutput,
+    assemble,
+    failure_context,
+    own_context,
+)
+from mulligan.core.model.workflow import END, Command
+from mulligan.core.state.scope import failed_sources, nearest_failure
+from mulligan.core.state.state import Place, State
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a step before this one gave. The seqs are those of the events that say so."""
+
+    step: str
+    visit: int
+    attempt: int
+    entered_seq: int
+    output_seq: int
+    given_at: datetime
+    output: Any
+
+
+class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The parts of an agent's context, in the order of its text. `failed` has the oldest first."""
+
+    target: str
+    failed: tuple[FailedSource, ...] = ()
+    heard: tuple[Heard, ...] = ()
+    summary: RetrySummary | None = None
+    # Whether what looks like a credential is hidden in it.
+    hides: bool = True
+
+    def failure_text(self, run_id: int) -> str:
+        """The failures alone: what any other step is told."""
+        return failure_context(run_id, self.target, self.failed, self.hides)
+
+    def text(self, run_id: int, own: Any = None) -> str:
+        """All of it; `own` is what the workflow itself says, and follows the failures. What is empty says nothing."""
+        outputs = [_worded(one) for one in self.heard]
+        theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
+        return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs, self.hides).text
+
+    def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
+        """The same with what `fetch` makes of each output: whoever can read artifacts puts them in."""
+        heard = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.heard)
+        return msgspec.structs.replace(self, heard=tuple(heard))
+
+
+def _worded(one: Heard) -> UpstreamOutput:
+    text, kind = _as_text(_answered(one.output))
+    return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
+
+
+# What an agent answers with that has nothing to say but a text; `json` is that text again, the others are figures.
+_ANSWER = {"content", "decision", "tokens"}
+_BESIDE = {"json", "cost", "calls", "turns", "model"}
+
+
+def _answered(output: Any) -> Any:
+    """The text of such an answer: as JSON it would be longer, and hard to read."""
+    is_answer = isinstance(output, dict) and _ANSWER <= output.keys() <= _ANSWER | _BESIDE
+    return output["content"] if is_answer and isinstance(output["content"], str) else output
+
+
+def _as_text(value: Any) -> tuple[str, ContentType]:
+    return (value, "text") if isinstance(value, str) else (msgspec.json.encode(value).decode(), "json")
+
+
+# -- gathering -------------------------------------------------------------------------------------------------------
+
+
+def briefing(state: State, place: Place) -> Briefing:
+    """What the place is told if it is an agent's: a step, or whatever belongs to one."""
+    step = state.step_of(place)
+    failed = failed_sources(state, step)
+    handled = _handled(state, place)
+    heard = _heard(state, step.key) if hears_upstream(place.spec) else ()
+    return Briefing(
+        target=place.key,
+        failed=(*failed, *((handled,) if handled else ())),
+        heard=tuple(islice(chain(_rejected(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
+        summary=place.climb.summary,
+        hides=state.workflow.hide_credentials,
+    )
+
+
+def hears_upstream(spec: Command) -> bool:
+    """Whether it is an agent that is told what the steps before it gave: its prompt may say all of that already."""
+    return spec.action is not None and is_agent(spec) and spec.action.params.get("upstream") is not False
+
+
+def _handled(state: State, place: Place) -> FailedSource | None:
+    """The failure that a handler or a recovery script, or what belongs to one, is there for."""
+    helper = _helper(state, place)
+    failure = nearest_failure(state, place) if helper else None
+    if helper is None or failure is None:
+        return None
+    failing = state.places[helper.parent]
+    return FailedSource(
+        step=failing.key,
+        visit=state.step_of(failing).visit,
+        attempt=failing.attempt,
+        max_retries=failing.spec.retries_max,
+        retries_used=sum(failing.climb.retries.values()),
+        reason=failing.climb.verdict or ("retry_scheduled" if helper.role == "script" else ""),
+        failure=failure,
+        entered_seq=failing.entered_seq,
+        failure_seq=failing.climb.failure_seq,
+        failed_at=failure.at or state.run.at,
+        summary=failing.climb.summary,
+    )
+
+
+def _helper(state: State, place: Place) -> Place | None:
+    """The command of a handler, or the recovery script, that the place is or belongs to."""
+    return next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
+
+
+def _rejected(state: State, place: Place) -> Iterator[Heard]:
+    """What the attempt that a helper is there for gave, if it was not accepted: nobody mends what he has not seen."""
+    helper = _helper(state, place)
+    failing = state.places[helper.parent] if helper else None
+    if failing is not None and failing.failure is not None and failing.climb.rejected is not None:
+        visit, seq, at = state.step_of(failing).visit, failing.climb.failure_seq, failing.failure.at or state.run.at
+        yield Heard(failing.key, visit, failing.attempt, failing.entered_seq, seq, at, failing.climb.rejected)
+
+
+def _heard(state: State, step: str) -> Iterator[Heard]:
+    """What the steps before it gave, each once: those that it needs in the order of `needs`, then those whose edges
+    led to it in the order of the file."""
+    for name in dict.fromkeys((*_needed(state, step), *_arrived(state, step))):
+        place = state.places[name]
+        if place.output is not None and place.given is not None:
+            seq, at = place.given
+            yield Heard(name, place.visit, place.attempt, place.entered_seq, seq, at, place.output)
+
+
+def _needed(state: State, step: str) -> Iterator[str]:
+    for need in () if step == END else state.graph.nodes[step].step.needs:
+        yield from state.workflow.groups[need.of] if need.is_group else (need.of,)
+
+
+def _arrived(state: State, step: str) -> list[str]:
+    """Whose edges led to it. Those that loop back are no arrivals of the graph's: that they were taken is counted."""
+    if step == END:
+        return []
+    nodes = state.graph.nodes
+    arrivals = [arc.source for arc in nodes[step].arrivals if state.arcs.get(arc.key) in ("arrived", "taken")]
+    return sorted({*arrivals, *_looped(state, step)}, key=lambda name: nodes[name].order)
+
+
+def _looped(state: State, step: str) -> Iterator[str]:
+    for key in state.run.loops_taken:
+        source, _, index = key.rpartition("#")
+        if state.graph.arc(source, int(index)).to == step:
+            yield source

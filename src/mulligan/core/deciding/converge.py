@@ -1,0 +1,178 @@
+"""Rung 5: everything reaches `end`. When nothing else runs or can run: undo, `end`, and the round's last word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.flow import enter, enter_held, is_full, pass_over, unwoken, wake_starts
+from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import undo_key
+from mulligan.core.model.workflow import END
+from mulligan.core.state.scope import RUN_TOO_LONG, Now
+from mulligan.core.state.state import Place, State, Undoable
+from mulligan.core.state.verdict import is_degraded, is_handled, open_failures, unhandled, verdict
+from mulligan.errors import ExpressionFailed
+
+
+def at_rest(now: Now) -> Facts:
+    """Asked when nothing more follows in a turn: fire loops whose time has come, and go on to the end."""
+    run = now.state.run
+    if run.status != "running":
+        return
+    yield from _fire_loops(now)
+    yield from enter_held(now)
+    if run.active or run.loops or run.undoing:
+        return
+    if run.waiting and run.stop is None:
+        # What follows may make others wait, or be over in this very turn: asked again when all of it is true.
+        late = unwoken(now.state)
+        yield from wake_starts(now, late[0]) if late else _give_up_waiting(now)
+        return
+    if now.state.places[END].status == "waiting":
+        undoable = _next_undo(now.state)
+        if undoable is not None:
+            yield from _undo(now, undoable)
+        else:
+            yield from _enter_end(now)
+
+
+def _fire_loops(now: Now) -> Facts:
+    """Loops, in the order they were taken: each when it is due and its region rests."""
+    for key, loop in list(now.state.run.loops.items()):
+        current = now.state.run.loops.get(key)
+        is_due = current is not None and current.busy == 0 and current.due <= now.at
+        if is_due and now.state.run.stop is None and not is_full(now.state):
+            yield e.LoopFired(loop.step, loop.edge, loop.to)
+
+
+def _give_up_waiting(now: Now) -> Facts:
+    """Steps that wait for what can no longer come: each other, or a remediation that waits for them.
+
+    One that was arrived at goes ahead: those it still waits for wait, in the end, for it.
+    """
+    arrived = next((step for step in now.state.steps() if _has_arrival(now.state, step)), None)
+    if arrived is not None:
+        yield from enter(now, arrived)
+        return
+    for step in list(now.state.steps()):
+        if now.state.run.active or now.state.run.loops:
+            return
+        if step.status == "waiting":
+            yield pass_over(step, "unreachable")
+
+
+def _has_arrival(state: State, step: Place) -> bool:
+    is_free = step.status == "waiting" and not step.open_needs and not step.has_dead_need
+    return is_free and step.taken_arrivals > 0 and state.step(step.key).join == "any"
+
+
+# -- undo ------------------------------------------------------------------------------
+
+
+def _next_undo(state: State) -> Undoable | None:
+    """The last completed visit that is not undone yet, if the run is about to end badly."""
+    stop = state.run.stop
+    if (stop is not None and stop.now) or not state.undoables or verdict(state) == "completed":
+        return None
+    return state.undoables[-1]
+
+
+def _undo(now: Now, undoable: Undoable) -> Facts:
+    yield e.UndoStarted(undoable.step, undoable.visit)
+    place = now.state.places[undoable.step]
+    yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
+
+
+def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
+    """One undo has ended, well or not: the others go on."""
+    visit = int(now.state.run.undoing.rpartition("@")[2])
+    if isinstance(fact, e.CommandCompleted):
+        yield e.UndoCompleted(place.key, visit)
+    else:
+        cause = (fact.failure,) if isinstance(fact, e.CommandFailed) else ()
+        message = cause[0].message if cause else "it was stopped"
+        yield e.UndoFailed(place.key, visit, make_failure(now, place, "UNDO_FAILED", message, cause=cause))
+
+
+# -- end ------------------------------------------------------------------------------
+
+
+def _enter_end(now: Now) -> Facts:
+    end = now.state.places[END]
+    yield e.StepEntered(END, end.visit + 1)
+    if end.spec.action is None:
+        yield e.StepCompleted(END, end.visit)
+    else:
+        yield from schedule(now, end, "entered")
+
+
+def after_end_step(now: Now) -> Facts:
+    """The round's last event. `end` may turn completed into failed, and back unless work was undone."""
+    state, end = now.state, now.state.places[END]
+    status, reason = _final_status(now, end)
+    outputs, problem = _outputs(now, end)
+    if problem and status == "completed":
+        status, reason = "failed", problem
+    kinds = {"completed": e.RunCompleted, "failed": e.RunFailed, "cancelled": e.RunCancelled}
+    yield kinds[status](
+        round=state.run.round,
+        degraded=status == "completed" and is_degraded(state),
+        outputs=outputs,
+        reason=reason,
+        **_counts(state),
+    )
+
+
+def _final_status(now: Now, end: Place) -> tuple[str, str]:
+    state = now.state
+    status = verdict(state)
+    if status == "cancelled":
+        return status, state.run.stop.reason if state.run.stop else ""
+    if end.status == "failed":
+        return "failed", f"end failed: {end.failure.code if end.failure else ''}"
+    said = _said(now, end)
+    wanted, reason = said.get("status"), str(said.get("reason") or "")
+    if wanted == "failed" and status == "completed":
+        return wanted, reason or "end returned the status failed"
+    if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
+        return wanted, reason
+    if reason:
+        return status, reason
+    if state.run.is_time_up:
+        return status, RUN_TOO_LONG
+    return status, ""
+
+
+def _said(now: Now, end: Place) -> dict[str, Any]:
+    try:
+        return said_by_end(now.fetched(end.output))
+    except ExpressionFailed:
+        return {}
+
+
+def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:
+    """The workflow's outputs; what cannot be evaluated is null, and said."""
+    outputs: dict[str, Any] = {}
+    problem = ""
+    for name, template in now.state.workflow.outputs.items():
+        try:
+            outputs[name] = now.render(template, end)
+        except ExpressionFailed as error:
+            outputs[name] = None
+            problem = problem or f"output '{name}': {error.message}"
+    return outputs, problem
+
+
+def _counts(state: State) -> dict[str, Any]:
+    failed = {record.step for record in unhandled(state)}
+    handled = {record.step for record in open_failures(state) if record.step != END and is_handled(state, record)}
+    items = {p.parent for p in state.places.values() if p.role == "item" and p.recovered_by}
+    return {
+        "total_steps": len(state.graph.nodes),
+        "failed_steps_count": len(failed),
+        "handled_steps_count": len(handled - failed),
+        "recovered_steps_count": sum(bool(step.recovered_by) or step.key in items for step in state.steps()),
+        "skipped_steps_count": sum(step.status == "skipped" for step in state.steps()),
+    }

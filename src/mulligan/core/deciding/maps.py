@@ -1,0 +1,284 @@
+"""Map steps: the list, its items, and what their failures mean for the step."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from mulligan.core.deciding.lifecycle import Facts, command_key, enter_command, located, make_failure
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.workflow import Expression, Map
+from mulligan.core.state.scope import Now
+from mulligan.core.state.state import Items, Place
+from mulligan.errors import ExpressionFailed
+
+FAILURES_SHOWN_MAX = 20
+
+
+def expand(now: Now, place: Place) -> Facts:
+    """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take what is not done."""
+    policy = _policy(now, place)
+    if place.items is not None and (place.items.visit == place.visit or _is_chosen_from(now, place)):
+        yield _take_up(now, place, place.items)
+    elif policy.lister is not None:
+        yield from enter_command(now, place, "lister", 0)
+    else:
+        yield from _expand_with(now, place, lambda: now.evaluate(_over(policy), place))
+
+
+def _policy(now: Now, place: Place) -> Map:
+    policy = now.state.step(place.key).map
+    assert policy is not None
+    return policy
+
+
+def _over(policy: Map) -> Expression:
+    assert policy.over is not None
+    return policy.over
+
+
+def _take_up(now: Now, place: Place, items: Items) -> e.MapExpanded:
+    """The same items once more: only those that are not done."""
+    todo = tuple(i for i in range(len(items.values)) if not _is_done(now, place, i))
+    return e.MapExpanded(place.key, place.attempt, todo=todo)
+
+
+def _is_chosen_from(now: Now, place: Place) -> bool:
+    """Whether this visit is the one that a round was opened for: the list stands, and only some of its items run."""
+    return place.key == now.state.run.items_of and place.visit == place.visits_before + 1
+
+
+def _is_done(now: Now, place: Place, index: int) -> bool:
+    """It has completed; or it failed before a round that was opened for others."""
+    item = now.state.places.get(item_key(place.key, index))
+    if item is None or item.status != "failed" or not _is_chosen_from(now, place):
+        return item is not None and item.status == "completed"
+    return item.visit != place.visit
+
+
+def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
+    """The command that lists the items has ended."""
+    if isinstance(fact, e.CommandCompleted):
+        yield from _expand_with(now, place, lambda: now.fetched(fact.output))
+    elif isinstance(fact, e.CommandFailed):
+        yield e.AttemptFailed(place.key, place.attempt, fact.failure)
+    elif place.phase == "deadline":
+        yield _too_late(now, place)
+    else:
+        yield e.AttemptCancelled(place.key, place.attempt)
+
+
+def _too_late(now: Now, place: Place) -> e.AttemptFailed:
+    return e.AttemptFailed(
+        place.key, place.attempt, make_failure(now, place, "TIMEOUT", "the map took longer than its deadline")
+    )
+
+
+def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
+    try:
+        items = chosen_items(now, place, values())
+    except ExpressionFailed as error:
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
+        return
+    # A visit after one that failed: what was done stays done, if the list is still the same.
+    if place.items is not None and _are_the_same(place.items.values, items):
+        yield _take_up(now, place, place.items)
+    else:
+        yield e.MapExpanded(place.key, place.attempt, items)
+
+
+def _are_the_same(before: list[Any], items: list[Any]) -> bool:
+    """Whether these are the same items, in whatever order they come now: the keys of an object have none."""
+    if len(before) != len(items):
+        return False
+    # As JSON, and not as Python compares: there True is 1.
+    first, second = (
+        Counter(json.dumps(_number(value), sort_keys=True) for value in values) for values in (before, items)
+    )
+    return first == second
+
+
+def _number(value: Any) -> Any:
+    """The value with its whole numbers written as such: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {key: _number(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_number(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
+    """filter, sort_by, distinct, offset, max_items, in this order."""
+    policy = _policy(now, place)
+    if not isinstance(values, list):
+        raise ExpressionFailed(f"'over' gave {_kind(values)}, not a list")
+    items = values
+    if policy.filter is not None:
+        items = [v for i, v in enumerate(items) if _holds(now, place, policy.filter, policy.name, v, i)]
+    if policy.sort_by is not None:
+        keys = [
+            _sort_key(now.evaluate(policy.sort_by, place, **{policy.name: v, "index": i})) for i, v in enumerate(items)
+        ]
+        order = sorted(range(len(items)), key=keys.__getitem__, reverse=policy.sort_descending)
+        items = [items[i] for i in order]
+    if policy.distinct is not None:
+        seen: dict[str, Any] = {}
+        for i, v in enumerate(items):
+            seen.setdefault(
+                json.dumps(now.evaluate(policy.distinct, place, **{policy.name: v, "index": i}), sort_keys=True), v
+            )
+        items = list(seen.values())
+    stop = None if policy.max_items is None else policy.offset + policy.max_items
+    return list(items[policy.offset : stop])
+
+
+def _holds(now: Now, place: Place, condition: Expression, name: str, value: Any, index: int) -> bool:
+    return now.condition(condition, place, **{name: value, "index": index})
+
+
+def _sort_key(value: Any) -> tuple[int, Any]:
+    """Values of unlike types sort by type, nulls last: a mixed list is an order, not an error."""
+    if value is None:
+        return (3, 0)
+    if isinstance(value, bool | int | float):
+        return (0, value)
+    return (1, value) if isinstance(value, str) else (2, json.dumps(value, sort_keys=True))
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "nothing" if value is None else type(value).__name__)
+
+
+# -- items ------------------------------------------------------------------------------
+
+
+def run_items(now: Now, place: Place) -> Facts:
+    """Enter as many items as may run together; when none is left and none runs, judge the step."""
+    while may_enter(now, place):
+        items = _items(place)
+        index = items.todo[items.next]
+        key = item_key(place.key, index)
+        yield e.ItemEntered(key, place.key, index)
+        yield from _enter_or_skip(now, now.state.places[key], 0)
+    items = _items(place)
+    if not items.is_judged and items.running == 0:
+        yield from judge(now, place)
+
+
+def _items(place: Place) -> Items:
+    assert place.items is not None
+    return place.items
+
+
+def may_enter(now: Now, place: Place) -> bool:
+    items, policy = _items(place), _policy(now, place)
+    if items.is_judged or place.phase or items.next >= len(items.todo) or not now.may_start(place):
+        return False
+    if policy.on_item_failure == "stop" and items.failed > _tolerated(policy, len(items.values)):
+        return False
+    return policy.max_parallel is None or items.running < policy.max_parallel
+
+
+def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
+    """The item's command, unless its `when` says no. A condition that cannot be evaluated is the command's failure."""
+    when = now.state.step(item.parent).do[index].when
+    if when is None:
+        return enter_command(now, item, "do", index)
+    try:
+        if now.condition(when, item):
+            return enter_command(now, item, "do", index)
+    except ExpressionFailed as error:
+        return _enter_and_fail(now, item, index, error.message)
+    return iter((e.CommandSkipped(command_key(item, "do", index), item.key, "do", index),))
+
+
+def _enter_and_fail(now: Now, item: Place, index: int, message: str) -> Facts:
+    key, attempt = command_key(item, "do", index), item.attempt + 1
+    yield e.CommandEntered(key, item.key, "do", index)
+    found = located(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
+    yield e.AttemptFailed(key, attempt, found)
+
+
+def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
+    """A command of an item has ended: the next one, or the item's end."""
+    step = now.state.step(item.parent)
+    if isinstance(fact, e.CommandCancelled):
+        yield e.ItemCancelled(item.key, item.parent, item.index)
+    elif isinstance(fact, e.CommandFailed) and not fact.is_allowed:
+        yield e.ItemFailed(item.key, item.parent, item.index, fact.failure)
+    elif index + 1 < len(step.do):
+        if now.may_start(item) and not now.state.places[item.parent].phase:
+            yield from _enter_or_skip(now, item, index + 1)
+        else:
+            yield e.ItemCancelled(item.key, item.parent, item.index)
+    else:
+        output = fact.output if isinstance(fact, e.CommandCompleted) else None
+        yield e.ItemCompleted(item.key, item.parent, item.index, output, item.recovered_by)
+
+
+# -- the verdict ------------------------------------------------------------------------------
+
+
+def judge(now: Now, place: Place) -> Facts:
+    """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
+    items, policy = _items(place), _policy(now, place)
+    begun, total = [item for item in now.state.items_of(place) if item is not None], len(items.values)
+    failed = [item for item in begun if item.status == "failed"]
+    is_whole = sum(item.status in ("completed", "failed") for item in begun) == total
+    if place.phase == "deadline":
+        yield _too_late(now, place)
+    elif not now.may_start(place) and not is_whole:
+        yield e.AttemptCancelled(place.key, place.attempt)
+    elif len(failed) > _tolerated(policy, total):
+        yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
+    else:
+        yield _succeeded(now, place, output_of(begun, items.values))
+
+
+def _succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
+    """The attempt has given its output. Its lists may be large: then they are kept beside the log, each by itself."""
+    kept = {name: now.kept(place, name, output[name]) for name in ("results", "failures")}
+    return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
+
+
+def _tolerated(policy: Map, total: int) -> float:
+    """How many items may fail: none, unless the step collects or names a bound."""
+    bounds = [] if policy.max_failures is None else [float(policy.max_failures)]
+    if policy.failure_threshold is not None:
+        bounds.append(math.floor(policy.failure_threshold * total + 1e-9))
+    if bounds:
+        return min(bounds)
+    return math.inf if policy.on_item_failure == "collect" else 0
+
+
+def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Failure:
+    causes = tuple(item.failure for item in failed if item.failure is not None)[:FAILURES_SHOWN_MAX]
+    message = f"{len(failed)} of {total} items failed"
+    return make_failure(
+        now, place, "ITEMS_FAILED", message, cause=causes, details={"failed": len(failed), "total": total}
+    )
+
+
+def output_of(items: list[Place], values: list[Any]) -> dict[str, Any]:
+    """The output of a map, all of whose items have ended: results in item order, null where the item failed."""
+    failures = [_failure_of(item, values) for item in items if item.status == "failed"]
+    return {
+        "total": len(items),
+        "succeeded": len(items) - len(failures),
+        "failed": len(failures),
+        "results": [item.output for item in items],
+        "failures": failures,
+    }
+
+
+def _failure_of(item: Place, values: list[Any]) -> dict[str, Any]:
+    found = item.failure
+    assert found is not None
+    view = {"code": found.code, "message": found.message, "exit_code": found.exit_code}
+    return {"index": item.index, "item": values[item.index], **view}

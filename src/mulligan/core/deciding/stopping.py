@@ -1,0 +1,105 @@
+"""Stopping: an operator cancels, time is up, or fail-fast strikes. Nothing starts; what runs is asked to end.
+
+A step that had failed and was climbing ends `failed`, one that had not ends `cancelled`. Cleanup handlers of
+both still run (unless `--now`); undo and `end` come after, in `converge`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mulligan.core.deciding.lifecycle import Facts, enter_command
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS
+from mulligan.core.state.scope import Now
+from mulligan.core.state.state import Place
+
+
+def stop_all(now: Now, fact: e.RunStopping) -> Facts:
+    """Cancel what waits, ask what runs to end. `end` itself, once it runs, runs on."""
+    state = now.state
+    for step in list(state.steps()):
+        if step.status == "waiting":
+            yield e.StepCancelled(step.key, step.visit, "stopping")
+        elif step.is_active:
+            yield from stop_place(now, step)
+    if fact.now and state.run.undoing in state.places:
+        yield from stop_place(now, state.places[state.run.undoing])
+
+
+def stop_place(now: Now, place: Place) -> Facts:
+    """Ask a place, and whatever runs below it, to end. It has ended when `conclude` says so."""
+    if place.status == "pending_failed":
+        yield e.StepCancelled(place.key, place.visit, "stopping")
+    elif place.status == "handling":
+        yield from _stop_handler(now, place)
+    elif place.child:
+        yield from stop_place(now, now.state.places[place.child])
+    elif place.status == "backing_off":
+        yield from conclude(now, place)
+    elif place.items is not None and place.status == "running":
+        yield from _stop_items(now, place)
+    elif place.status in ("ready", "running"):
+        yield from _stop_attempt(now, place)
+
+
+def _stop_handler(now: Now, place: Place) -> Facts:
+    """A cleanup handler runs on under its own time limit; any other is stopped with the step."""
+    if place.child and (place.climb.is_handler_late or not now.may_clean_up(place)):
+        yield from stop_place(now, now.state.places[place.child])
+
+
+def _stop_items(now: Now, place: Place) -> Facts:
+    assert place.items is not None
+    for index in place.items.todo[: place.items.next]:
+        item = now.state.places[item_key(place.key, index)]
+        if item.status == "running" and item.child:
+            yield from stop_place(now, now.state.places[item.child])
+
+
+def _stop_attempt(now: Now, place: Place) -> Facts:
+    """Not started, or nothing but a timer or a person to wait for: it is over. Else it is asked to end."""
+    kind = place.spec.action.kind if place.spec.action else ""
+    stop = now.state.run.stop
+    # A child run that is stopping already has cleanup and undo of its own: it must hear of `now`.
+    hears_now = kind == "workflow" and place.phase in ("stopping", "timeout") and stop is not None and stop.now
+    if place.phase and not hears_now:
+        return
+    if place.status == "ready" or kind in ("wait", "approve"):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    else:
+        yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")
+
+
+def conclude(now: Now, place: Place) -> Facts:
+    """What was asked to end has ended: run its cleanup handler if it has one, then end it."""
+    handler = place.spec.on_failure
+    if handler is not None and now.may_clean_up(place) and place.climb.handled_attempt != place.attempt:
+        due = now.at + timedelta(seconds=handler.timeout or END_TIMEOUT_SECONDS)
+        yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
+        yield from enter_command(now, place, "handler", 0)
+        return
+    found = None if place.phase == "stopped" else place.failure
+    if place.role == "step":
+        yield _step_ended(place, found)
+    elif found is not None:
+        yield e.CommandFailed(place.key, place.parent, place.role, found, place.index, place.spec.continue_on_error)
+    else:
+        yield e.CommandCancelled(place.key, place.parent, place.role, place.index)
+
+
+def _step_ended(place: Place, found: Failure | None) -> e.Fact:
+    if found is None:
+        return e.StepCancelled(place.key, place.visit, "stopping")
+    return e.StepFailed(
+        place.key,
+        place.visit,
+        found,
+        place.attempt,
+        e.Route("skipped_terminal", reason="stopping"),
+        is_allowed=place.spec.continue_on_error and place.key != END,
+        routed_to_end=True,
+        original_failed_step=place.key,
+    )

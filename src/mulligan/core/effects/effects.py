@@ -1,0 +1,243 @@
+"""What has to be done in the world because of a fact, by a table: tasks, timers, child runs. Written with the fact.
+
+The engine carries them out; the core never waits for one. Each may be carried out twice without harm: a task
+is known by its place and attempt, a timer by kind, place and number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, dataclass_transform
+
+import msgspec
+
+from mulligan.core.evolve.places import is_engines_own, waits_until
+from mulligan.core.model import events as e
+from mulligan.core.model.reports import TimerKind
+from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
+from mulligan.core.state.held_steps import held_places, is_on_hold
+from mulligan.core.state.state import Place, State
+
+
+@dataclass_transform(frozen_default=True)
+class Effect(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """Something for the engine to do."""
+
+
+class QueueTask(Effect):
+    """A worker may lease this attempt. What it runs is in the workflow; the values are in the fact."""
+
+    place: str
+    attempt: int
+
+
+class StopTask(Effect):
+    """Take it out of the queue, or have its worker end it: SIGTERM, grace, SIGKILL. None: let it finish."""
+
+    place: str
+    attempt: int
+    grace_seconds: float | None = None
+
+
+class SetTimer(Effect):
+    kind: TimerKind
+    due: datetime
+    place: str = ""
+    number: int = 0
+
+
+class StartChild(Effect):
+    """Start a run of the pinned workflow `file`; its end is reported as `ChildEnded`."""
+
+    place: str
+    attempt: int
+
+
+class StopChild(Effect):
+    """Cancel the child run; with `now` as an operator's `cancel --now` would."""
+
+    place: str
+    attempt: int
+    now: bool = False
+
+
+class EnterMore(Effect):
+    """The run has more first steps than are entered at once: `StartsDue` for the others, from the `begin`-th on."""
+
+    begin: int
+
+
+class PauseChildren(Effect):
+    pass
+
+
+class ResumeChildren(Effect):
+    pass
+
+
+def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
+    """What the fact asks for. Called when the fact is true."""
+    rule = _TABLE.get(type(fact))
+    return () if rule is None else rule(state, fact)
+
+
+def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
+    place = state.places.get(fact.place)
+    if place is None:
+        return ()
+    is_queued = not (is_engines_own(place.spec) or is_on_hold(state, place))
+    task = (QueueTask(fact.place, fact.attempt),) if is_queued else ()
+    if place.spec.deadline is None:
+        return task
+    # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
+    due = place.entered_at + timedelta(seconds=place.spec.deadline)
+    return (*task, SetTimer("deadline", due, fact.place, place.visit))
+
+
+def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
+    place = state.places.get(fact.place)
+    if place is None:
+        # A wait or an approval that the same turn has cut short: nothing to look after.
+        return ()
+    kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
+    timer = () if fact.due is None else (SetTimer(kind, fact.due, fact.place, fact.attempt),)
+    is_child = place.spec.action is not None and place.spec.action.kind == "workflow"
+    return (StartChild(fact.place, fact.attempt), *timer) if is_child else timer
+
+
+def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
+    place = state.places.get(fact.place)
+    # A handler whose time is up: it is its command that is asked to end, by a fact of its own.
+    if place is None or place.spec.action is None or fact.reason == "handler_timeout":
+        return
+    if place.spec.action.kind == "workflow":
+        yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now)
+    else:
+        yield StopTask(fact.place, fact.attempt, _grace(state, place))
+
+
+def _grace(state: State, place: Place) -> float | None:
+    if state.is_left_to_finish(place):
+        return None
+    grace = state.workflow.cancel_grace
+    return CANCEL_GRACE_SECONDS if grace is None else grace
+
+
+def _cancelled(state: State, fact: e.AttemptCancelled) -> Iterable[Effect]:
+    yield StopTask(fact.place, fact.attempt, 0.0)
+
+
+def _failed(state: State, fact: e.AttemptFailed) -> Iterable[Effect]:
+    """One that nobody has run in time, or that a budget does not allow any more, is still in the queue."""
+    if fact.failure.code in ("TIMEOUT", "BUDGET_EXCEEDED") and not fact.usage:
+        yield StopTask(fact.place, fact.attempt, 0.0)
+
+
+def _retry(state: State, fact: e.RetryScheduled) -> Iterable[Effect]:
+    yield SetTimer("retry", fact.due, fact.place, fact.attempt)
+
+
+def _handler(state: State, fact: e.HandlerStarted) -> Iterable[Effect]:
+    if fact.due is not None:
+        yield SetTimer("handler", fact.due, fact.place, fact.attempt)
+
+
+def _parked(state: State, fact: e.StepParked) -> Iterable[Effect]:
+    if fact.due is not None:
+        yield SetTimer("triage", fact.due, fact.step, fact.attempt)
+
+
+def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
+    yield SetTimer("loop", fact.due, fact.step, fact.edge)
+
+
+# A timer may fire while something else is still waited for, and what ends that may come from a clock that is behind.
+# The timer is set again then, so that the wait has an end whoever's clock is right.
+
+
+def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
+    """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own.
+
+    Where only so many steps may be under way, any of them may have waited for it.
+    """
+    loops, is_bounded = state.run.loops, state.workflow.max_parallel is not None
+    if not loops:
+        return ()
+    ours = (
+        loop for loop in loops.values() if loop.busy == 0 and (is_bounded or fact.step in state.graph.region(loop.to))
+    )
+    return (SetTimer("loop", loop.due, loop.step, loop.edge) for loop in ours)
+
+
+def _loops_at_rest(state: State) -> Iterable[Effect]:
+    for loop in state.run.loops.values():
+        if loop.busy == 0:
+            yield SetTimer("loop", loop.due, loop.step, loop.edge)
+
+
+def _command_ended(state: State, fact: Any) -> Iterable[Effect]:
+    parent = state.places.get(fact.parent) if fact.role == "script" else None
+    if parent is not None and parent.status == "backing_off" and parent.climb.due is not None:
+        yield SetTimer("retry", parent.climb.due, parent.key, parent.attempt + 1)
+
+
+def _run_due(state: State, fact: Any) -> Iterable[Effect]:
+    if fact.due is not None:
+        yield SetTimer("run", fact.due, "", state.run.round)
+    if isinstance(fact, e.RunResumed):
+        yield ResumeChildren()
+        yield from _loops_at_rest(state)
+
+
+def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
+    yield from _run_due(state, fact)
+    graph = state.graph
+    for begin in range(graph.starts_at_once, len(graph.starts), graph.starts_at_once):
+        yield EnterMore(begin)
+
+
+def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
+    yield PauseChildren()
+
+
+def _step_paused(state: State, fact: e.StepPaused) -> Iterable[Effect]:
+    """What nobody has taken leaves the queue. What a worker has been given meanwhile may end by itself."""
+    for place in held_places(state, state.places[fact.step]):
+        if not is_engines_own(place.spec):
+            yield StopTask(place.key, place.attempt, None)
+
+
+def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
+    for place in held_places(state, state.places[fact.step]):
+        if not is_engines_own(place.spec):
+            yield QueueTask(place.key, place.attempt)
+
+
+def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
+    """A pause is over with that: what cleans up or undoes may wait for a child run."""
+    yield ResumeChildren()
+
+
+_TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
+    e.RunStarted: _run_started,
+    e.RunReopened: _run_due,
+    e.RunResumed: _run_due,
+    e.RunPaused: _paused,
+    e.StepPaused: _step_paused,
+    e.StepResumed: _step_resumed,
+    e.RunStopping: _run_stopping,
+    e.AttemptScheduled: _scheduled,
+    e.AttemptStarted: _started,
+    e.AttemptStopping: _stopping,
+    e.AttemptCancelled: _cancelled,
+    e.AttemptFailed: _failed,
+    e.RetryScheduled: _retry,
+    e.HandlerStarted: _handler,
+    e.StepParked: _parked,
+    e.LoopTaken: _loop,
+    e.StepCompleted: _step_ended,
+    e.StepFailed: _step_ended,
+    e.CommandCompleted: _command_ended,
+    e.CommandFailed: _command_ended,
+}

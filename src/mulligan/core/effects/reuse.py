@@ -1,0 +1,132 @@
+"""Whether a step may take over the result of an earlier run, and what a worker has to know to find one."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.artifacts import KEY_AS_JSON, referred, replaced
+from mulligan.core.model.workflow import AGENT, END, Command, Workflow, is_group
+from mulligan.core.state.scope import CACHE_KEY
+from mulligan.core.state.state import Place, State
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Reuse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker is told of a step whose result may be found again."""
+
+    # A hash of what the step is to do, as the workflow says it.
+    definition: str
+    # Whether an earlier result is looked for: else this one is only recorded.
+    looks: bool = False
+    # The paths of the files that it reads, by name.
+    reads: dict[str, str] = {}
+    # What `cache: {key: …}` came to.
+    key: Any = None
+    # It can be taken back: its result counts when its run has ended.
+    has_undo: bool = False
+    # Of a step that does not say what it depends on: what the steps before it have done, as hashes by name.
+    after: dict[str, str] = {}
+
+
+def reuse_of(state: State, place: Place) -> Reuse | None:
+    """What a worker is told of the place's present attempt; None where its result is not to be found again.
+
+    An earlier result is looked for at the first visit alone: a loop goes back to do something again, and so does a
+    round. Nothing is looked for or recorded of what was told of a failure: that is different each time.
+    """
+    above = place if place.role == "step" else _map_of(state, place)
+    if above is None or above.key == END or above.spec.cache is False or (above.key, above.visit) in state.informed:
+        return None
+    step, spec = state.step(above.key), place.spec
+    is_wanted = above.spec.cache or (state.run.changed_only and not (spec.action and spec.action.kind == AGENT))
+    if not (is_wanted or above.spec.reads or above.spec.writes):
+        return None
+    is_forced = _is_forced(state, above)
+    return Reuse(
+        definition=_definition(spec, has_undo=step.undo is not None),
+        looks=bool(is_wanted) and above.visit == 1 and place.climb.tries == 0 and not is_forced,
+        reads={name: path_of(state, above, name) for name in above.spec.reads},
+        key=above.bindings.get(CACHE_KEY),
+        has_undo=step.undo is not None,
+        after=_done_before(state, above),
+    )
+
+
+def forced_below(state: State, place: Place, child: Workflow) -> tuple[str, ...]:
+    """The steps that take nothing over in a run that the place calls: all of them, or none.
+
+    All of a step that is forced. And of a group that is tried again: it starts from its first step, whatever the try
+    before has done.
+    """
+    step = state.step_of(place)
+    is_again = is_group(place.spec.action) and (step.visit > 1 or place.climb.tries > 0)
+    if not is_again and not _is_forced(state, step):
+        return ()
+    return tuple(dict.fromkeys(one.sweep or one.name for one in child.steps))
+
+
+def _is_forced(state: State, step: Place) -> bool:
+    return step.key in state.run.forced or state.step(step.key).sweep in state.run.forced
+
+
+def _done_before(state: State, step: Place) -> dict[str, str]:
+    """What the steps right before this one have done, where it says nothing of what it depends on.
+
+    It may read what they wrote. With `reads`, or with `cache`, the author has said what counts.
+    """
+    if step.spec.reads or step.spec.cache is not None:
+        return {}
+    return {name: _trace_of(state, state.places[name]) for name in sorted(state.graph.sources(step.key))}
+
+
+def _trace_of(state: State, place: Place) -> str:
+    """What a step has done: the same again where the same was done, another for each run where nobody can say."""
+    spec = place.spec
+    if place.status == "completed" and spec.writes and {one.name for one in place.files} == set(spec.writes):
+        # What it gave, and what it wrote: so nothing behind it runs where these are the same.
+        return digest_of((contents_of(place.output), [(one.name, one.sha256) for one in place.files]))
+    if place.status == "completed" and not place.recovered_by and place.fingerprint:
+        return place.fingerprint
+    if place.status == "completed" and spec.action is not None and spec.action.kind in ("wait", "approve"):
+        return spec.action.kind
+    items = [item.fingerprint if item is not None else "" for item in state.items_of(place)]
+    if place.status == "completed" and items and all(items):
+        return digest_of(items)
+    return place.status if place.status in ("skipped", "waiting") else f"{place.status} in {state.run.uid}"
+
+
+def contents_of(value: Any) -> Any:
+    """The value; where it is in an artifact its contents count, since the artifact of each run has another name."""
+    data = _encode(value)
+    if KEY_AS_JSON not in data:
+        return value
+    return replaced(msgspec.json.decode(data), lambda one: ["artifact", referred(one).sha256, referred(one).format])
+
+
+def digest_of(value: Any) -> str:
+    return hashlib.sha256(_encode(value)).hexdigest()
+
+
+def _map_of(state: State, place: Place) -> Place | None:
+    """The map whose items are found again one by one: what each does is one command.
+
+    None for a map that writes files, or can be undone: that is done for all of its items together.
+    """
+    step = state.step_of(place)
+    is_whole_item = place.role == "do" and len(state.step(step.key).do) == 1 and place.spec.when is None
+    return step if is_whole_item and not step.spec.writes and state.step(step.key).undo is None else None
+
+
+def path_of(state: State, step: Place, name: str) -> str:
+    """Where a file of a step is: what its path with values came to, what is declared, else the name itself."""
+    return step.paths.get(f"file.{name}") or state.workflow.files.get(name, name)
+
+
+def _definition(spec: Command, *, has_undo: bool) -> str:
+    """What decides what the step gives, and whether that is accepted. Not how often and how long it is tried."""
+    said = (spec.action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo)
+    return digest_of(said)

@@ -1,0 +1,123 @@
+"""How runs are searched for, and what a list says of them without opening them: filters, attributes, open work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.model.events import Entry, RunRevised
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import FailureRecord
+
+# What a run can be found by, besides its workflow, its status and its time.
+AttributeKind = Literal["input", "label"]
+# kind, name, value
+Attribute = tuple[AttributeKind, str, str]
+# Longer values are not indexed: nobody types them into a filter.
+ATTRIBUTE_CHARS_MAX = 200
+
+
+class RunFilter(msgspec.Struct, frozen=True):
+    """Which runs are wanted. An empty field accepts every run."""
+
+    statuses: tuple[str, ...] = ()
+    workflows: tuple[str, ...] = ()
+    # Created at `since` or later, and before `until`.
+    since: datetime | None = None
+    until: datetime | None = None
+    # All of these must match. A called run has the attributes of the run at the top of its tree.
+    attributes: tuple[Attribute, ...] = ()
+    # Whether runs that other runs called are wanted too.
+    with_children: bool = False
+
+
+class OpenTasks(msgspec.Struct, frozen=True):
+    """Tasks of one tree of runs that one worker has, or (worker "") that nobody has taken: the oldest, and how many."""
+
+    root_run_id: int
+    run_id: int
+    place: str
+    attempt: int
+    worker: str
+    # The circuit breaker that they ask; "" for none.
+    breaker: str
+    count: int
+
+
+class OpenTimer(msgspec.Struct, frozen=True):
+    """Timers of one kind that let a tree of runs go on: the first that is due, and how many there are."""
+
+    root_run_id: int
+    run_id: int
+    kind: str
+    place: str
+    due: datetime
+    count: int
+
+
+class LeasedTask(msgspec.Struct, frozen=True):
+    """A task that a worker has now, and what is set aside for it."""
+
+    worker: str
+    run_id: int
+    workflow: str
+    place: str
+    attempt: int
+    cpus: float
+    memory: int
+    gpus: int
+    # None for a task that was leased before stores kept the time.
+    leased_at: datetime | None = None
+
+
+def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Attribute]:
+    """What a run can be found by: its labels, and its inputs that are single, short values."""
+    texts = ((name, attribute_text(value)) for name, value in inputs.items())
+    found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_kept(name)]
+    return found + [("label", name, value) for name, value in labels.items()]
+
+
+def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """The inputs that a run has from these entries on; None where they change none: a corrected file may."""
+    found = [entry.fact.inputs for entry in entries if isinstance(entry.fact, RunRevised)]
+    return found[-1] if found else None
+
+
+def attribute_text(value: Any) -> str | None:
+    """A value as people write it in a filter (`3`, `true`, `null`, a text as it is); None where it is not indexed."""
+    if value is not None and not isinstance(value, str | int | float):
+        return None
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if _is_kept(text) else None
+
+
+def _is_kept(text: str) -> bool:
+    """PostgreSQL keeps no NUL in a text."""
+    return len(text) <= ATTRIBUTE_CHARS_MAX and "\0" not in text
+
+
+def unanswered(records: Iterable[FailureRecord]) -> list[FailureRecord]:
+    """The failed visits that fail a run, as far as their records tell without the run around them, in order.
+
+    `verdict.unhandled` knows better: it has the state. A remediation that failed too has a record of its own; one that
+    has none is taken to have completed. Where that would leave nothing, every failure that was not allowed counts.
+    """
+    known = sorted((one for one in records if not one.is_closed and not one.recovered_by), key=lambda one: one.seq)
+    by_visit = {(one.step, one.visit): one for one in known}
+    found = [one for one in known if not one.is_allowed and one.step != END]
+    return [one for one in found if not _is_answered(one, by_visit)] or found
+
+
+def _is_answered(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
+    while record.target:
+        remedy = by_visit.get((record.target, record.target_visit))
+        if remedy is None:
+            return True
+        if remedy.is_allowed:
+            return False
+        record = remedy
+    return False

@@ -1,0 +1,305 @@
+"""The tables of a run as rows, and back: what a turn has changed, and the state that the rows hold.
+
+A row holds the values of a struct in the order of its fields, without their names. A field that a later release adds
+goes to the end of its struct and has a default, so that rows written before it can still be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from operator import itemgetter
+from typing import Any, get_type_hints
+
+import msgspec
+
+from mulligan.core.evolve.places import ITEM, command_spec
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.spending import Spent
+from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
+from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
+from mulligan.errors import CodecError, Unlawful
+
+# kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", "paused", the fingerprint of a
+# result that may be taken over, else ""), data (None: it goes)
+Row = tuple[str, str, str, bytes | None]
+
+# The tags of places that wait for a person.
+PERSON_TAGS = ("parked", "approval", "paused")
+
+_Counts = tuple[int, int, int, int, bool]
+# The latest data by key, of one kind.
+_Table = dict[str, bytes]
+
+
+# What of the run may be large, and seldom changes: each is a row of its own, written when it is another than before.
+_LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments", "spent", "budgets")
+_RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
+# A place's key is the row's, its spec the workflow's; of a map's items it has the counts: the list is another row.
+_PLACE_NAMES = tuple(
+    "item_counts" if name == "items" else name for name in Place.__struct_fields__ if name not in ("key", "spec")
+)
+_ENTERED_AT = _PLACE_NAMES.index("entered_seq")
+_KEY, _SPEC, _ITEMS = map(Place.__struct_fields__.index, ("key", "spec", "items"))
+_TYPES: dict[str, Any] = {
+    "items": tuple[list[Any], tuple[int, ...]],
+    "arcs": str,
+    "barriers": tuple[int, int],
+    "failures": FailureRecord,
+    "recoveries": FailureRecord,
+    "undoables": Undoable,
+    "past": Past,
+    "routed": tuple[int, ...],
+    "informed": tuple[int, ...],
+    "tallies": Tally,
+}
+# The definition that a run goes by, where it is not the one that it was started with: canonical JSON.
+_DEFINITION = "definition"
+_KINDS = ("run", *_LARGE, "places", *_TYPES, _DEFINITION)
+
+_encode = msgspec.msgpack.Encoder().encode
+_astuple = msgspec.structs.astuple
+# Out of all the values of a run at once: half the work of asking it for each.
+_small = itemgetter(*map(Run.__struct_fields__.index, _RUN_NAMES))
+_large = itemgetter(*map(Run.__struct_fields__.index, _LARGE))
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def changes(state: State) -> list[Row]:
+    """What has changed since `state.begin()`: each key of a table that was touched, with its present value.
+
+    The run's own row is always there. Costs time in proportion to the turn, never to the run.
+    """
+    run = _astuple(state.run)
+    rows: list[Row] = [("run", "", "", _encode(_small(run)))]
+    now, before = _large(run), _large(_astuple(state.run_before()))
+    if now != before:
+        rows += [
+            (name, "", "", _encode(new)) for name, new, old in zip(_LARGE, now, before, strict=True) if new is not old
+        ]
+    if state.is_revised:
+        rows.append((_DEFINITION, "", "", encode(state.workflow)))
+    places = state.places
+    for (table, key), old in state.touched().items():
+        if table != "places":
+            rows.append(_plain_row(table, key, getattr(state, table)))
+            continue
+        place = places.get(key)
+        rows.append((table, key, "", None) if place is None else (table, key, _tag(place), _encode(_values(place))))
+        listed = None if place is None else place.items
+        listed_before = None if old is None else old.items
+        if listed is not listed_before:
+            rows += _items_rows(key, listed, listed_before)
+    return rows
+
+
+def _values(place: Place) -> list[Any]:
+    """What a place's row holds: `_PLACE_NAMES`."""
+    values = list(_astuple(place))
+    if place.items is not None:
+        values[_ITEMS] = place.items.counts
+    del values[_SPEC], values[_KEY]
+    return values
+
+
+def _tag(place: Place) -> str:
+    """Which person the place waits for, if it does; of a result that a later run may take over, its fingerprint."""
+    if place.status == "completed":
+        return "" if place.recovered_by or place.is_undone else place.fingerprint
+    action = place.spec.action
+    if place.status == "running" and action is not None and action.kind == "approve" and not place.phase:
+        return "approval"
+    if place.status == "pending_failed":
+        return "parked"
+    return "paused" if place.pause is not None and not place.has_ended else ""
+
+
+def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row]:
+    """The list of a map step, if it is another than before: what an item's end changes is in the place's own row."""
+    if items is None:
+        return [("items", key, "", None)]
+    if before is not None and items.values is before.values and items.todo is before.todo:
+        return []
+    return [("items", key, "", _encode((items.values, items.todo)))]
+
+
+def _plain_row(name: str, key: Any, table: Any) -> Row:
+    if type(table) is list:
+        return name, str(key), "", _encode(table[key]) if key < len(table) else None
+    value = table.get(key)
+    return name, _text(key), "", None if value is None else _encode(value)
+
+
+def _text(key: str | tuple[str, int]) -> str:
+    """A table's key as text. The visit first: it ends at the colon, whatever the step is called."""
+    return key if isinstance(key, str) else f"{key[1]}:{key[0]}"
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _reader(kind: str) -> Callable[[bytes], Any]:
+    """Decodes the rows of a kind. Made when it is first asked for: most programs only write."""
+    if kind == "run":
+        return _values_reader(Run, _RUN_NAMES)
+    if kind == "places":
+        return _values_reader(Place, _PLACE_NAMES)
+    return msgspec.msgpack.Decoder(_TYPES[kind] if kind in _TYPES else get_type_hints(Run)[kind]).decode
+
+
+def _values_reader(struct: type[msgspec.Struct], names: Iterable[str]) -> Callable[[bytes], tuple[Any, ...]]:
+    """Decodes the values of a struct's fields, in order; those that are not there get their defaults."""
+    hints = get_type_hints(struct)
+    known = {field.name: (field.name, hints[field.name], _default(field)) for field in msgspec.structs.fields(struct)}
+    known["item_counts"] = ("item_counts", _Counts | None, None)
+    values = msgspec.defstruct("Values", [known[name] for name in names], array_like=True)
+    decode = msgspec.msgpack.Decoder(values).decode
+    return lambda data: msgspec.structs.astuple(decode(data))
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    return field.default
+
+
+def place_alone(key: str, data: bytes) -> Place:
+    """A place from its row, without the run around it: what it does and its items are not known then."""
+    role, status, parent, index, *rest = _alone("places", data)
+    place = Place(key, role, ITEM, status, parent, index, *rest)
+    place.items = None
+    return place
+
+
+def spent_of(data: bytes) -> Spent:
+    """What the agents of a run have spent, from its row, without the run around it."""
+    spent: Spent = _alone("spent", data)
+    return spent
+
+
+def tally_of(data: bytes) -> Tally:
+    """A tally from its row, without the run around it."""
+    tally: Tally = _alone("tallies", data)
+    return tally
+
+
+def failure_alone(data: bytes) -> FailureRecord:
+    """The record of a failed visit from its row, without the run around it."""
+    record: FailureRecord = _alone("failures", data)
+    return record
+
+
+def _alone(kind: str, data: bytes) -> Any:
+    try:
+        return _reader(kind)(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        raise CodecError(f"a row of the tables cannot be read: {_reason(error)}") from error
+
+
+def restore(
+    workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None, *, may_lack_steps: bool = False
+) -> State:
+    """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none.
+
+    `workflow` is the definition that the run was started with: where it goes by another one, the rows hold that.
+    A run that has started has a row for each step. `may_lack_steps` is for whoever compares, and finds what is gone.
+    """
+    try:
+        tables = _latest(rows)
+        if tables[_DEFINITION]:
+            workflow, graph = decode(tables[_DEFINITION][""]), None
+        state = State(workflow, graph)
+        _fill(state, tables)
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, Unlawful) as error:
+        raise CodecError(f"the tables of the run cannot be read: {_reason(error)}") from error
+    if state.run.status != "new" and not may_lack_steps:
+        missing = next((name for name in (*state.graph.nodes, END) if name not in state.places), None)
+        if missing is not None:
+            raise CodecError(f"the tables of the run cannot be read: step '{missing}' is not in them")
+    return state
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "a value is nested too deep"
+    return f"nothing is known of {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _fill(state: State, tables: dict[str, _Table]) -> None:
+    for name in ("arcs", "barriers", "tallies"):
+        read = _reader(name)
+        getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
+    for name in ("past", "routed", "informed"):
+        read = _reader(name)
+        getattr(state, name).update((_pair(key), read(data)) for key, data in tables[name].items())
+    for name in ("failures", "recoveries", "undoables"):
+        table = tables[name]
+        getattr(state, name).extend(_reader(name)(table[str(index)]) for index in range(len(table)))
+    _restore_run(state.run, tables)
+    _restore_places(state, tables["places"], tables["items"])
+
+
+def _latest(rows: Iterable[Row]) -> dict[str, _Table]:
+    tables: dict[str, _Table] = {kind: {} for kind in _KINDS}
+    for kind, key, _, data in rows:
+        if data is None:
+            tables[kind].pop(key, None)
+        else:
+            tables[kind][key] = data
+    return tables
+
+
+def _pair(text: str) -> tuple[str, int]:
+    visit, _, step = text.partition(":")
+    return step, int(visit)
+
+
+def _restore_run(run: Run, tables: dict[str, _Table]) -> None:
+    if tables["run"]:
+        for name, value in zip(_RUN_NAMES, _reader("run")(tables["run"][""]), strict=True):
+            setattr(run, name, value)
+    for name in _LARGE:
+        if tables[name]:
+            setattr(run, name, _reader(name)(tables[name][""]))
+
+
+def _restore_places(state: State, places: _Table, items: _Table) -> None:
+    """Steps in file order, then items, then commands in the order in which they were entered: parents first."""
+    read = _reader("places")
+    for step in (*state.graph.nodes, END):
+        if step in places:
+            _restore_place(state, step, read(places[step]), items)
+    below = [(key, read(data)) for key, data in places.items() if key not in state.places]
+    below.sort(key=lambda one: (one[1][0] != "item", one[1][_ENTERED_AT], one[0]))
+    for key, values in below:
+        _restore_place(state, key, values, items)
+
+
+def _restore_place(state: State, key: str, values: tuple[Any, ...], items: _Table) -> None:
+    role, status, parent, index, *rest = values
+    place = Place(key, role, _spec(state, key, role, parent, index), status, parent, index, *rest)
+    counts: _Counts | None = place.items  # type: ignore[assignment]
+    if counts is not None:
+        place.items = _items(counts, items[key])
+    if place.climb == NO_CLIMB:
+        # One for all of them, as in a state that was never away: most places never fail.
+        place.climb = NO_CLIMB
+    state.places[key] = place
+
+
+def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command:
+    """What the workflow says of the place."""
+    if role == "step":
+        # A step that a corrected definition no longer has keeps its place.
+        is_retired = state.run.revision is not None and key != END and key not in state.graph.nodes
+        return ITEM if is_retired else state.step(key)
+    return ITEM if role == "item" else command_spec(state, state.places[parent], role, index)
+
+
+def _items(counts: _Counts, data: bytes) -> Items:
+    values, todo = _reader("items")(data)
+    visit, entered, running, failed, is_judged = counts
+    return Items(values, visit, todo, entered, running, failed, is_judged)

@@ -1,0 +1,506 @@
+"""What is true after a fact: `evolve(state, entry)` changes the state in place, and nothing else happens.
+
+One function per kind of fact: of the run and its steps here, of the life of a place in `lives`. Those of a fact that
+moves a place on, as the table of `transitions` says, are handed the place, saved and moved. A replay of the log runs
+them alone, so nothing here may ask a policy: what was decided is in the fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from mulligan.core.evolve.apply_transition import SUBJECTS, enter_run, refuse_unlawful
+from mulligan.core.evolve.arrivals import arrive, lead_here_again, next_visit, put_back, requeue, set_status, settle
+from mulligan.core.evolve.places import LIVES, LIVES_MOVED, afresh, fresh_climb, is_engines_own, reset_items
+from mulligan.core.evolve.revision import revise
+from mulligan.core.evolve.spending_ledger import BOOKED, raise_budgets
+from mulligan.core.evolve.tallies import COUNTED
+from mulligan.core.model import events as e
+from mulligan.core.model.graph import Arc
+from mulligan.core.model.workflow import END
+from mulligan.core.state.held_steps import held_places
+from mulligan.core.state.state import (
+    NO_CLIMB,
+    FailureRecord,
+    Loop,
+    Past,
+    Place,
+    Ruling,
+    Run,
+    State,
+    StepPause,
+    Stop,
+    Undoable,
+)
+from mulligan.core.state.transitions import PLACE
+
+_replace = msgspec.structs.replace
+
+
+def evolve(state: State, entry: e.Entry) -> None:
+    """Make the fact true. An unlawful one raises before anything has changed."""
+    fact = entry.fact
+    move = _MOVES.get(type(fact))
+    if move is None:
+        refuse_unlawful(state, fact)
+        if (count := COUNTED.get(type(fact))) is not None:
+            count(state, fact, entry)
+        _HANDLERS[type(fact)](state, fact, entry)
+    else:
+        # Nearly all facts: one look at the place says whether it may move, and where to.
+        subject, moves, handler, count = move
+        key = subject(fact)
+        place = state.places.get(key)
+        if place is None or place.status not in moves:
+            refuse_unlawful(state, fact)
+        if count is not None:
+            count(state, fact, entry)
+        place = state.touch(key)
+        status = moves[place.status]
+        if status != place.status:
+            set_status(state, place, status)
+        handler(state, place, fact, entry)
+    run = state.run
+    run.seq, run.at = entry.seq, entry.at
+
+
+# -- the run ------------------------------------------------------------------------------
+
+
+def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
+    enter_run(state, fact)
+    run = state.run
+    run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
+    run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
+    run.changed_only, run.forced = fact.changed_only, fact.forced
+    run.callers_budget = fact.callers_budget
+    for name, node in state.graph.nodes.items():
+        place = Place(name, "step", node.step, "waiting")
+        place.open_needs = len(node.needs) + len(node.waits)
+        place.open_arrivals = len(node.arrivals)
+        state.add(place)
+    state.add(Place(END, "step", state.workflow.end, "waiting"))
+    for key, barrier in state.graph.barriers.items():
+        state.put(state.barriers, key, (len(barrier.members), 0))
+    _keep(state, fact.kept, entry)
+
+
+def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
+    """Results taken over by a fork: as if the steps had ended here, and had been visited for each other."""
+    steps = {one.step for one in kept}
+    for one in kept:
+        place = state.touch(one.step)
+        set_status(state, place, one.status)
+        place.output, place.given = one.output, (entry.seq, entry.at)
+        place.files, place.fingerprint, place.kept_run_id = one.files, one.fingerprint, one.run_id
+        for arc in state.graph.nodes[one.step].arcs:
+            if arc.to in steps and arc.to in one.taken:
+                state.put(state.arcs, arc.key, "taken")
+    for one in kept:
+        taken = [arc.edge.index for arc in state.graph.nodes[one.step].arcs if arc.to in one.taken]
+        settle(state, one.step, one.status, taken)
+
+
+def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
+    enter_run(state, fact)
+    state.run.paused_at = entry.at
+    state.run.reason = fact.reason
+
+
+def _run_resumed(state: State, fact: e.RunResumed, entry: e.Entry) -> None:
+    enter_run(state, fact)
+    run = state.run
+    run.due = fact.due
+    _lift_pause(run)
+
+
+def _lift_pause(run: Run) -> None:
+    """Nothing of a pause is left: neither why it was, nor what it held."""
+    run.paused_at, run.reason, run.held, run.unstarted = None, "", (), ()
+
+
+def _step_paused(state: State, fact: e.StepPaused, entry: e.Entry) -> None:
+    state.touch(fact.step).pause = StepPause(fact.by, fact.reason, entry.at)
+    if fact.step not in state.run.paused_steps:
+        state.run.paused_steps = (*state.run.paused_steps, fact.step)
+
+
+def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
+    step, run = state.touch(fact.step), state.run
+    step.pause = None
+    run.paused_steps = tuple(name for name in run.paused_steps if name != fact.step)
+    if run.status == "paused":
+        # They start when the run goes on.
+        own = (place.key for place in held_places(state, step) if is_engines_own(place.spec))
+        run.unstarted = (*run.unstarted, *(key for key in own if key not in run.unstarted))
+
+
+def _let_go(state: State) -> None:
+    """No step is held any more: the run stops, or its round is over."""
+    for name in state.run.paused_steps:
+        state.touch(name).pause = None
+    state.run.paused_steps = ()
+
+
+def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
+    enter_run(state, fact)
+    _let_go(state)
+    run = state.run
+    before = run.stop
+    # An operator's word outweighs the engine's own reasons; the first reason stands among equals.
+    if before is None or (fact.cause == "cancelled" and before.cause != "cancelled"):
+        run.stop = Stop(fact.cause, fact.now, fact.by, fact.reason)
+    else:
+        run.stop = _replace(before, now=before.now or fact.now)
+    run.is_time_up = run.is_time_up or fact.cause == "timed_out"
+    run.loops = {}
+    _lift_pause(run)
+
+
+def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
+    enter_run(state, fact)
+    run = state.run
+    run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
+    run.outputs, run.degraded, run.reason = {}, False, ""
+    run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
+    raise_budgets(run, fact.budgets)
+    steps = set(fact.put_back)
+    for records in (state.failures, state.recoveries):
+        for record in [r for r in records if r.step in steps or r.step == END]:
+            state.set_at(records, record.index, _replace(record, is_closed=True))
+    put_back(state, steps)
+    _forget_items(state, fact)
+    for name in steps:
+        place = state.touch(name)
+        place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
+        _send_again(state, place)
+        requeue(state, name)
+    end = state.touch(END)
+    state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
+    set_status(state, end, "waiting")
+
+
+def _forget_items(state: State, fact: e.RunReopened) -> None:
+    """Maps that start with a new list: from a step on, and behind what was undone. Of named items these are as new."""
+    if fact.indexes:
+        reset_items(state, fact.from_step, fact.indexes)
+    for name in afresh(state, fact.from_step, fact.put_back, fact.stale):
+        if name != state.run.items_of and state.places[name].items is not None:
+            reset_items(state, name)
+            state.touch(name).items = None
+
+
+def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
+    enter_run(state, fact)
+    _let_go(state)
+    state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
+    state.run.paused_at, state.run.held = None, ()
+
+
+def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
+    state.run.held = (*state.run.held, (fact.kind, fact.place, fact.number))
+
+
+# -- steps in the graph ------------------------------------------------------------------------------
+
+
+def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entry) -> None:
+    if place.items is not None and not _takes_up(state, place):
+        place.items = None
+    place.visit = fact.visit
+    place.entered_at, place.entered_seq = entry.at, entry.seq
+    if place.output is not None:
+        place.before = place.output
+    place.climb, place.failure, place.output = NO_CLIMB, None, None
+    if place.files or place.fingerprint:
+        place.files, place.fingerprint, place.reused_run_id, place.kept_run_id = (), "", 0, 0
+    if state.run.adjustments:
+        place.climb = fresh_climb(state, place.key, place.spec)
+    place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
+    place.no_route, place.failure_index, place.warnings, place.loop_edge = False, None, (), None
+    if place.queue:
+        place.arrival, place.queue = place.queue[0], place.queue[1:]
+    if fact.step != END:
+        lead_here_again(state, fact.step)
+
+
+def _takes_up(state: State, place: Place) -> bool:
+    """Whether a visit keeps what the items of the last one did: that came to no good, or some of it goes again."""
+    if _continues(state, place, place.visit):
+        return True
+    past = state.past.get((place.key, place.visit))
+    return past is not None and past.status in ("failed", "cancelled")
+
+
+def _continues(state: State, place: Place, visit: int) -> bool:
+    """Whether what a map did in `visit` goes on in the next one: the round was opened for some of its items."""
+    return place.key == state.run.items_of and visit == place.visits_before
+
+
+def _take_out_undoable(state: State, step: str, visit: int) -> None:
+    """Its items are part of the visit that has completed now, and are undone with that: once."""
+    indexes = range(len(state.undoables) - 1, -1, -1)
+    index = next((i for i in indexes if (state.undoables[i].step, state.undoables[i].visit) == (step, visit)), None)
+    if index is None:
+        return
+    later = state.undoables[index + 1 :]
+    for _ in range(len(later) + 1):
+        state.take_last(state.undoables)
+    for undoable in later:
+        state.append(state.undoables, undoable)
+
+
+def _step_skipped(state: State, place: Place, fact: e.StepSkipped, entry: e.Entry) -> None:
+    _pass_over(state, place)
+
+
+def _step_restored(state: State, place: Place, fact: e.StepRestored, entry: e.Entry) -> None:
+    set_status(state, place, place.last_status)
+    _pass_over(state, place)
+
+
+def _pass_over(state: State, place: Place) -> None:
+    """It is not entered, for none of the arrivals that wait: what kept one out keeps out all."""
+    place.last_status, place.queue = "", ()
+    settle(state, place.key, "skipped")
+
+
+def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:
+    place.output, place.recovered_by, place.phase, place.no_route = fact.output, fact.recovered_by, "", fact.no_route
+    place.due, place.given = None, (entry.seq, entry.at)
+    if not fact.recovered_by:
+        # A retry made up for it: the step has no failure any more.
+        place.failure = None
+    if fact.step == END:
+        return
+    _remember_loop(state, place, fact.taken)
+    if place.failure is not None:
+        _record_recovery(state, place, fact, entry)
+    # What an earlier run did is not this run's to take back.
+    if state.graph.nodes[fact.step].step.undo and not place.reused_run_id:
+        if _continues(state, place, fact.visit - 1):
+            _take_out_undoable(state, fact.step, fact.visit - 1)
+        state.append(state.undoables, Undoable(fact.step, fact.visit, fact.output))
+    if fact.is_final:
+        settle(state, fact.step, "completed", fact.taken)
+    else:
+        arrive(state, fact.step, fact.taken, is_decided=False)
+
+
+def _record_recovery(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:
+    assert place.failure is not None
+    record = FailureRecord(
+        index=len(state.recoveries),
+        step=fact.step,
+        visit=fact.visit,
+        failure=place.failure,
+        seq=entry.seq,
+        at=entry.at,
+        entered_seq=place.entered_seq,
+        attempt=fact.attempt,
+        recovered_by=fact.recovered_by,
+    )
+    state.append(state.recoveries, record)
+
+
+def _remember_loop(state: State, place: Place, taken: tuple[int, ...]) -> None:
+    arcs = state.graph.nodes[place.key].arcs
+    place.loop_edge = next((index for index in taken if arcs[index].is_loop), None) if taken else None
+
+
+def _step_failed(state: State, place: Place, fact: e.StepFailed, entry: e.Entry) -> None:
+    place.failure, place.phase, place.due = fact.failure, "", None
+    place.failure_index = len(state.failures)
+    _record_failure(state, place, fact, entry)
+    if fact.step == END:
+        return
+    _remember_loop(state, place, fact.taken)
+    if fact.is_final:
+        is_sent = bool(state.failures[-1].target)
+        settle(state, fact.step, "allowed" if fact.is_allowed and not is_sent else "failed", fact.taken)
+    else:
+        arrive(state, fact.step, fact.taken, is_decided=True)
+
+
+def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Entry) -> None:
+    route = fact.route
+    target = route.to if route.status == "selected" and route.to and route.to != END else ""
+    then = state.graph.arc(fact.step, route.edge).edge.then if target and route.edge is not None else None
+    record = FailureRecord(
+        index=len(state.failures),
+        step=fact.step,
+        visit=fact.visit,
+        failure=fact.failure,
+        seq=entry.seq,
+        at=entry.at,
+        entered_seq=place.entered_seq,
+        attempt=fact.attempt,
+        retries_used=sum(place.climb.retries.values()),
+        max_retries=place.spec.retries_max,
+        reason=place.climb.verdict,
+        target=target,
+        target_visit=route.visit,
+        then=then or "",
+        is_allowed=fact.is_allowed,
+        route=route,
+        summary=place.climb.summary,
+    )
+    state.append(state.failures, record)
+    if target:
+        key = (target, route.visit)
+        state.put(state.routed, key, (*state.routed.get(key, ()), record.index))
+    for index in fact.taken:
+        _inform(state, state.graph.arc(fact.step, index), record.index)
+
+
+def _inform(state: State, arc: Arc, index: int) -> None:
+    """Whoever a failure edge leads to gets the failure's context, whether it handles it or only rings a bell."""
+    if arc.edge.on == "failure" and arc.to != END:
+        key = (arc.to, next_visit(state, arc.to))
+        state.put(state.informed, key, (*state.informed.get(key, ()), index))
+
+
+def _step_cancelled(state: State, place: Place, fact: e.StepCancelled, entry: e.Entry) -> None:
+    place.phase, place.due, place.output = "", None, None
+    if fact.step != END:
+        settle(state, fact.step, "cancelled")
+
+
+def _step_parked(state: State, place: Place, fact: e.StepParked, entry: e.Entry) -> None:
+    place.failure = fact.failure
+    place.climb = _replace(place.climb, parked_due=fact.due, parked_at=entry.at, parked_for=fact.reason)
+
+
+def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: e.Entry) -> None:
+    climb = place.climb
+    raise_budgets(state.run, fact.budgets)
+    place.climb = _replace(
+        climb,
+        parked_due=None,
+        adjusted=fact.adjusted or climb.adjusted,
+        defaults_used=climb.defaults_used + fact.is_default,
+        parked_at=None,
+        parked_for="",
+        ruling=_ruling(place, fact),
+    )
+
+
+def _ruling(place: Place, fact: e.StepClassified) -> Ruling:
+    code, exit_code = (place.failure.code, place.failure.exit_code) if place.failure else ("", None)
+    return Ruling(fact.verdict, fact.by, fact.reason, code, exit_code, fact.attempt)
+
+
+def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
+    place = state.places[fact.step]
+    if place.loop_edge is not None:
+        _keep_awaited(state, place, (fact.step,))
+    put_back(state, (fact.step,))
+    if fact.cause == "rerun":
+        _send_again(state, place)
+        requeue(state, fact.step)
+
+
+def _send_again(state: State, place: Place) -> None:
+    """What the last visit was to repair and was told of, the visit that takes its place is."""
+    before, after = (place.key, place.visit), (place.key, place.visit + 1)
+    for table in (state.routed, state.informed):
+        if before in table:
+            # Each once: it may have been sent again before, for a visit that did not happen.
+            state.put(table, after, tuple(dict.fromkeys((*table[before], *table.get(after, ())))))
+
+
+def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Entry) -> None:
+    place.output, place.no_route, place.given = fact.output, fact.no_route, (entry.seq, entry.at)
+    _remember_loop(state, place, fact.taken)
+    if place.loop_edge is None:
+        settle(state, fact.step, "stood_in", fact.taken)
+
+
+def _step_settled(state: State, place: Place, fact: e.StepSettled, entry: e.Entry) -> None:
+    if fact.failure is not None and place.failure_index is not None:
+        # What was sent to its remediation has come back as a failure that is sent nowhere.
+        place.failure = fact.failure
+        record = _replace(state.failures[place.failure_index], failure=fact.failure, target="", then="")
+        state.set_at(state.failures, place.failure_index, record)
+    settle(state, fact.step, fact.outcome)
+
+
+def _loop_taken(state: State, fact: e.LoopTaken, entry: e.Entry) -> None:
+    key = state.graph.arc(fact.step, fact.edge).key
+    busy = sum(state.places[name].is_active for name in state.graph.region(fact.to))
+    state.run.loops = {**state.run.loops, key: Loop(fact.step, fact.edge, fact.to, fact.due, busy)}
+    state.run.loops_taken = {**state.run.loops_taken, key: fact.number}
+
+
+def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
+    region = state.graph.region(fact.to)
+    # Loops of steps that go back to waiting are void: their edge was not taken after all.
+    state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
+    for name in region:
+        _keep_awaited(state, state.places[name], region)
+    put_back(state, region, is_loop=True)
+
+
+def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
+    """It went back in a loop: whoever waits outside for what it was to repair waits for its next visit."""
+    for index in state.routed.get((fix.key, fix.visit), ()):
+        record = state.failures[index]
+        source = state.places[record.step]
+        if record.then and record.step not in region and source.visit == record.visit and not source.settled:
+            after = (fix.key, fix.visit + 1)
+            for table in (state.routed, state.informed):
+                state.put(table, after, (*table.get(after, ()), index))
+
+
+_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+    e.StepEntered: _step_entered,
+    e.StepSkipped: _step_skipped,
+    e.StepRestored: _step_restored,
+    e.StepCompleted: _step_completed,
+    e.StepFailed: _step_failed,
+    e.StepCancelled: _step_cancelled,
+    e.StepParked: _step_parked,
+    e.StepClassified: _step_classified,
+    e.StepStoodIn: _step_stood_in,
+    e.StepSettled: _step_settled,
+    **LIVES_MOVED,
+}
+
+
+def _both(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
+    """What is counted and what is booked before a fact becomes true, in one call; None where it is nothing."""
+    count, book = COUNTED.get(kind), BOOKED.get(kind)
+    if count is None or book is None:
+        return count or book
+
+    def count_and_book(state: State, fact: e.Fact, entry: e.Entry) -> None:
+        count(state, fact, entry)
+        book(state, fact, entry)
+
+    return count_and_book
+
+
+# What one look needs: the key of the place, where it may move from here, what else is true then, and what is counted.
+_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _both(kind)) for kind, handler in _MOVED.items()}
+
+_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.RunStarted: _run_started,
+    e.RunPaused: _run_paused,
+    e.RunResumed: _run_resumed,
+    e.StepPaused: _step_paused,
+    e.StepResumed: _step_resumed,
+    e.RunStopping: _run_stopping,
+    e.RunRevised: revise,
+    e.RunReopened: _run_reopened,
+    e.RunCompleted: _run_ended,
+    e.RunFailed: _run_ended,
+    e.RunCancelled: _run_ended,
+    e.TimerHeld: _timer_held,
+    e.StepPutBack: _step_put_back,
+    e.LoopTaken: _loop_taken,
+    e.LoopFired: _loop_fired,
+    **LIVES,
+}

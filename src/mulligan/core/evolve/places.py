@@ -1,0 +1,419 @@
+"""What is true of a place after a fact of its life: its attempts, its handler, its commands, its items, its undo.
+
+Part of `evolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from mulligan.core.evolve.apply_transition import enter
+from mulligan.core.model import events as e
+from mulligan.core.model.events import Adjusted
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.failure_context import RetrySummary
+from mulligan.core.model.file_records import StaleFile
+from mulligan.core.model.place_keys import item_key, undo_key
+from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step
+from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
+from mulligan.errors import Unlawful
+
+_replace = msgspec.structs.replace
+ITEM = Command()
+# Bindings that are the paths of a step's files, and the folders that these must stay in.
+_OF_FILES = ("file.", "folder.file.")
+
+
+def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> None:
+    _number(state, place, fact.attempt)
+    place.phase, place.bindings = "", fact.bindings
+    if place.spec.file_paths:
+        place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_OF_FILES)}
+    if place.climb is not NO_CLIMB:
+        place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
+    if state.run.status == "paused" and is_engines_own(place.spec):
+        state.run.unstarted = (*state.run.unstarted, place.key)
+
+
+def _summary(place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> RetrySummary | None:
+    if not fact.summary or place.failure is None:
+        return None
+    return RetrySummary(
+        seq=entry.seq,
+        source_attempt=place.failure.attempt,
+        target_attempt=fact.attempt,
+        failure_seq=place.climb.failure_seq,
+        created_at=entry.at,
+        content=fact.summary,
+    )
+
+
+_ENGINES_OWN = ENGINE_ACTIONS | {FAKE}
+
+
+def is_engines_own(spec: Command) -> bool:
+    """A wait, an approval, a sub-workflow, a map: no worker is leased for it."""
+    return spec.action is None or spec.action.kind in _ENGINES_OWN
+
+
+def waits_until(spec: Command) -> bool:
+    """Whether it is a wait until a time of day: that goes by the wall clock, and every other wait takes so long."""
+    return spec.action is not None and spec.action.kind == "wait" and "until" in spec.action.params
+
+
+def is_agent(spec: Command) -> bool:
+    """Whether it is told what came before it, and answers."""
+    return spec.action is not None and spec.action.kind == AGENT
+
+
+def _number(state: State, place: Place, attempt: int) -> None:
+    """Attempts of a command of an item are numbered over the item."""
+    place.attempt = attempt
+    if place.role == "do":
+        state.touch(place.parent).attempt = attempt
+
+
+def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: e.Entry) -> None:
+    place.worker, place.host, place.due = fact.worker, fact.host, fact.due
+    if place.role == "do":
+        # The later commands of the item run where this one does.
+        state.touch(place.parent).host = fact.host
+
+
+def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
+    place.output = fact.output
+    _end_attempt(place)
+    if fact.files or fact.fingerprint:
+        _record_result(state, place, fact)
+    if fact.warnings:
+        place.warnings = (*place.warnings, *fact.warnings)
+
+
+def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None:
+    """What was written is the step's, whoever has looked for it: its check, or the last command of its handler."""
+    if fact.files:
+        step = state.touch(state.step_of(place).key)
+        names = {record.name for record in fact.files}
+        step.files = (*(record for record in step.files if record.name not in names), *fact.files)
+    if fact.fingerprint:
+        place.fingerprint, place.reused_run_id, place.kept_run_id = fact.fingerprint, fact.reused_run_id, 0
+
+
+def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
+    _number(state, place, fact.attempt)
+    place.warnings = (*place.warnings, *fact.warnings)
+    _fail(place, fact.failure, entry)
+
+
+def _fail(place: Place, failure: Failure, entry: e.Entry) -> None:
+    place.failure, place.output, place.fingerprint = failure, None, ""
+    _end_attempt(place)
+    tries = place.climb.tries + 1
+    place.climb = _replace(place.climb, tries=tries, failure_seq=entry.seq, advice=None, rejected=None)
+
+
+def _end_attempt(place: Place) -> None:
+    place.due, place.bindings = None, {}
+    if place.items is not None:
+        place.items = _replace(place.items, is_judged=True)
+
+
+def _attempt_lost(state: State, place: Place, fact: e.AttemptLost, entry: e.Entry) -> None:
+    place.climb = _replace(place.climb, losses=place.climb.losses + 1)
+
+
+def _attempt_ended_early(state: State, place: Place, fact: e.AttemptInterrupted, entry: e.Entry) -> None:
+    place.due = None
+
+
+def _attempt_stopping(state: State, place: Place, fact: e.AttemptStopping, entry: e.Entry) -> None:
+    if fact.reason == "handler_timeout":
+        place.climb = _replace(place.climb, is_handler_late=True)
+    else:
+        place.phase = fact.reason
+
+
+def _attempt_cancelled(state: State, place: Place, fact: e.AttemptCancelled, entry: e.Entry) -> None:
+    place.phase = "stopped"
+    _end_attempt(place)
+
+
+def _result_rejected(state: State, place: Place, fact: e.ResultRejected, entry: e.Entry) -> None:
+    given = place.output
+    place.phase = ""
+    _fail(place, fact.failure, entry)
+    if given is not None:
+        place.climb = _replace(place.climb, rejected=given)
+
+
+def _rung_passed(state: State, fact: e.RungPassed, entry: e.Entry) -> None:
+    if fact.rung == "retry":
+        place = state.touch(fact.place)
+        place.climb = _replace(place.climb, verdict=fact.reason)
+
+
+def _retry_scheduled(state: State, place: Place, fact: e.RetryScheduled, entry: e.Entry) -> None:
+    place.climb = _replace(
+        place.climb,
+        retries={**place.climb.retries, fact.rule: fact.number},
+        due=fact.due,
+        is_script_open=fact.has_script,
+        adjusted=fact.adjusted,
+        verdict="",
+    )
+
+
+def _handler_started(state: State, place: Place, fact: e.HandlerStarted, entry: e.Entry) -> None:
+    climb = place.climb
+    place.climb = _replace(
+        climb,
+        handled_times=climb.handled_times + 1,
+        handled_attempt=fact.attempt,
+        handler_due=fact.due,
+        handler_output=None,
+        is_handler_late=False,
+        due=None,
+    )
+
+
+def _handler_succeeded(state: State, place: Place, fact: e.HandlerSucceeded, entry: e.Entry) -> None:
+    climb = place.climb
+    is_rerun = bool(place.spec.on_failure and place.spec.on_failure.rerun)
+    place.climb = _replace(climb, handler_output=fact.output, handler_due=None, reruns=climb.reruns + is_rerun)
+
+
+def _handler_failed(state: State, place: Place, fact: e.HandlerFailed, entry: e.Entry) -> None:
+    place.climb = _replace(place.climb, handler_due=None, is_handler_late=False)
+    if place.failure:
+        place.failure = _replace(place.failure, handler_failure=fact.failure)
+
+
+def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> None:
+    parent = state.touch(fact.parent)
+    spec = command_spec(state, parent, fact.role, fact.index)
+    # Attempts of a command of an item go on from the item's number.
+    attempt = parent.attempt if fact.role == "do" else 0
+    place = Place(fact.place, fact.role, spec, "ready", fact.parent, fact.index, visit=1, attempt=attempt)
+    if fact.role == "do" and state.run.adjustments:
+        place.climb = fresh_climb(state, parent.parent, spec)
+    place.entered_at, place.entered_seq = entry.at, entry.seq
+    state.add(place)
+    parent.child = fact.place
+    if fact.role == "validator":
+        parent.phase = "validating"
+    elif fact.role == "success":
+        parent.phase = "finishing"
+
+
+def fresh_climb(state: State, step: str, spec: Command) -> Climb:
+    """What a visit starts from: nothing, unless this round gives the step more than the workflow says."""
+    adjusted = state.run.adjustments.get(step)
+    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raised(spec, adjusted))
+
+
+def _raised(spec: Command, adjusted: Adjusted) -> Adjusted:
+    """Never less than what a command of the step asks for; and no limit of time for one that has none."""
+    asked = spec.resources.memory if spec.resources and spec.resources.memory else 0
+    return Adjusted(
+        memory=max(adjusted.memory, asked) if adjusted.memory else None,
+        timeout=max(adjusted.timeout, spec.timeout) if adjusted.timeout and spec.timeout else None,
+    )
+
+
+# Where the workflow says what a command does: its parent's own definition, the step it belongs to, its number.
+_SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
+    "do": lambda parent, step, index: step.do[index],
+    "handler": lambda parent, step, index: parent.on_failure.commands[index] if parent.on_failure else None,
+    "success": lambda parent, step, index: parent.on_success[index],
+    "script": lambda parent, step, index: parent.rules[index].recovery_script,
+    "validator": lambda parent, step, index: parent.validator,
+    "undo": lambda parent, step, index: step.undo,
+    "lister": lambda parent, step, index: step.map.lister if step.map else None,
+}
+
+
+def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
+    """What the workflow says of a command below `parent`."""
+    found = spec_below(parent.spec, state.step(state.step_of(parent).key), role, index)
+    if found is None:
+        raise Unlawful(f"'{parent.key}' has no {role} command {index}")
+    return found
+
+
+def spec_below(parent: Command, step: Step, role: str, index: int) -> Command | None:
+    """A command by what its parent's definition and its step's say; None where they know of none."""
+    return _SPECS[role](parent, step, index)
+
+
+def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
+    ended = state.touch(fact.place)
+    state.drop(state.places, fact.place)
+    parent = state.touch(fact.parent)
+    parent.child = ""
+    if fact.role == "script":
+        parent.climb = _replace(parent.climb, is_script_open=False, advice=_advice(parent, ended, fact))
+    elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
+        parent.climb = _replace(parent.climb, handler_output=fact.output)
+    elif fact.role == "do":
+        _tell_item(parent, fact)
+        # Only of a command that is all of an item the result may be found again.
+        is_whole = isinstance(fact, e.CommandCompleted)
+        parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
+
+
+def _advice(place: Place, script: Place, fact: Any) -> Any:
+    """What the next attempt is told, in the place of our own words on the failure: by one agent to another."""
+    is_told = is_agent(place.spec) and is_agent(script.spec) and isinstance(fact, e.CommandCompleted)
+    return fact.output if is_told else None
+
+
+def _tell_item(item: Place, fact: Any) -> None:
+    """What the item's next commands read as `output` and `outputs`."""
+    given = None
+    if isinstance(fact, e.CommandCompleted):
+        item.recovered_by = fact.recovered_by or item.recovered_by
+        item.output = given = fact.output
+    item.outputs = (*item.outputs, given)
+
+
+def _command_skipped(state: State, fact: e.CommandSkipped, entry: e.Entry) -> None:
+    item = state.touch(fact.parent)
+    item.output = None
+    item.outputs = (*item.outputs, None)
+
+
+def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
+    if fact.items is not None:
+        reset_items(state, fact.place)
+        place.items = Items(fact.items, place.visit, tuple(range(len(fact.items))))
+    elif place.items is not None and fact.todo is not None:
+        place.items = Items(place.items.values, place.visit, fact.todo)
+
+
+def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -> None:
+    """Items of an earlier list are as new, but for their numbers: attempts are counted over the whole run.
+
+    All of them, or these, in order: those that were never entered, and have no place, are the last.
+    """
+    for index in count() if indexes is None else indexes:
+        if (key := item_key(step, index)) not in state.places:
+            return
+        item = state.touch(key)
+        item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
+
+
+def afresh(state: State, from_step: str, put_back: Iterable[str], stale: Iterable[StaleFile] = ()) -> list[str]:
+    """Of a round's steps those that start as if for the first time.
+
+    From a step on, behind what was undone, and behind what has to write its files again.
+    """
+    steps = list(put_back)
+    undone = [name for name in steps if state.places[name].is_undone]
+    undone += [one.step for one in stale]
+    behind = state.graph.behind([from_step, *undone] if from_step else undone)
+    return [name for name in steps if name in behind]
+
+
+def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
+    parent = state.touch(fact.parent)
+    if parent.items is None:
+        raise Unlawful(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
+    if fact.place in state.places:
+        place = enter(state, fact.place, fact)
+        place.failure, place.recovered_by, place.output = None, "", None
+        place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
+    else:
+        place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
+        state.add(place)
+    place.visit = parent.visit
+    place.entered_at, place.entered_seq = entry.at, entry.seq
+    parent.items = _replace(parent.items, next=parent.items.next + 1, running=parent.items.running + 1)
+
+
+def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.output, place.outputs, place.recovered_by = fact.output, (), fact.recovered_by
+    _leave_item(state, fact.parent, has_failed=False)
+
+
+def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
+    item = enter(state, fact.place, fact)
+    item.failure, item.output, item.outputs = fact.failure, None, ()
+    _leave_item(state, fact.parent, has_failed=True)
+
+
+def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
+    item = enter(state, fact.place, fact)
+    item.output, item.outputs = None, ()
+    _leave_item(state, fact.parent, has_failed=False)
+
+
+def _leave_item(state: State, parent_key: str, *, has_failed: bool) -> None:
+    parent = state.touch(parent_key)
+    items = parent.items
+    if items is not None:
+        parent.items = _replace(items, running=items.running - 1, failed=items.failed + has_failed)
+
+
+def _undo_started(state: State, fact: e.UndoStarted, entry: e.Entry) -> None:
+    state.run.undoing = undo_key(fact.step, fact.visit)
+
+
+def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
+    # Undos go back in order, each visit once: the one that has ended is always the last.
+    state.take_last(state.undoables)
+    state.run.undoing, state.run.has_undone = "", True
+    place = state.touch(fact.step)
+    place.is_undone = True
+    if isinstance(fact, e.UndoFailed):
+        place.warnings = (*place.warnings, fact.failure)
+
+
+def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> None:
+    place = state.touch(fact.place)
+    place.warnings = (*place.warnings, fact.failure)
+
+
+def _nothing(state: State, fact: e.Fact, entry: e.Entry) -> None:
+    """A fact for the record: it tells the story and changes nothing."""
+
+
+# They move a place on as the table says: it is found, saved and moved before what else is true is said here.
+LIVES_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+    e.AttemptScheduled: _attempt_scheduled,
+    e.AttemptStarted: _attempt_started,
+    e.AttemptSucceeded: _attempt_succeeded,
+    e.AttemptFailed: _attempt_failed,
+    e.AttemptLost: _attempt_lost,
+    e.AttemptInterrupted: _attempt_ended_early,
+    e.AttemptStopping: _attempt_stopping,
+    e.AttemptCancelled: _attempt_cancelled,
+    e.ResultRejected: _result_rejected,
+    e.RetryScheduled: _retry_scheduled,
+    e.HandlerStarted: _handler_started,
+    e.HandlerSucceeded: _handler_succeeded,
+    e.HandlerFailed: _handler_failed,
+    e.MapExpanded: _map_expanded,
+}
+
+LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.RungPassed: _rung_passed,
+    e.CommandEntered: _command_entered,
+    e.CommandCompleted: _command_ended,
+    e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
+    e.CommandSkipped: _command_skipped,
+    e.ItemEntered: _item_entered,
+    e.ItemCompleted: _item_completed,
+    e.ItemFailed: _item_failed,
+    e.ItemCancelled: _item_cancelled,
+    e.UndoStarted: _undo_started,
+    e.UndoCompleted: _undo_ended,
+    e.UndoFailed: _undo_ended,
+    e.WarningRecorded: _warning_recorded,
+    e.ReportRefused: _nothing,
+}

@@ -1,0 +1,368 @@
+"""A corrected definition for a run that has ended: what is another in it, and what is true of the run under it.
+
+Which steps run again because of that says `rounds`. A step is compared by what decides its result: a longer timeout or
+another retry policy leaves a completed step as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mulligan.core.evolve.arrivals import is_met
+from mulligan.core.evolve.places import ITEM, reset_items
+from mulligan.core.model import events as e
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import Revised
+from mulligan.core.model.workflow import (
+    END,
+    Action,
+    Command,
+    Expression,
+    Map,
+    Step,
+    Workflow,
+    commands,
+    decode,
+    is_group,
+)
+from mulligan.core.state.state import Past, Place, Revision, State
+from mulligan.errors import Refused
+
+_replace = msgspec.structs.replace
+
+# What bounds or mends the attempts of a command, and has no part in what they give.
+_POLICIES: dict[str, Any] = {
+    "rules": (),
+    "max_attempts": None,
+    "timeout": None,
+    "deadline": None,
+    "on_failure": None,
+    "handler_failure_fatal": False,
+    "continue_on_error": False,
+    "resources": None,
+    "on_lost": "rerun",
+    "affinity": "host",
+    "breaker": None,
+    "logs": {},
+    "cache": None,
+    "cache_key": None,
+}
+# The same of a step; and when it may start: of a step that has run, that is asked of what runs again before it.
+_STEP_POLICIES: dict[str, Any] = {
+    **_POLICIES,
+    "needs": (),
+    "join": "any",
+    "triage": None,
+    "undo": None,
+    "max_visits": 0,
+    "is_start": False,
+    "budget": None,
+}
+# How fields are called in a file, where that is not their name.
+_FILE_KEYS = {
+    "rules": "retry",
+    "edges": "next",
+    "is_start": "start",
+    "validator": "validate",
+    "handler_failure_fatal": "on_failure",
+    "sweep": "matrix",
+    "cache_key": "cache",
+    "file_paths": "writes",
+}
+# Of a workflow what is not compared by name: steps are compared one by one, and what they share through them.
+_NOT_SETTINGS = frozenset({"steps", "groups", "children", "origin", "callers_secrets"})
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Where one definition of a workflow is another than the one before."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    # By step the keys that are others, as a file calls them.
+    changed: dict[str, tuple[str, ...]]
+    # The keys of the workflow itself.
+    settings: tuple[str, ...]
+    # Of the changed steps those whose results would be others; of these the ones whose edges lead elsewhere.
+    renewed: tuple[str, ...]
+    rerouted: tuple[str, ...]
+    # By step what it needs now, and did not before.
+    gained: dict[str, frozenset[str]]
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+def difference(old: Graph, new: Graph) -> Difference:
+    """Where `new` is another workflow than `old`. Steps are matched by name."""
+    compared = _Compared(old, new)
+    both = [name for name in new.nodes if name in old.nodes]
+    changed = {name: keys for name in both if (keys := compared.keys(name))}
+    return Difference(
+        added=tuple(name for name in new.nodes if name not in old.nodes),
+        removed=tuple(name for name in old.nodes if name not in new.nodes),
+        changed=changed,
+        settings=tuple(_settings(old.workflow, new.workflow)),
+        renewed=tuple(name for name in changed if compared.is_renewed(name)),
+        rerouted=tuple(name for name in changed if compared.has_other_edges(name)),
+        gained={name: found for name in changed if (found := compared.gained(name))},
+    )
+
+
+class _Compared:
+    """Two definitions of one workflow, step by step."""
+
+    def __init__(self, old: Graph, new: Graph) -> None:
+        self.old, self.new = old, new
+        self.files = _differing(old.workflow.files, new.workflow.files)
+        self.groups = _differing(old.workflow.groups, new.workflow.groups)
+        self.children = _differing(old.workflow.children, new.workflow.children)
+
+    def keys(self, name: str) -> tuple[str, ...]:
+        """The keys of the step that are others, in the order of the fields, each once."""
+        old, new = self.old.nodes[name].step, self.new.nodes[name].step
+        found = [] if old == new else list(_keys(old, new))
+        if self._has_other_group(new):
+            found.append("needs")
+        if self.has_other_edges(name):
+            found.append("next")
+        found += self._surroundings(new)
+        return tuple(dict.fromkeys(found))
+
+    def is_renewed(self, name: str) -> bool:
+        """Whether the step's result would be another: what it did before is worth nothing then."""
+        old, new = self.old.nodes[name].step, self.new.nodes[name].step
+        is_other = old != new and _essence(old) != _essence(new)
+        return is_other or self.has_other_edges(name) or any(True for _ in self._surroundings(new))
+
+    def gained(self, name: str) -> frozenset[str]:
+        return self.new.sources(name) - self.old.sources(name) if "needs" in self.keys(name) else frozenset()
+
+    def _has_other_group(self, step: Step) -> bool:
+        return bool(self.groups) and any(need.is_group and need.of in self.groups for need in step.needs)
+
+    def has_other_edges(self, name: str) -> bool:
+        """Whether its edges lead elsewhere. One may lead back now, because of what others do."""
+        old, new = self.old.nodes[name], self.new.nodes[name]
+        return old.step.edges != new.step.edges or [a.is_loop for a in old.arcs] != [a.is_loop for a in new.arcs]
+
+    def _surroundings(self, step: Step) -> Iterator[str]:
+        """What the step uses and is written elsewhere: the paths of files, the workflows that it calls."""
+        if self.files and (self.files.intersection((*step.reads, *step.writes)) or "files" in _names_read(step)):
+            yield "files"
+        called = (command.action for command in commands([step]) if _called(command) in self.children)
+        if self.children and (action := next(called, None)) is not None:
+            yield _kind(action)
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    return {name for name in {**old, **new} if old.get(name) != new.get(name)}
+
+
+def _keys(old: Step, new: Step) -> Iterator[str]:
+    for field in Step.__struct_fields__:
+        if getattr(old, field) != getattr(new, field):
+            action = new.action or old.action
+            yield _kind(action) if field == "action" and action else _FILE_KEYS.get(field, field)
+
+
+def _kind(action: Action) -> str:
+    """The key under which a file has the action. A group is a workflow that stands in the same file."""
+    return "group" if is_group(action) else action.kind
+
+
+def _settings(old: Workflow, new: Workflow) -> Iterator[str]:
+    names = (name for name in Workflow.__struct_fields__ if name not in _NOT_SETTINGS)
+    return (name for name in names if getattr(old, name) != getattr(new, name))
+
+
+def _essence(command: Command) -> Command:
+    """The command without what has no part in its result."""
+    plain = _replace(
+        command,
+        **(_STEP_POLICIES if isinstance(command, Step) else _POLICIES),
+        on_success=tuple(map(_essence, command.on_success)),
+        validator=command.validator and _essence(command.validator),
+    )
+    if not isinstance(plain, Step):
+        return plain
+    return _replace(plain, do=tuple(map(_essence, plain.do)), map=plain.map and _plain_map(plain.map))
+
+
+def _plain_map(listed: Map) -> Map:
+    return _replace(listed, max_parallel=None, lister=listed.lister and _essence(listed.lister))
+
+
+def _called(command: Command) -> str:
+    """The file of the workflow that a command calls; "" where it calls none."""
+    action = command.action
+    return str(action.params.get("file", "")) if action is not None and action.kind == "workflow" else ""
+
+
+def _names_read(value: Any) -> set[str]:
+    """The first words of all names that the expressions in a part of a workflow read."""
+    if isinstance(value, Expression):
+        return {name.partition(".")[0] for name in value.reads}
+    if isinstance(value, msgspec.Struct):
+        return _names_read(msgspec.structs.astuple(value))
+    if isinstance(value, dict):
+        return _names_read(tuple(value.values()))
+    return set().union(*map(_names_read, value)) if isinstance(value, tuple | list) else set()
+
+
+# -- deciding --------------------------------------------------------------------------------------------------------
+
+
+def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e.RunRevised, Difference] | None:
+    """What the corrected definition of `graph` makes of the run; None where it has that already. May be refused."""
+    run, before, after = state.run, state.workflow.name, graph.workflow.name
+    if before != after and not report.may_rename:
+        raise Refused(
+            f"run {run.run_id} is a run of '{before}', and this is the definition of '{after}'",
+            hint="if that is its new name: --force",
+        )
+    if graph.workflow == state.workflow and report.inputs == run.inputs:
+        return None
+    if run.status == "completed":
+        raise Refused(
+            f"run {run.run_id} completed: it keeps its definition",
+            hint=f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
+        )
+    found = difference(state.graph, graph)
+    if report.keeps_completed:
+        # Where a step leads was decided by edges that are no more: it has to decide again.
+        found = _replace(found, renewed=found.rerouted)
+    fact = e.RunRevised(
+        version=report.version,
+        definition=report.definition,
+        by=by,
+        inputs=report.inputs,
+        added=found.added,
+        removed=found.removed,
+        changed=found.changed,
+        settings=found.settings,
+        renewed=found.renewed,
+        file=report.file,
+        digest=report.digest,
+    )
+    return fact, found
+
+
+def definition(plain: dict[str, Any]) -> Workflow:
+    """The workflow that plain data holds."""
+    return decode(msgspec.json.encode(plain))
+
+
+def plain_definition(data: bytes) -> dict[str, Any]:
+    """A workflow's canonical JSON as the plain data that an event holds."""
+    found: dict[str, Any] = msgspec.json.decode(data)
+    return found
+
+
+# -- what is true then: for `evolve` ---------------------------------------------------------------------------------
+
+
+def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
+    """Go by the new definition: retire the steps that are gone, let new ones wait, leave the others as they are.
+
+    The run has ended, so nothing is under way. Whatever must run, new steps too, is put back and counted by the round
+    that follows at once.
+    """
+    old, graph = state.graph, Graph(definition(fact.definition))
+    state.revise(graph)
+    state.run.revision = Revision(fact.version, fact.file, fact.digest)
+    state.run.inputs = fact.inputs
+    _forget_edges(state, old)
+    _forget_undoables(state)
+    for name in old.nodes:
+        if name not in graph.nodes:
+            _retire(state, name)
+    for name, node in graph.nodes.items():
+        if name not in old.nodes:
+            _add(state, name, node.step)
+        elif state.places[name].spec != node.step:
+            state.touch(name).spec = node.step
+    state.touch(END).spec = graph.workflow.end
+    _count_barriers(state)
+    for name in graph.behind(fact.renewed):
+        _forget_items(state, name)
+
+
+def _retire(state: State, name: str) -> None:
+    """A step that is gone keeps its numbers, for one of that name that may come; what it failed at counts no more."""
+    _forget_items(state, name)
+    place = state.touch(name)
+    # What was undone, or recovered, is no result for later runs.
+    if place.is_undone or place.recovered_by:
+        place.fingerprint = ""
+    place.spec, place.recovered_by, place.loop_edge, place.is_undone = ITEM, "", None, False
+    for records in (state.failures, state.recoveries):
+        for record in [one for one in records if one.step == name]:
+            state.set_at(records, record.index, _replace(record, is_closed=True))
+
+
+def _add(state: State, name: str, step: Step) -> None:
+    """A new step waits. One of that name may have been here before: attempts are numbered over the whole run."""
+    before = state.places.get(name)
+    place = Place(name, "step", step, "waiting")
+    if before is None:
+        state.add(place)
+    else:
+        state.put(state.past, (name, before.visit), Past(before.status, before.failure_index))
+        place.visit = place.visits_before = before.visit
+        place.attempt, place.warnings = before.attempt, before.warnings
+        state.put(state.places, name, place)
+    state.run.waiting += 1
+
+
+def _forget_items(state: State, name: str) -> None:
+    if state.places[name].items is not None:
+        reset_items(state, name)
+        state.touch(name).items = None
+
+
+def _forget_edges(state: State, old: Graph) -> None:
+    """Edges are known by their numbers: those of a step whose edges are others mean nothing any more."""
+    new = state.graph.nodes
+    for name, node in old.nodes.items():
+        if name not in new or node.step.edges != new[name].step.edges:
+            for arc in node.arcs:
+                state.drop(state.arcs, arc.key)
+    arcs = {arc.key for node in new.values() for arc in node.arcs}
+    state.run.loops_taken = {key: number for key, number in state.run.loops_taken.items() if key in arcs}
+
+
+def _forget_undoables(state: State) -> None:
+    """What the new definition has no undo for is not undone."""
+    lost = frozenset(lost_undos(state, state.graph))
+    kept = [one for one in state.undoables if one.step not in lost]
+    if len(kept) != len(state.undoables):
+        for _ in range(len(state.undoables)):
+            state.take_last(state.undoables)
+        for one in kept:
+            state.append(state.undoables, one)
+
+
+def _count_barriers(state: State) -> None:
+    """Groups may have other members now: how many of them have not settled, and how many have settled badly."""
+    for key in [key for key in state.barriers if key not in state.graph.barriers]:
+        state.drop(state.barriers, key)
+    for key, barrier in state.graph.barriers.items():
+        settled = [state.places[member].settled for member in barrier.members]
+        counted = settled.count(""), sum(bool(one) and not is_met(barrier.on, one) for one in settled)
+        if state.barriers.get(key) != counted:
+            state.put(state.barriers, key, counted)
+
+
+def lost_undos(state: State, graph: Graph) -> tuple[str, ...]:
+    """The steps that have completed and would be undone, and that the definition of `graph` has no undo for."""
+    undoable = dict.fromkeys(one.step for one in state.undoables)
+    return tuple(name for name in undoable if name not in graph.nodes or graph.nodes[name].step.undo is None)
+
+
+def is_removed(state: State, name: str) -> bool:
+    """Whether the run had a step of this name, and its corrected definition has none."""
+    place = state.places.get(name)
+    return name != END and name not in state.graph.nodes and place is not None and place.role == "step"

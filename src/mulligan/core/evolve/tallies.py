@@ -1,0 +1,190 @@
+"""How often each rung was tried, how often it worked and how long it took: from the facts alone. Part of `evolve`.
+
+    retry    one per rule. Tried: it reserved a retry. Worked: the attempt it granted completed what had failed.
+             Time: from the reservation to that attempt's end, script and delay included.
+    script   one per rule that has one. Tried: it was started. Worked: it succeeded. Time: its own.
+    handle   one per strategy. Tried: its commands were started. Worked: it completed what had failed (recovery and
+             fallback; custom, if it said so; with `rerun`, if the run after it did), or its commands succeeded
+             (cleanup). Time: from its start until that was known.
+    triage   Tried: a step was parked. Worked: it was classified as retry, and that attempt completed it.
+             Time: until it was classified.
+    route    one per target. Tried: a failure was sent there. Worked: that visit completed, or failed and was handled in
+             turn. Time: from the failure until that was known.
+
+What is cut off by stopping was tried and did not work. A rung is judged once, by what came of it first: not by what
+later rungs, visits or rounds made of the failure. Items and commands are counted together, wherever they ran, under
+the step that they belong to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mulligan.core.deciding.routes import is_sent
+from mulligan.core.model import events as e
+from mulligan.core.state.state import FailureRecord, State, Tally
+from mulligan.errors import CodecError
+
+# Numbers that differ from item to item and from attempt to attempt: the tallies are as many as the workflow is long.
+_NUMBERS = re.compile(r"\[\d+\]|@\d+")
+_NONE = Tally()
+_TRIED = Tally(tried=1)
+
+_replace = msgspec.structs.replace
+
+
+def tally_key(place: str, rung: str, what: str | int = "") -> str:
+    """The name of a tally: `build:retry:0`, `check.0:handle:recovery` (of the first command of its items)."""
+    return f"{_NUMBERS.sub('', place)}:{rung}:{what}"
+
+
+def parts(key: str) -> tuple[str, tuple[str, ...], str, str]:
+    """What a tally's name says: the step, the way to the command below it, the rung, and what of the rung."""
+    if key.count(":") != 2:
+        raise CodecError(f"a row of the tables cannot be read: '{key[:100]}' is no name of a tally")
+    place, rung, what = key.split(":")
+    step, *below = place.split(".")
+    return step, tuple(below), rung, what
+
+
+def _add(state: State, key: str, more: Tally) -> None:
+    state.put(state.tallies, key, state.tallies.get(key, _NONE) + more)
+
+
+def _judged(worked: bool, since: datetime, at: datetime) -> Tally:
+    return Tally(worked=int(worked), judged=1, seconds=(at - since).total_seconds())
+
+
+# -- what a place tries: one thing at a time -------------------------------------------------------------------------
+
+
+def _begin(state: State, place_key: str, key: str, at: datetime) -> None:
+    """A rung is tried. If another one was, nothing has come of that."""
+    _end(state, place_key, at, worked=False)
+    place = state.touch(place_key)
+    place.climb = _replace(place.climb, trying=key, trying_since=at)
+    _add(state, key, _TRIED)
+
+
+def _end(state: State, place_key: str, at: datetime, *, worked: bool) -> None:
+    """What the place tried last, if anything, has come to something."""
+    climb = state.places[place_key].climb
+    if not climb.trying:
+        return
+    since = climb.trying_since
+    _add(state, climb.trying, Tally(worked=int(worked)) if since is None else _judged(worked, since, at))
+    state.touch(place_key).climb = _replace(climb, trying="", trying_since=None)
+
+
+def _retry_scheduled(state: State, fact: e.RetryScheduled, entry: e.Entry) -> None:
+    _begin(state, fact.place, tally_key(fact.place, "retry", fact.rule), entry.at)
+    if fact.has_script:
+        _add(state, tally_key(fact.place, "script", fact.rule), _TRIED)
+
+
+def _attempt_failed(state: State, fact: e.AttemptFailed | e.ResultRejected, entry: e.Entry) -> None:
+    _end(state, fact.place, entry.at, worked=False)
+
+
+def _handler_started(state: State, fact: e.HandlerStarted, entry: e.Entry) -> None:
+    _begin(state, fact.place, tally_key(fact.place, "handle", fact.strategy), entry.at)
+
+
+def _handler_succeeded(state: State, fact: e.HandlerSucceeded, entry: e.Entry) -> None:
+    """Enough for a cleanup, and for a custom one that gives up. The others are judged by what comes of the place."""
+    if fact.strategy == "cleanup":
+        _end(state, fact.place, entry.at, worked=True)
+    elif fact.strategy == "custom" and fact.output["status"] != "completed":
+        _end(state, fact.place, entry.at, worked=False)
+
+
+def _handler_failed(state: State, fact: e.HandlerFailed, entry: e.Entry) -> None:
+    _end(state, fact.place, entry.at, worked=False)
+
+
+def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
+    worked = type(fact) is e.CommandCompleted
+    _end(state, fact.place, entry.at, worked=worked)
+    if fact.role == "script":
+        since = state.places[fact.place].entered_at
+        _add(state, tally_key(fact.parent, "script", fact.index), _judged(worked, since, entry.at))
+
+
+def _step_parked(state: State, fact: e.StepParked, entry: e.Entry) -> None:
+    _begin(state, fact.step, tally_key(fact.step, "triage"), entry.at)
+
+
+def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> None:
+    """The waiting is over. Whether it was worth it is for the attempt to say."""
+    climb = state.places[fact.step].climb
+    if climb.trying_since is not None:
+        _add(state, climb.trying, _judged(False, climb.trying_since, entry.at))
+        trying = climb.trying if fact.verdict == "retry" else ""
+        state.touch(fact.step).climb = _replace(climb, trying=trying, trying_since=None)
+
+
+# -- what a step sends to others -------------------------------------------------------------------------------------
+
+
+def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None:
+    _end(state, fact.step, entry.at, worked=True)
+    if state.routed:
+        _answer(state, fact.step, fact.visit, entry.at, worked=True)
+
+
+def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
+    """Sent on, it may still be handled in turn, and with it whatever was sent here."""
+    _end(state, fact.step, entry.at, worked=False)
+    is_routed = is_sent(fact.route)
+    if is_routed:
+        _add(state, tally_key(fact.step, "route", fact.route.to or ""), _TRIED)
+    if not is_routed or fact.is_allowed:
+        _answer(state, fact.step, fact.visit, entry.at, worked=False)
+
+
+def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:
+    _end(state, fact.step, entry.at, worked=False)
+    # One that waits has had its last visit, and that one has answered.
+    if state.places[fact.step].is_active:
+        _answer(state, fact.step, fact.visit, entry.at, worked=False)
+
+
+def _answer(state: State, step: str, visit: int, at: datetime, *, worked: bool) -> None:
+    """The visit has come to something; so has every failure that was sent to it, directly or by way of others."""
+    ended = [(step, visit)]
+    while ended:
+        target, number = ended.pop()
+        for record in (state.failures[index] for index in state.routed.get((target, number), ())):
+            if _asked(record, number):
+                _add(state, tally_key(record.step, "route", target), _judged(worked, record.at, at))
+                if not record.is_allowed:
+                    ended.append((record.step, record.visit))
+
+
+def _asked(record: FailureRecord, visit: int) -> bool:
+    """Whether this visit is the one that answers: not one that a loop or a later round sent the same failure to."""
+    return record.target_visit == visit and not record.is_closed
+
+
+# What is counted before the fact becomes true. A place that never failed tries nothing, so it costs one look.
+COUNTED: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.RetryScheduled: _retry_scheduled,
+    e.AttemptFailed: _attempt_failed,
+    e.ResultRejected: _attempt_failed,
+    e.HandlerStarted: _handler_started,
+    e.HandlerSucceeded: _handler_succeeded,
+    e.HandlerFailed: _handler_failed,
+    e.CommandCompleted: _command_ended,
+    e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
+    e.StepParked: _step_parked,
+    e.StepClassified: _step_classified,
+    e.StepCompleted: _step_completed,
+    e.StepFailed: _step_failed,
+    e.StepCancelled: _step_cancelled,
+}

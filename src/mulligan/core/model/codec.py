@@ -1,0 +1,83 @@
+"""Entries as bytes and back: one JSON object a line, versioned, old versions lifted to the present one.
+
+    {"v":1,"seq":8,"at":"2026-11-15T03:12:00Z","caused_by":7,"fact":{"type":"step.completed","step":"build",…}}
+
+A log outlives the code that wrote it. When a fact changes its shape, VERSION goes up by one and `UPCASTS` gets a
+function that turns the old shape into the new; logs of every release are kept in tests/golden and must still fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.events import Entry
+from mulligan.errors import CodecError
+
+VERSION = 1
+
+# From version n to n + 1: the whole entry as plain data in, the whole entry out.
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+UPCASTS: dict[int, Upcast] = {}
+
+_HEAD = b'{"v":%d,' % VERSION
+_encoder = msgspec.json.Encoder()
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Entry]:
+    """Made when a log is first read: to know all facts takes longer than a short run that only writes."""
+    return msgspec.json.Decoder(Entry)
+
+
+def encode(entry: Entry) -> bytes:
+    """The entry as one line of JSON, without the newline."""
+    return _HEAD + _encoder.encode(entry)[1:]
+
+
+def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = VERSION) -> Entry:
+    """The entry that `data` holds, whichever version wrote it."""
+    if not isinstance(data, bytes):
+        raise CodecError(f"an event cannot be read: it is {type(data).__name__}, and not bytes")
+    try:
+        if upcasts or not data.startswith(_HEAD):
+            return _decode_old(data, upcasts, version)
+        return _decoder().decode(data)
+    except RecursionError as error:
+        raise CodecError("an event cannot be read: it is nested too deep", hint=_excerpt(data)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CodecError(f"an event cannot be read: {error}", hint=_excerpt(data)) from error
+
+
+def _decode_old(data: bytes, upcasts: Mapping[int, Upcast], version: int) -> Entry:
+    plain = msgspec.json.decode(data)
+    if not isinstance(plain, dict) or not isinstance(plain.get("v"), int):
+        raise CodecError("an event cannot be read: it has no version", hint=_excerpt(data))
+    found = plain["v"]
+    if found > version:
+        raise CodecError(
+            f"an event was written by a newer Mulligan (version {found}, this one reads up to {version})",
+            hint="use the Mulligan that wrote it, or a newer one",
+        )
+    for old in range(found, version):
+        if old not in upcasts:
+            raise CodecError(f"an event of version {old} cannot be lifted to {version}", hint=_excerpt(data))
+        plain = upcasts[old](plain)
+    return msgspec.convert(plain, Entry)
+
+
+def _excerpt(data: bytes) -> str:
+    return data[:200].decode("utf-8", "replace")
+
+
+def encode_log(entries: Iterable[Entry]) -> bytes:
+    """A whole log as JSON lines."""
+    return b"".join(encode(entry) + b"\n" for entry in entries)
+
+
+def decode_log(data: bytes) -> Iterator[Entry]:
+    """The entries of a log written by `encode_log`. A last line that was cut short is an error, not an end."""
+    return (decode(line) for line in data.split(b"\n") if line.strip())

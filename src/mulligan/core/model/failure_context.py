@@ -1,0 +1,453 @@
+"""What a step is told about what came before it: framed, bounded text.
+
+Three kinds of envelope, always in this order: the failures that led here, the outputs of the steps before it,
+the summary of its own last failed attempt. What a fact holds has no secret in it: workers hide them before they tell
+anybody. A payload is made in four moves, and their order is the safety of it:
+
+    compose     the strings of a failure become one text
+    hide        what looks like a credential, though nobody declared it, unless the workflow says otherwise
+    neutralise  so that no payload can speak as the frame
+    cut         to its share of the budget, with the figures in the header
+
+Only payloads count, in characters, which are code points. Equal input gives equal text: no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Literal
+
+import msgspec
+
+from mulligan.core.model.credentials import hide_at_ends, hide_credentials
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
+
+POLICY_VERSION = 1
+CONTEXT_CHARS_MAX = 32_000
+FAILURE_CHARS_MAX = 6_000
+UPSTREAM_CHARS_MAX = 12_000
+UPSTREAM_OUTPUTS_MAX = 4
+SUMMARY_CHARS_MAX = 4_000
+# A stub shorter than this tells nobody anything: an entry gets this much, or all it needs, or it is left out.
+SHARE_CHARS_MIN = 1_000
+
+FAILURE_HEADER = "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
+UPSTREAM_HEADER = "MULLIGAN_UPSTREAM_OUTPUT v1"
+SUMMARY_HEADER = "MULLIGAN_RETRY_FAILURE_SUMMARY v1"
+OWN_HEADER = "MULLIGAN_WORKFLOW_CONTEXT v1"
+BEGIN = "<<<BEGIN>>>"
+END = "<<<END>>>"
+
+_FRAME = (
+    *(FAILURE_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER, OWN_HEADER, BEGIN, END),
+    *("attempt_metadata:", "failure_artifact:", "retry_summary_artifact:"),
+)
+_CAUSES_MAX = 5
+_LINE_CHARS_MAX = 200
+_CUT_WORD = re.compile(r"\S{1,500}(?=\s)")
+
+ContentType = Literal["text", "json"]
+
+
+class RetrySummary(msgspec.Struct, frozen=True):
+    """What was noted about one failed attempt for the next one. `failure_seq` is that attempt's failure."""
+
+    seq: int
+    source_attempt: int
+    target_attempt: int
+    failure_seq: int
+    created_at: datetime
+    content: str
+
+
+class FailedSource(msgspec.Struct, frozen=True):
+    """A failed visit whose failure edge led here. The seqs are those of the events that say so."""
+
+    step: str
+    visit: int
+    attempt: int
+    max_retries: int
+    retries_used: int
+    reason: str
+    failure: Failure
+    entered_seq: int
+    failure_seq: int
+    failed_at: datetime
+    summary: RetrySummary | None = None
+
+
+class UpstreamOutput(msgspec.Struct, frozen=True):
+    """What a step before this one yielded, as text."""
+
+    step: str
+    visit: int
+    attempt: int
+    entered_seq: int
+    output_seq: int
+    created_at: datetime
+    content: str
+    content_type: ContentType = "text"
+
+
+class Truncation(msgspec.Struct, frozen=True):
+    """What a cut did. `included_chars + dropped_chars == original_chars`; the marker at the cut is in neither."""
+
+    applied: bool
+    method: Literal["none", "head_tail"]
+    original_chars: int
+    included_chars: int
+    dropped_chars: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What went into a context and what did not, as seqs of failures, outputs and the summary, in the text's order.
+
+    `budget_overflow`: something got less than its own limit allows, or nothing, because the rest took the room.
+    """
+
+    included: tuple[int, ...] = ()
+    truncated: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+    included_chars: int = 0
+    failure_chars: int = 0
+    upstream_chars: int = 0
+    summary_chars: int = 0
+    budget_overflow: bool = False
+    policy_version: int = POLICY_VERSION
+
+
+class Context(msgspec.Struct, frozen=True):
+    """The text a step is given, and the account of it."""
+
+    text: str
+    manifest: Manifest
+
+
+class _Draft(msgspec.Struct, frozen=True):
+    """An envelope before its cut: neutralised, with the most it may ever take."""
+
+    seq: int
+    header: str
+    fields: dict[str, object]
+    payload: str
+    limit: int
+
+    @property
+    def wants(self) -> int:
+        return min(len(self.payload), self.limit)
+
+
+# A draft and the characters it was granted; None: it was left out.
+_Granted = tuple[_Draft, int | None]
+
+
+def assemble(
+    run_id: int,
+    target: str,
+    failed: Sequence[FailedSource] = (),
+    upstream: Sequence[UpstreamOutput] = (),
+    summary: RetrySummary | None = None,
+    own: str = "",
+    hides: bool = True,
+) -> Context:
+    """All that `target` is told, within 32,000 characters. Of `upstream` the first four count, in the order given.
+
+    `own`, the envelope of what the workflow itself says, has its place after the failures and no share of the rest.
+    Failures and the summary take their shares first: a step sent to repair something must see what broke,
+    however much its other predecessors had to say.
+    """
+    failures = _granted_failures(run_id, target, failed, hides)
+    summaries = _granted_summary(run_id, target, summary, hides)
+    room = CONTEXT_CHARS_MAX - _chars(failures) - _chars(summaries)
+    outputs = _granted_outputs([_upstream_draft(run_id, target, source, hides) for source in upstream], room)
+    texts = [_failures_text(failures), own, *_envelopes(outputs), *_envelopes(summaries)]
+    return Context("\n\n".join(filter(None, texts)), _manifest(failures, outputs, summaries))
+
+
+def failure_context(run_id: int, target: str, sources: Sequence[FailedSource], hides: bool = True) -> str:
+    """An envelope per failed source, newest first, within 6,000 characters together; no source, no text.
+
+    Each source is sure of 1,000 characters (or all it needs), so that no failure hides another; what is left over
+    goes to the newest first. The oldest, for which not even that remains, are counted in the last line.
+    """
+    return _failures_text(_granted_failures(run_id, target, sources, hides))
+
+
+def own_context(run_id: int, target: str, content: str, content_type: ContentType = "text") -> str:
+    """The envelope of what the workflow itself tells a step beside its prompt, cut to 32,000 characters.
+
+    Untrusted like the others: its author wrote it, and what others said may have been filled in. Without a hash:
+    it may hold secrets, which are looked up for it, and whoever prints a hash helps to guess what it is of.
+    """
+    fields: dict[str, object] = {"workflow_run_id": run_id, "target_node_key": target, "content_type": content_type}
+    draft = _Draft(0, OWN_HEADER, fields, neutralise(content), CONTEXT_CHARS_MAX)
+    return _envelope(draft, draft.wants)
+
+
+def retry_summary_text(failure: Failure, attempt: int, hides: bool = True) -> str:
+    """A failed attempt in plain words for the next one: what happened, and the end of what it said."""
+    headline = f"attempt {attempt} ended with {_in_words(failure)}"
+    said = _message(failure, hides).strip()[-MESSAGE_CHARS_MAX:]
+    return f"{headline}; the last it said:\n{said}" if said else f"{headline} and said nothing"
+
+
+def head_tail(text: str, limit: int) -> tuple[str, Truncation]:
+    """`text` within `limit` characters: the first half and the last, with a visible marker where it was cut."""
+    size = len(text)
+    if size <= limit:
+        return text, Truncation(False, "none", size, size, 0)
+    head, tail = text[: limit // 2], text[size - (limit - limit // 2) :]
+    dropped = size - limit
+    marker = f"\n[... {dropped} characters left out ...]\n"
+    return head + marker + tail, Truncation(True, "head_tail", size, limit, dropped)
+
+
+def neutralise(text: str) -> str:
+    r"""`text` without the words of the frame, wherever they stand in it: `<<<END>>>` becomes `<\<<END>>>`.
+
+    Inside lines too, since a cut can put any character at the start of a line.
+    """
+    for word in _FRAME:
+        text = text.replace(word, f"{word[0]}\\{word[1:]}")
+    return UNWRITABLE.sub("\ufffd", text)
+
+
+# ---- shares of the budget
+
+
+def _granted_failures(run_id: int, target: str, sources: Sequence[FailedSource], hides: bool) -> list[_Granted]:
+    newest_first = sorted(sources, key=lambda source: source.failure_seq, reverse=True)
+    drafts = [_failure_draft(run_id, target, source, hides) for source in newest_first]
+    return list(zip(drafts, _fair_shares([draft.wants for draft in drafts], FAILURE_CHARS_MAX), strict=True))
+
+
+def _fair_shares(wants: list[int], budget: int) -> list[int | None]:
+    """The sure share for each as far as the budget goes, then the rest to the first that want more."""
+    sure = [min(want, SHARE_CHARS_MIN) for want in wants]
+    kept = sum(total <= budget for total in accumulate(sure))
+    spare = budget - sum(sure[:kept])
+    shares: list[int | None] = [None] * len(wants)
+    for place in range(kept):
+        more = min(wants[place] - sure[place], spare)
+        shares[place] = sure[place] + more
+        spare -= more
+    return shares
+
+
+def _granted_outputs(drafts: Iterable[_Draft], room: int) -> list[_Granted]:
+    """The first four in turn, each what it wants while there is room for it, or for more than a stub."""
+    granted: list[_Granted] = []
+    for place, draft in enumerate(drafts):
+        fits = place < UPSTREAM_OUTPUTS_MAX and room >= min(draft.wants, SHARE_CHARS_MIN)
+        share = min(draft.wants, room) if fits else None
+        room -= share or 0
+        granted.append((draft, share))
+    return granted
+
+
+def _granted_summary(run_id: int, target: str, summary: RetrySummary | None, hides: bool) -> list[_Granted]:
+    if summary is None:
+        return []
+    draft = _summary_draft(run_id, target, summary, hides)
+    return [(draft, draft.wants)]
+
+
+def _chars(granted: Iterable[_Granted]) -> int:
+    return sum(share or 0 for _, share in granted)
+
+
+def _manifest(failures: list[_Granted], outputs: list[_Granted], summaries: list[_Granted]) -> Manifest:
+    granted = failures + outputs + summaries
+    # An output beyond the fourth is dropped for its place, not for want of room.
+    rivals = failures + outputs[:UPSTREAM_OUTPUTS_MAX] + summaries
+    return Manifest(
+        included=tuple(draft.seq for draft, share in granted if share is not None),
+        truncated=tuple(draft.seq for draft, share in granted if share is not None and share < len(draft.payload)),
+        dropped=tuple(draft.seq for draft, share in granted if share is None),
+        included_chars=_chars(granted),
+        failure_chars=_chars(failures),
+        upstream_chars=_chars(outputs),
+        summary_chars=_chars(summaries),
+        budget_overflow=any(share is None or share < draft.wants for draft, share in rivals),
+    )
+
+
+# ---- payloads
+
+
+def _failure_draft(run_id: int, target: str, source: FailedSource, hides: bool) -> _Draft:
+    fields = {
+        "workflow_run_id": run_id,
+        "target_node_key": target,
+        "source_node_key": source.step,
+        "source_run_node_id": source.entered_seq,
+        "source_attempt": source.attempt,
+        "failure_artifact_id": source.failure_seq,
+        "retry_summary_artifact_id": source.summary.seq if source.summary else None,
+        "created_at": source.failed_at,
+    }
+    payload = "\n".join(_failure_payload(source, hides))
+    return _Draft(source.failure_seq, FAILURE_HEADER, fields, payload, FAILURE_CHARS_MAX)
+
+
+def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: bool) -> _Draft:
+    payload = _payload(source.content, UPSTREAM_CHARS_MAX, hides)
+    fields = {
+        "workflow_run_id": run_id,
+        "target_node_key": target,
+        "source_node_key": source.step,
+        "source_run_node_id": source.entered_seq,
+        "source_attempt": source.attempt,
+        "artifact_id": source.output_seq,
+        "artifact_type": "report",
+        "content_type": source.content_type,
+        "created_at": source.created_at,
+        "sha256": _sha256(payload),
+    }
+    return _Draft(source.output_seq, UPSTREAM_HEADER, fields, payload, UPSTREAM_CHARS_MAX)
+
+
+def _summary_draft(run_id: int, target: str, summary: RetrySummary, hides: bool) -> _Draft:
+    payload = _payload(summary.content, SUMMARY_CHARS_MAX, hides)
+    fields = {
+        "workflow_run_id": run_id,
+        "target_node_key": target,
+        "source_attempt": summary.source_attempt,
+        "target_attempt": summary.target_attempt,
+        "summary_artifact_id": summary.seq,
+        "failure_artifact_id": summary.failure_seq,
+        "created_at": summary.created_at,
+        "sha256": _sha256(payload),
+    }
+    return _Draft(summary.seq, SUMMARY_HEADER, fields, payload, SUMMARY_CHARS_MAX)
+
+
+def _payload(text: str, limit: int, hides: bool) -> str:
+    """A text that is to be cut to `limit` characters, safe to be shown."""
+    return neutralise(hide_at_ends(text, limit) if hides else text)
+
+
+def _failure_payload(source: FailedSource, hides: bool) -> list[str]:
+    metadata = {
+        "attempt": source.attempt,
+        "max_retries": source.max_retries,
+        "retries_exhausted": source.retries_used >= source.max_retries,
+        "retries_used": source.retries_used,
+        "failure_reason": source.reason,
+    }
+    artifact = {"id": source.failure_seq, "created_at": source.failed_at}
+    return [
+        *("attempt_metadata:", *_lines(metadata, "  ")),
+        *("failure_artifact:", *_lines(artifact, "  "), "  content:"),
+        neutralise(_failure_text(source.failure, hides)),
+        *_summary_section(source.summary, hides),
+    ]
+
+
+def _summary_section(summary: RetrySummary | None, hides: bool) -> list[str]:
+    if summary is None:
+        return []
+    artifact = {
+        "id": summary.seq,
+        "source_attempt": summary.source_attempt,
+        "target_attempt": summary.target_attempt,
+        "failure_artifact_id": summary.failure_seq,
+        "created_at": summary.created_at,
+    }
+    content = _payload(summary.content, FAILURE_CHARS_MAX, hides)
+    return ["retry_summary_artifact:", *_lines(artifact, "  "), "  content:", content]
+
+
+def _failure_text(failure: Failure, hides: bool) -> str:
+    """What it said, then what the engine knows: a message is often the tail of stderr, which names no timeout."""
+    known = {
+        "code": _one_line(failure.code),
+        "exit_code": failure.exit_code,
+        "signal": failure.signal,
+        "item": failure.item,
+    }
+    facts = _lines({key: value for key, value in known.items() if value is not None})
+    message = _message(failure, hides)
+    return "\n".join([*([message] if message else []), *facts, *_causes(failure, hides)])
+
+
+def _message(failure: Failure, hides: bool) -> str:
+    """What a failure says. The beginning of a long one was cut off: its first word may be the end of a credential."""
+    if not hides:
+        return failure.message
+    message = failure.message
+    if len(message) >= MESSAGE_CHARS_MAX:
+        first = _CUT_WORD.match(message)
+        message = f"[...]{message[first.end() :]}" if first else message
+    return hide_credentials(message)
+
+
+def _causes(failure: Failure, hides: bool) -> list[str]:
+    """A line for what the handler met, and for each of the first few causes."""
+    met = [("handler_failure", failure.handler_failure)] if failure.handler_failure else []
+    met += [("cause", cause) for cause in failure.cause[:_CAUSES_MAX]]
+    lines = [f"{key}: {_in_words(cause)}: {_one_line(_message(cause, hides))}" for key, cause in met]
+    left_out = len(failure.cause) - _CAUSES_MAX
+    return [*lines, f"causes_left_out: {left_out}"] if left_out > 0 else lines
+
+
+def _in_words(failure: Failure) -> str:
+    known = {"exit code": failure.exit_code, "signal": failure.signal, "item": failure.item}
+    words = [f"{name} {value}" for name, value in known.items() if value is not None]
+    return ", ".join([_one_line(failure.code), *words])
+
+
+def _one_line(text: str) -> str:
+    """The end of `text` on one line."""
+    return " ".join(text.split())[-_LINE_CHARS_MAX:]
+
+
+# ---- the frame
+
+
+def _failures_text(granted: list[_Granted]) -> str:
+    envelopes = _envelopes(granted)
+    left_out = len(granted) - len(envelopes)
+    return "\n\n".join([*envelopes, f"older_failed_sources_left_out: {left_out}"] if left_out else envelopes)
+
+
+def _envelopes(granted: list[_Granted]) -> list[str]:
+    return [_envelope(draft, share) for draft, share in granted if share is not None]
+
+
+def _envelope(draft: _Draft, share: int) -> str:
+    included, truncation = head_tail(draft.payload, share)
+    return "\n".join(
+        [
+            draft.header,
+            *_lines({"policy_version": POLICY_VERSION, "untrusted_data": True, **draft.fields}),
+            *("truncation:", *_lines(msgspec.structs.asdict(truncation), "  ")),
+            *("content:", BEGIN, included, END),
+        ]
+    )
+
+
+def _lines(fields: dict[str, object], indent: str = "") -> list[str]:
+    return [f"{indent}{key}: {_scalar(value)}" for key, value in fields.items()]
+
+
+def _scalar(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _timestamp(value) if isinstance(value, datetime) else str(value)
+
+
+def _timestamp(at: datetime) -> str:
+    """ISO 8601 in UTC with milliseconds. A time without a zone is UTC: the host's zone must not change the text."""
+    aware = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

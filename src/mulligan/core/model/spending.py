@@ -1,0 +1,164 @@
+"""What agents spend: calls, tokens and money, as figures that add up exactly.
+
+Money is US dollars, as providers report them or as a price list makes them from tokens. It is decimal everywhere: a sum
+of cents is a number of cents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.workflow import Budget
+
+CURRENCY = "USD"
+# Beyond these nothing is believed; a billionth of a dollar is less than any token costs.
+_COST_BELOW = Decimal(10) ** 9
+_SMALLEST = Decimal("1e-9")
+_COUNT_BELOW = 2**53
+
+
+class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What agents have spent so far. None: nobody has reported any."""
+
+    calls: int = 0
+    tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+
+    def __bool__(self) -> bool:
+        return self != NOTHING_SPENT
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls,
+            _sum(self.tokens, other.tokens),
+            _sum(self.input_tokens, other.input_tokens),
+            _sum(self.output_tokens, other.output_tokens),
+            _sum(self.cost, other.cost),
+        )
+
+    @property
+    def as_usage(self) -> dict[str, Any]:
+        """As an attempt's usage records it: what is not known is not there."""
+        figures = {
+            "calls": self.calls or None,
+            "tokens": self.tokens,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost": None if self.cost is None else plain_cost(self.cost),
+        }
+        return {name: value for name, value in figures.items() if value is not None}
+
+
+NOTHING_SPENT = Spent()
+# What the usage of an attempt says of agents; the rest of it was measured.
+FIGURES = frozenset(Spent.__struct_fields__)
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+def reported(usage: Mapping[str, Any]) -> Spent:
+    """What the usage of an attempt says of agents. What is no figure counts for nothing."""
+    return Spent(
+        count(usage.get("calls")) or 0,
+        count(usage.get("tokens")),
+        count(usage.get("input_tokens")),
+        count(usage.get("output_tokens")),
+        cost(usage.get("cost")),
+    )
+
+
+def count(said: Any) -> int | None:
+    """A number of tokens or calls that somebody reported; None where it is none."""
+    try:
+        return int(said) if not isinstance(said, bool | str) and 0 <= said < _COUNT_BELOW else None
+    except (TypeError, ValueError):
+        return None
+
+
+def cost(said: Any) -> Decimal | None:
+    """An amount of money that somebody reported, as a number or as text; None where it is none."""
+    if isinstance(said, bool) or not isinstance(said, int | float | str | Decimal):
+        return None
+    try:
+        found = Decimal(str(said).strip())
+    except InvalidOperation:
+        return None
+    return _plain(found) if found.is_finite() and 0 <= found < _COST_BELOW else None
+
+
+def _plain(amount: Decimal) -> Decimal:
+    """The amount without needless zeros, and never as `1E+1`."""
+    found = amount.quantize(_SMALLEST).normalize()
+    return found if found.as_tuple().exponent <= 0 else found.quantize(Decimal(1))  # type: ignore[operator]
+
+
+def plain_cost(amount: Decimal) -> str:
+    """`0.62`: the exact amount, for programs."""
+    return f"{_plain(amount):f}"
+
+
+def spent_json(spent: Spent) -> dict[str, Any] | None:
+    """As `--json` shows it; None where nothing was spent. Money is text: no reader may round it."""
+    if not spent:
+        return None
+    return {
+        "calls": spent.calls,
+        "tokens": spent.tokens,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost": None if spent.cost is None else plain_cost(spent.cost),
+        "currency": CURRENCY,
+    }
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def dollars(amount: Decimal) -> str:
+    """`$0.62`, `$0.0034`: to the cent; below a dollar as exactly as four digits say it."""
+    if 0 < amount < Decimal("0.0001"):
+        return "less than $0.0001"
+    if amount >= 1:
+        return f"${amount.quantize(Decimal('0.01')):,f}"
+    text = f"{amount.quantize(Decimal('0.0001')):f}".rstrip("0")
+    whole, _, part = text.partition(".")
+    return f"${whole}.{part:0<2}"
+
+
+def in_words(spent: Spent) -> str:
+    """`3 calls, 41,200 tokens, $0.62`: what is not known is left out, and so are all where nothing was spent."""
+    if not spent:
+        return ""
+    found = [amount("calls", spent.calls)] if spent.calls else []
+    found += [amount("tokens", spent.tokens)] if spent.tokens is not None else []
+    found += [amount("cost", spent.cost)] if spent.cost is not None else []
+    return ", ".join(found)
+
+
+def amount(what: str, value: Any) -> str:
+    """`$0.62`, `41,200 tokens`, `1 call`."""
+    if what == "cost":
+        return dollars(value)
+    return f"{value:,} {what if value != 1 else what[:-1]}"
+
+
+def limits_in_words(budget: Budget | None) -> str:
+    """`20 calls, $2.00`; "" where there is none."""
+    return "" if budget is None else ", ".join(amount(what, limit) for what, limit in budget.limits.items())
+
+
+def raised_in_words(budgets: Mapping[str, Budget]) -> str:
+    """`, agents may spend $5.00, those of 'review' 20 calls`; "" where nothing was raised."""
+    found = [limits_in_words(budgets[""])] if "" in budgets else []
+    found += [f"those of '{step}' {limits_in_words(budget)}" for step, budget in budgets.items() if step]
+    return f", agents may spend {', '.join(found)}" if found else ""

@@ -1,0 +1,385 @@
+"""The definition: a checked workflow, as the core reads it. Immutable, plain data, JSON both ways.
+
+The language builds it, the store pins it, the core and the worker read it. Everything is resolved:
+defaults are merged, policies and handlers are inlined, durations are seconds, sizes are bytes.
+Nobody but the language makes one by hand (tests use `mulligan.testing`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any, Literal, dataclass_transform
+
+import msgspec
+
+from mulligan.errors import CodecError
+
+On = Literal["success", "failure", "always"]
+NeedOn = Literal["success", "success_or_skipped", "always"]
+Join = Literal["any", "all", "first", "each"]
+Take = Literal["all", "first"]
+Then = Literal["rerun", "continue"]
+Strategy = Literal["recovery", "fallback", "cleanup", "custom"]
+Capture = Literal["text", "json", "lines"]
+FailFast = Literal["on_critical", "always", "never"]
+
+END = "end"
+MAX_VISITS_DEFAULT = 10
+MAX_RETRIES_DEFAULT = 3
+RERUNS_AFTER_LOSS_MAX = 3
+END_TIMEOUT_SECONDS = 300.0
+SCRIPT_TIMEOUT_SECONDS = 300.0
+CANCEL_GRACE_SECONDS = 10.0
+# A workflow with `max_parallel` has no more steps than this: all of them are looked at whenever one has ended.
+STEPS_HELD_MAX = 1_000
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class _Frozen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Plain immutable data."""
+
+
+class Expression(_Frozen):
+    """A checked CEL expression and the names it reads, dotted: `inputs`, `steps.build`, `pkg`, `error`, `run`."""
+
+    source: str
+    reads: tuple[str, ...] = ()
+    # In a path: the author lets this value lead anywhere.
+    any_path: bool = False
+
+
+class Template(_Frozen):
+    """Text with holes. One expression alone keeps its value's type."""
+
+    parts: tuple[str | Expression, ...]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        if len(self.parts) == 1:
+            only = self.parts[0]
+            return () if isinstance(only, str) else only.reads
+        return tuple(name for part in self.parts if isinstance(part, Expression) for name in part.reads)
+
+
+class Action(_Frozen):
+    """What a place does: the program, and apart from it the values that go in.
+
+    `params` is a JSON value without expressions; where a value goes in there is a hole, `{"${}": NAME}`, or,
+    for shell, an environment variable NAME in the text. `bindings` says what each NAME is. A value never
+    becomes text of a program.
+    """
+
+    kind: str
+    params: dict[str, Any] = {}
+    bindings: dict[str, Template] = {}
+    # Bindings that are paths, relative to `cwd`: the name of the parameter or variable → the name of the binding.
+    paths: dict[str, str] = {}
+
+
+# Actions that the engine itself carries out: no worker is leased for them.
+ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
+# In the place of an action that is not carried out: `params` say how it ends. No file can name it.
+FAKE = "fake"
+# The variable in which the lister of a map finds the file to read: `over: {file: …}`.
+ITEMS_FILE = "_items_file"
+# The action that is told what came before it.
+AGENT = "agent"
+
+
+def is_group(action: Action | None) -> bool:
+    """Whether it is a group of steps: a workflow that stands in the file of its caller."""
+    return action is not None and action.kind == "workflow" and action.params.get("group") is True
+
+
+class Backoff(_Frozen):
+    """min(max_delay, delay * factor**(n-1)), spread by jitter (a share of it).
+
+    Where there are `delays` the n-th of them stands for the product, and the last one for all that follow.
+    """
+
+    delay: float = 0.0
+    factor: float = 1.0
+    max_delay: float | None = None
+    jitter: float = 0.0
+    delays: tuple[float, ...] = ()
+
+
+class Adjust(_Frozen):
+    """What the next attempt gets more of: factors, with caps."""
+
+    memory: float | None = None
+    max_memory: int | None = None
+    cpus: float | None = None
+    max_cpus: float | None = None
+    timeout: float | None = None
+    max_timeout: float | None = None
+
+
+class Rule(_Frozen):
+    """Matches a failure and grants a retry. Exactly one of codes, exit_codes, pattern, any."""
+
+    codes: tuple[str, ...] = ()
+    exit_codes: tuple[int, ...] = ()
+    pattern: str | None = None
+    any: bool = False
+    max_retries: int = MAX_RETRIES_DEFAULT
+    backoff: Backoff = Backoff()
+    recovery_script: Command | None = None
+    adjust: Adjust | None = None
+    # It grants nothing once the visit has had so many attempts, by whatever rule.
+    max_attempts: int | None = None
+
+
+class Handler(_Frozen):
+    """The `on_failure` commands of a place."""
+
+    commands: tuple[Command, ...]
+    strategy: Strategy = "recovery"
+    timeout: float | None = None
+    capture: dict[str, Expression] = {}
+    rerun: int = 0
+
+
+class Resources(_Frozen):
+    """What an attempt may use. Memory in bytes."""
+
+    cpus: float | None = None
+    memory: int | None = None
+    gpus: int | None = None
+    labels: tuple[str, ...] = ()
+
+
+class Budget(_Frozen):
+    """What agents may spend: calls, tokens (in and out together), and US dollars. At least one is set."""
+
+    tokens: int | None = None
+    cost: Decimal | None = None
+    calls: int | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits that there are, by what they limit."""
+        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost}
+        return {what: limit for what, limit in found.items() if limit is not None}
+
+
+class Command(_Frozen):
+    """What lives rungs 0 to 2 of the ladder: a step, a command of an item or a handler, a script, an undo."""
+
+    action: Action | None = None
+    rules: tuple[Rule, ...] = ()
+    max_attempts: int | None = None
+    timeout: float | None = None
+    deadline: float | None = None
+    on_failure: Handler | None = None
+    handler_failure_fatal: bool = False
+    on_success: tuple[Command, ...] = ()
+    # A condition over `output`, or a command that checks: at most one of the two.
+    validate: Expression | None = None
+    validator: Command | None = None
+    continue_on_error: bool = False
+    capture: Capture = "text"
+    env: dict[str, Template] = {}
+    cwd: Template | None = None
+    resources: Resources | None = None
+    on_lost: Literal["rerun", "fail"] = "rerun"
+    affinity: Literal["host", "any"] = "host"
+    breaker: str | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    # Steps and commands of items only: skipped unless this holds.
+    when: Expression | None = None
+    # Paths that lead to what an attempt wrote: of `stdout`, of `stderr`.
+    logs: dict[str, Template] = {}
+    # Of the names in `reads` and `writes` those that are paths with values in them.
+    file_paths: dict[str, Template] = {}
+    # Whether an earlier result may be taken over: None where the file does not say. `cache_key`: what else must be
+    # the same for that.
+    cache: bool | None = None
+    cache_key: Template | None = None
+
+    @property
+    def retries_max(self) -> int:
+        """The most retries that its rules can grant in one visit: each its own, as far as attempts are bounded."""
+        granted = 0
+        # A rule that stops early grants most when it is asked first.
+        for rule in sorted(self.rules, key=lambda rule: rule.max_attempts or math.inf):
+            bound = granted + rule.max_retries
+            granted = max(granted, min(bound, rule.max_attempts - 1) if rule.max_attempts else bound)
+        return min(granted, self.max_attempts - 1) if self.max_attempts else granted
+
+
+class Need(_Frozen):
+    """A condition: `of` is one step, or the name of a group in `Workflow.groups` (one barrier for all of it)."""
+
+    of: str
+    on: NeedOn = "success"
+    is_group: bool = False
+
+
+class Edge(_Frozen):
+    """An arrival. `index` is its place in the step's list: the file's order."""
+
+    to: str
+    index: int
+    on: On = "success"
+    when: Expression | None = None
+    priority: int | None = None
+    codes: tuple[str, ...] = ()
+    exit_codes: tuple[int, ...] = ()
+    handles: bool = True
+    then: Then | None = None
+    backoff: Backoff = Backoff()
+
+
+class Triage(_Frozen):
+    """When a failed step is parked for a person or an agent, and what happens if nobody comes."""
+
+    when: Literal["unmatched", "exhausted", "always"] = "unmatched"
+    timeout: float | None = None
+    default: Literal["retry", "fail"] = "fail"
+
+
+class Map(_Frozen):
+    """`over` yields the list of items (a literal list is an expression too), or `lister`, a command, prints it."""
+
+    over: Expression | None = None
+    lister: Command | None = None
+    name: str = "item"
+    max_parallel: int | None = None
+    filter: Expression | None = None
+    sort_by: Expression | None = None
+    sort_descending: bool = False
+    distinct: Expression | None = None
+    offset: int = 0
+    max_items: int | None = None
+    on_item_failure: Literal["fail", "stop", "collect"] = "fail"
+    max_failures: int | None = None
+    failure_threshold: float | None = None
+
+
+class Step(Command):
+    """A named place in the graph. With `map` it has `do` in place of an action."""
+
+    name: str = msgspec.field(default="")
+    needs: tuple[Need, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    take: Take = "all"
+    no_match: Literal["record", "fail"] = "record"
+    join: Join = "any"
+    map: Map | None = None
+    do: tuple[Command, ...] = ()
+    triage: Triage | None = None
+    undo: Command | None = None
+    max_visits: int = MAX_VISITS_DEFAULT
+    is_start: bool = False
+    matrix: dict[str, Any] = {}
+    # Of a step of a matrix: the name of the whole.
+    sweep: str = ""
+    # What the agents of the step may spend, in all its visits: its own, those of its items, handlers and scripts.
+    budget: Budget | None = None
+
+    @property
+    def matrix_name(self) -> str:
+        """The matrix that it is shown and read with; "" for none, as of `end_{i}`: `end` is the step that runs last."""
+        return "" if self.sweep == END else self.sweep
+
+
+class Input(_Frozen):
+    """A typed input. Required where `has_default` is false."""
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
+    default: Any = None
+    has_default: bool = False
+    enum: tuple[Any, ...] = ()
+    description: str = ""
+
+
+class Secret(_Frozen):
+    """Where a worker finds a secret. Exactly one is set; the value is never in a workflow, an event or the store."""
+
+    env: str | None = None
+    file: str | None = None
+    command: str | None = None
+
+
+class Breaker(_Frozen):
+    failures: int = 5
+    reset: float = 60.0
+    ignore: tuple[str, ...] = ()
+    when_open: Literal["wait", "fail"] = "wait"
+
+
+class Workflow(_Frozen):
+    """A checked workflow. `steps` are in file order, without `end`; `end` is always there."""
+
+    name: str
+    steps: tuple[Step, ...]
+    end: Step
+    inputs: dict[str, Input] = {}
+    outputs: dict[str, Template] = {}
+    groups: dict[str, tuple[str, ...]] = {}
+    files: dict[str, str] = {}
+    secrets: dict[str, Secret] = {}
+    breakers: dict[str, Breaker] = {}
+    fail_fast: FailFast = "on_critical"
+    timeout: float | None = None
+    # None is `finish`: what runs is left to end by itself.
+    cancel_grace: float | None = CANCEL_GRACE_SECONDS
+    description: str = ""
+    # Workflows that `workflow` actions name, by the file as written there: pinned with this one.
+    children: dict[str, Workflow] = {}
+    # The system whose file it was translated from; "" where it was written for us.
+    origin: str = ""
+    # How many steps may be under way at a time, at most.
+    max_parallel: int | None = None
+    # Whether what looks like a credential is hidden in failure contexts and in what agents are told.
+    hide_credentials: bool = True
+    # Where the secrets of the workflows that call it are found: it cannot read them, and its output hides them.
+    callers_secrets: tuple[Secret, ...] = ()
+    # What the agents of a run may spend, in all its rounds and in the runs that it calls.
+    budget: Budget | None = None
+
+
+def as_called(child: Workflow, caller: Workflow) -> Workflow:
+    """The workflow of a child run: its steps may print what the runs above it have written, so it hides their secrets.
+
+    Declared with the child: a worker that has run nothing of the caller knows them too.
+    """
+    above = dict.fromkeys((*caller.callers_secrets, *caller.secrets.values()))
+    found = tuple(secret for secret in above if secret not in child.secrets.values())
+    return msgspec.structs.replace(child, callers_secrets=found) if found else child
+
+
+def commands(found: Iterable[Command | None]) -> Iterator[Command]:
+    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
+    for command in filter(None, found):
+        yield command
+        yield from commands((*command.on_success, command.validator))
+        yield from commands(rule.recovery_script for rule in command.rules)
+        yield from commands(command.on_failure.commands if command.on_failure else ())
+        if isinstance(command, Step):
+            yield from commands((*command.do, command.undo, command.map.lister if command.map else None))
+
+
+def encode(workflow: Workflow) -> bytes:
+    """The workflow as canonical JSON: equal workflows give equal bytes."""
+    return msgspec.json.encode(workflow, order="sorted")
+
+
+def version(data: bytes) -> str:
+    """What a workflow's version is called: the hash of its canonical JSON."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def decode(data: bytes) -> Workflow:
+    """The workflow that was kept as these bytes. CodecError where they are none."""
+    try:
+        return msgspec.json.decode(data, type=Workflow)
+    except RecursionError as error:
+        raise CodecError("a workflow that was kept cannot be read: it is nested too deep") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+        raise CodecError(f"a workflow that was kept cannot be read: {error}") from error

@@ -1,0 +1,425 @@
+"""What an expression may see: the names of the language, gathered from the state, and only those it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from mulligan.core.model.artifacts import is_artifact
+from mulligan.core.model.credentials import hide_in
+from mulligan.core.model.events import StopCause
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure_context import FailedSource, failure_context
+from mulligan.core.model.paths import beginning, folder_of
+from mulligan.core.model.place_keys import file_name
+from mulligan.core.model.workflow import AGENT, END, Action, Command, Expression, Template
+from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.verdict import is_handled
+
+
+class Evaluator(Protocol):
+    """Evaluates a checked expression over the names handed to it, or raises `ExpressionFailed`."""
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any: ...
+
+    def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool: ...
+
+    def render(self, template: Template, names: Mapping[str, Any]) -> Any: ...
+
+    def keep(self, name: str, value: Any) -> Any:
+        """The value as a fact is to hold it: where it is large, a reference to the artifact that it is kept as."""
+
+
+class Now(msgspec.Struct, eq=False):
+    """The state at the moment of an event: what a decision may look at."""
+
+    state: State
+    at: datetime
+    evaluator: Evaluator
+
+    def may_start(self, place: Place) -> bool:
+        """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`.
+
+        Nothing starts below a handler whose time is up.
+        """
+        if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
+            return False
+        if self.state.run.stop is None:
+            return True
+        return any(
+            above.key == END
+            or (above.role == "undo" and not self.state.run.stop.now)
+            or (above.role == "handler" and self.may_clean_up(self.state.places[above.parent]))
+            for above in self.state.ancestors(place)
+        )
+
+    def may_clean_up(self, place: Place) -> bool:
+        """Whether the place has a cleanup handler that a stop leaves to run: `cancel --now` leaves none."""
+        handler, stop = place.spec.on_failure, self.state.run.stop
+        return handler is not None and handler.strategy == "cleanup" and not (stop is not None and stop.now)
+
+    def condition(self, expression: Expression, place: Place, **extra: Any) -> bool:
+        return self.evaluator.condition(expression, names(self.state, place, expression.reads, extra))
+
+    def evaluate(self, expression: Expression, place: Place, **extra: Any) -> Any:
+        return self.evaluator.evaluate(expression, names(self.state, place, expression.reads, extra))
+
+    def render(self, template: Template, place: Place, **extra: Any) -> Any:
+        return self.evaluator.render(template, names(self.state, place, template.reads, extra))
+
+    def fetched(self, value: Any) -> Any:
+        """A value of a fact; what is in the artifact, where it is a reference to one."""
+        return fetched(self.evaluator, value)
+
+    def kept(self, place: Place, name: str, value: Any) -> Any:
+        """A value that the place gives; where it is large, a reference to where it is kept, under that name."""
+        folder = f"{self.state.run.run_id}/{file_name(place.key)}/{place.visit}/{place.attempt}"
+        return self.evaluator.keep(f"{folder}/{name}.json", value)
+
+    def bindings(self, command: Command, place: Place) -> dict[str, Any]:
+        """The values that this attempt's action, environment and folder get. Secrets stay references."""
+        found: dict[str, Any] = {}
+        if command.action and command.action.bindings:
+            # Nobody fetches for these: what they say is read where it stands.
+            is_told_here = command.action.kind in ("wait", "approve")
+            for name, template in command.action.bindings.items():
+                value = self._bind(template, place)
+                found[name] = self.fetched(value) if is_told_here else value
+            if command.action.kind == AGENT and self.state.workflow.hide_credentials:
+                found = {name: _without_credentials(value) for name, value in found.items()}
+        if command.env:
+            for name, template in command.env.items():
+                found[f"env.{name}"] = self._bind(template, place)
+        if command.cwd:
+            found["cwd"] = self._bind(command.cwd, place)
+        if command.logs:
+            for name, template in command.logs.items():
+                found[f"logs.{name}"] = self.render(template, place)
+        if command.cache_key:
+            found[CACHE_KEY] = self.render(command.cache_key, place)
+        if command.file_paths:
+            for name, template in command.file_paths.items():
+                found[f"{FILE}{name}"] = self.render(template, place)
+        for name, template in _paths(command):
+            before = beginning(template)
+            if before is not None:
+                found[f"{FOLDER}{name}"] = folder_of(self.render(before, place))
+        return found
+
+    def _bind(self, template: Template, place: Place) -> Any:
+        if len(template.parts) == 1 and isinstance(template.parts[0], str):
+            return template.parts[0]
+        reads = template.reads
+        if _are_secret(reads):
+            return {"${}": [self._late(part, place) for part in template.parts]}
+        return self.evaluator.render(template, names(self.state, place, reads, {}))
+
+    def _late(self, part: str | Expression, place: Place) -> Any:
+        """A part of a text that holds a secret: the secret itself is for the worker to look up, the rest is text."""
+        if isinstance(part, str):
+            return part
+        if reads_secrets(part):
+            return {"secret": part.source}
+        # Beside another part it becomes text, so that no value of a user's can pass for a reference.
+        return self.render(Template(("", part)), place)
+
+
+# What the names of the bindings begin with that say which folder a path must stay in.
+FOLDER = "folder."
+# And of those that are the paths of files that a step reads or writes.
+FILE = "file."
+# The binding that says what `cache: {key: …}` came to.
+CACHE_KEY = "cache.key"
+
+
+def _paths(command: Command) -> Iterator[tuple[str, Template]]:
+    """The paths that an attempt is given, by the names under which a task has them."""
+    if command.cwd:
+        yield "cwd", command.cwd
+    if command.logs:
+        yield from ((f"logs.{name}", template) for name, template in command.logs.items())
+    if command.file_paths:
+        yield from ((f"{FILE}{name}", template) for name, template in command.file_paths.items())
+    if command.action and command.action.paths:
+        yield from ((name, command.action.bindings[binding]) for name, binding in command.action.paths.items())
+
+
+def _without_credentials(value: Any) -> Any:
+    """What an agent is told in an expression's place. Secrets that the workflow hands it by name are its to have."""
+    if isinstance(value, dict) and value.keys() == {"${}"}:
+        return {"${}": [hide_in(part) if isinstance(part, str) else part for part in value["${}"]]}
+    return hide_in(value)
+
+
+def reads_secrets(template: Template | Expression) -> bool:
+    """Whether only a worker can say what it comes to."""
+    return _are_secret(template.reads)
+
+
+def _are_secret(reads: Iterable[str]) -> bool:
+    return any(name.startswith("secrets.") for name in reads)
+
+
+# A plain path: evaluated, it gives what is in the artifact that it leads to.
+_ITSELF = Expression("output", ("output",))
+
+
+def fetched(evaluator: Evaluator, value: Any) -> Any:
+    """A value of a fact; what is in the artifact, where it is a reference to one. ExpressionFailed if that is gone."""
+    return evaluator.evaluate(_ITSELF, {"output": value}) if is_artifact(value) else value
+
+
+def filled(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """The action's parameters with the values in their holes."""
+    result: dict[str, Any] = fill(action.params, bindings)
+    return result
+
+
+def fill(value: Any, bindings: Mapping[str, Any]) -> Any:
+    """A value of JSON with what `bindings` hold in its holes. What is put into a hole is not looked into."""
+    if isinstance(value, dict):
+        if len(value) == 1 and "${}" in value:
+            return bindings[value["${}"]]
+        return {key: fill(inner, bindings) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fill(inner, bindings) for inner in value]
+    return value
+
+
+def holes(params: Any) -> frozenset[str]:
+    """The names of the bindings that fill the holes of an action's parameters."""
+    if isinstance(params, dict):
+        if len(params) == 1 and "${}" in params:
+            return frozenset({params["${}"]})
+        return frozenset().union(*map(holes, params.values()))
+    return frozenset().union(*map(holes, params)) if isinstance(params, list) else frozenset()
+
+
+def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Just the names in `reads`, as an expression at `place` sees them."""
+    found: dict[str, Any] = {}
+    for read in reads:
+        root, _, rest = read.partition(".")
+        if root in extra:
+            found[root] = extra[root]
+        elif root == "steps":
+            steps = found.setdefault("steps", {})
+            for name in state.graph.nodes if rest == "*" else (rest,):
+                members = state.graph.matrices.get(name)
+                steps[name] = step_view(state, name, place) if members is None else matrix_view(state, members)
+        elif root not in found:
+            _add(state, place, root, found)
+    return found
+
+
+def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
+    if root == "inputs":
+        found[root] = state.run.inputs
+    elif root == "files":
+        found[root] = state.workflow.files
+    elif root == "run":
+        found[root] = run_view(state, place)
+    elif root == "error":
+        found[root] = error_view(nearest_failure(state, place))
+    elif root == "failure":
+        found[root] = failure_view(state, place)
+    elif root == "output":
+        found[root] = nearest_output(state, place)
+    elif root == "outputs":
+        found[root] = next((list(above.outputs) for above in state.ancestors(place) if above.role == "item"), [])
+    else:
+        _add_item(state, place, root, found)
+        # Not before: in a workflow of old the item may be called so.
+        if root not in found and root in _OF_ATTEMPTS:
+            found[root] = _OF_ATTEMPTS[root](state, place)
+
+
+def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
+    """The item's own name and `index`, where the place is inside a map. `env` and `secrets` are the evaluator's."""
+    for above in state.ancestors(place):
+        if above.role == "item":
+            step = state.step(above.parent)
+            items = state.places[above.parent].items
+            if root == "index":
+                found[root] = above.index
+            elif step.map and root == step.map.name and items:
+                found[root] = items.values[above.index]
+            return
+
+
+def attempt_told(state: State, place: Place) -> int:
+    """`attempt`, when one is scheduled: its number; of a recovery script, that of the attempt that failed."""
+    return state.places[place.parent].attempt if place.role == "script" else next_attempt(state, place)
+
+
+def own_step(state: State, place: Place) -> dict[str, Any]:
+    """`step`: whose attempt it is. Steps are numbered from 1 in the order of the file, and `end` is the last."""
+    name = state.step_of(place).key
+    nodes = state.graph.nodes
+    return {"name": name, "number": (nodes[name].order if name in nodes else len(nodes)) + 1}
+
+
+_OF_ATTEMPTS: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_told, "step": own_step}
+
+
+def next_attempt(state: State, place: Place) -> int:
+    """The number of the attempt that is scheduled next. Those of an item's commands are numbered over the item."""
+    return (state.places[place.parent] if place.role == "do" else place).attempt + 1
+
+
+# -- views ------------------------------------------------------------------------------
+
+
+def step_view(state: State, name: str, reader: Place | None = None) -> dict[str, Any]:
+    """A step as expressions see it: `steps.NAME.output` and the rest.
+
+    A step in a loop that reads itself before it has given anything reads what its last visit gave.
+    """
+    place = state.places[name]
+    is_itself = reader is not None and state.step_of(reader) is place
+    record = None if place.failure_index is None else state.failures[place.failure_index]
+    return {
+        "output": place.before if is_itself and place.output is None else place.output,
+        "status": place.status,
+        "failure": error_view(place.failure) if place.failure else None,
+        "visits": place.visit,
+        "attempts": place.attempt,
+        "recovered": bool(place.recovered_by),
+        "handled": record is not None and is_handled(state, record) is True,
+        "warnings": [error_view(warning) for warning in place.warnings],
+    }
+
+
+def matrix_view(state: State, members: Iterable[str]) -> dict[str, Any]:
+    """A whole matrix as expressions see it: lists in the order of its combinations, and of `failed` of those that did.
+
+    A step that gave nothing is null in `output`, so that the same index means the same combination in each list.
+    """
+    places = [state.places[name] for name in members]
+    return {
+        "output": [place.output for place in places],
+        "matrix": [state.step(place.key).matrix for place in places],
+        "failed": [_failed_combination(state, place) for place in places if place.status == "failed"],
+    }
+
+
+def _failed_combination(state: State, place: Place) -> dict[str, Any]:
+    view = step_view(state, place.key)
+    error = view["failure"] or error_view(None)
+    found = {key: error[key] for key in ("code", "message", "exit_code", "signal")}
+    values = state.step(place.key).matrix
+    return {"step": place.key, "matrix": values, **found, "attempts": view["attempts"], "handled": view["handled"]}
+
+
+def run_view(state: State, place: Place) -> dict[str, Any]:
+    """`run`: for `end` with every step and failure, for other places without them."""
+    view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
+    if state.step_of(place).key == END:
+        view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
+        view["failures"] = _failure_views(state)
+        view["stopping"] = state.run.stop.cause if state.run.stop else None
+    return view
+
+
+def failed_visits(state: State) -> list[FailureRecord]:
+    """One per visit that failed, or that its handler recovered, in order; without those that got another chance."""
+    records = sorted((*state.failures, *state.recoveries), key=lambda record: record.seq)
+    return [record for record in records if not record.is_closed]
+
+
+def _failure_views(state: State) -> list[dict[str, Any]]:
+    return [
+        {
+            **error_view(record.failure),
+            "step": record.step,
+            "visit": record.visit,
+            "handled": not record.recovered_by and is_handled(state, record) is True,
+            "recovered": bool(record.recovered_by),
+            "allowed": record.is_allowed,
+        }
+        for record in failed_visits(state)
+    ]
+
+
+def error_view(failure: Failure | None) -> dict[str, Any]:
+    """A failure as expressions see it: `error.message`, `error.exit_code`, `error.timestamp` and the rest.
+
+    Where there is none every field is null: a step that no failure edge led to may still ask.
+    """
+    if failure is None:
+        return {**dict.fromkeys(Failure.__struct_fields__), "timestamp": None}
+    view: dict[str, Any] = {name: getattr(failure, name) for name in Failure.__struct_fields__}
+    view["at"] = view["timestamp"] = None if failure.at is None else failure.at.isoformat().replace("+00:00", "Z")
+    view["cause"] = [error_view(cause) for cause in failure.cause]
+    view["handler_failure"] = None if failure.handler_failure is None else error_view(failure.handler_failure)
+    return view
+
+
+def nearest_failure(state: State, place: Place) -> Failure | None:
+    """The failure that a handler, script or fix is about: of the place, or of what it belongs to."""
+    for above in state.ancestors(place):
+        found = None if above is place else _what_ended(state, above)
+        if found is not None:
+            return found
+    return place.failure
+
+
+def _what_ended(state: State, place: Place) -> Failure | None:
+    """Its failure; CANCELLED if it was made to end: its cleanup handler runs for that, not for an attempt before."""
+    if place.phase != "stopped":
+        return place.failure
+    step, stop = state.step_of(place), state.run.stop
+    message = _STOPPED[stop.cause] if stop else "it was made to end"
+    return failure("CANCELLED", message, step=step.key, visit=step.visit, attempt=place.attempt, at=state.run.at)
+
+
+RUN_TOO_LONG = "the run took longer than its timeout"
+_STOPPED: dict[StopCause, str] = {
+    "cancelled": "the run was cancelled",
+    "timed_out": RUN_TOO_LONG,
+    "failed_fast": "the run stopped at another step's failure",
+}
+
+
+def nearest_output(state: State, place: Place) -> Any:
+    """`output`: of what a check checks, of the visit that an undo undoes, of the command before one of an item's."""
+    for above in state.ancestors(place):
+        if above.role == "undo":
+            return state.undoables[-1].output
+    parent = state.places.get(place.parent)
+    return parent.output if parent is not None and place.role in ("validator", "success", "do") else place.output
+
+
+def failure_view(state: State, place: Place) -> dict[str, Any]:
+    """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
+    step = state.step_of(place)
+    sources = failed_sources(state, step)
+    view = error_view(sources[-1].failure if sources else None)
+    view["context"] = failure_context(state.run.run_id, step.key, sources, state.workflow.hide_credentials)
+    return view
+
+
+def failed_sources(state: State, step: Place) -> list[FailedSource]:
+    """The failures that led to the step's present visit, in the order in which they came."""
+    told = (state.failures[index] for index in state.informed.get((step.key, step.visit), ()))
+    # A failure of an earlier round whose step runs again in this one is news no more.
+    return [_source(record) for record in told if not record.is_closed]
+
+
+def _source(record: FailureRecord) -> FailedSource:
+    return FailedSource(
+        step=record.step,
+        visit=record.visit,
+        attempt=record.attempt,
+        max_retries=record.max_retries,
+        retries_used=record.retries_used,
+        reason=record.reason,
+        failure=record.failure,
+        entered_seq=record.entered_seq,
+        failure_seq=record.seq,
+        failed_at=record.at,
+        summary=record.summary,
+    )

@@ -1,0 +1,315 @@
+"""What the steps of a run asked for and what they used, and what they should ask for next time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.deciding.classify import limit_struck
+from mulligan.core.deciding.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
+from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
+from mulligan.core.model.failure import figure
+from mulligan.core.model.formatting import format_duration, format_size
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Step, Workflow
+
+What = Literal["memory", "cpus", "timeout"]
+Why = Literal["ran_out", "close", "too_much", "not_asked"]
+
+GIB = 1024 * MIB
+# What is left free above the most that was used, and how near to a limit is too near.
+HEADROOM, CLOSE = 1.25, 0.9
+# Memory and cpus: who asks for more than so many times what it uses keeps others from working.
+WASTE = 2.0
+# Below this a limit protects nobody.
+MEMORY_BYTES_MIN = 64 * MIB
+# A timeout is there for what goes wrong: it may be generous, and says little where a step takes no time.
+TIMEOUT_HEADROOM, TIMEOUT_WASTE, TIMEOUT_SECONDS_MIN = 3.0, 10.0, 60.0
+# What a moment kept busy says nothing of what more work would.
+CPUS_MEASURED_SECONDS_MIN = 1.0
+CPUS_MIN = CPUS_STEP = 0.25
+# An attempt that kept fewer processors busy until its timeout struck was not slow: it hung.
+HUNG_CPUS_MAX = 0.05
+# Figures are rounded up to these, by how large they are.
+_MEMORY_STEPS = ((512 * MIB, 16 * MIB), (4 * GIB, 128 * MIB), (math.inf, GIB))
+_SECONDS_STEPS = ((60.0, 10.0), (600.0, 60.0), (3600.0, 300.0), (math.inf, 1800.0))
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the workflow says. Memory in bytes, time in seconds; None where it says nothing."""
+
+    memory: int | None = None
+    cpus: float | None = None
+    gpus: int | None = None
+    labels: tuple[str, ...] = ()
+    timeout: float | None = None
+
+
+class Used(msgspec.Struct):
+    """What was measured of all attempts together. What nobody measured is 0; tokens, None.
+
+    `memory` and `cpus` leave out attempts that were killed or timed out: those say nothing of what the work needs.
+    """
+
+    attempts: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    # The most that one attempt had, also one that ran out of it; the second, that one which ended well had.
+    memory: int = 0
+    memory_well: int = 0
+    seconds_well: float = 0.0
+    # How many processors the attempt kept busy that kept most busy, of those that took a while.
+    cpus: float = 0.0
+    tokens: int | None = None
+    # How many attempts ran out, and the most that one of them had been given.
+    out_of_memory: int = 0
+    too_little_memory: int = 0
+    # Without those that hung, which are counted below. Another limit than the step's timeout gives no seconds.
+    timed_out: int = 0
+    too_little_seconds: float = 0.0
+    hung: int = 0
+    killed: int = 0
+    ended_well: int = 0
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What a step should ask for, and why."""
+
+    what: What
+    value: float
+    why: Why
+    text: str
+
+    @property
+    def written(self) -> str:
+        """As a workflow file says it."""
+        if self.what == "memory":
+            return written_size(int(self.value))
+        return written_duration(self.value) if self.what == "timeout" else f"{self.value:g}"
+
+
+class Consumption(msgspec.Struct, frozen=True):
+    """A step with its items, or all steps of a matrix together: one place in the file, so one thing to write."""
+
+    name: str
+    # How many steps of a matrix, or items of a map, were at work; 1 for any other.
+    parts: int
+    asked: Asked
+    used: Used
+    advice: tuple[Advice, ...] = ()
+
+    @property
+    def to_write(self) -> dict[str, str]:
+        """What to write in the file, by key; of `resources` all, since it is one value."""
+        given = {one.what: one.written for one in self.advice}
+        keys: dict[str, str] = {}
+        if "memory" in given or "cpus" in given:
+            keys["resources"] = _resources(self.asked, given)
+        if "timeout" in given:
+            keys["timeout"] = given["timeout"]
+        return keys
+
+
+def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumption, ...]:
+    """What was asked and used in a run, in the order of the file; nothing of what nobody measured."""
+    steps = {step.name: step for step in (*workflow.steps, workflow.end)}
+    families: dict[str, list[Step]] = {}
+    for step in steps.values():
+        families.setdefault(step.sweep or step.name, []).append(step)
+    used: dict[str, Used] = {}
+    places: dict[str, set[str]] = {}
+    for entry in entries:
+        fact = entry.fact
+        if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage or "@" in fact.place:
+            continue
+        if (name := step_name(fact.place)) not in steps:
+            # A corrected file no longer has it: there is nothing to advise.
+            continue
+        step = steps[name]
+        if step.action is not None and step.action.kind == "workflow":
+            # What is reported of a child run is what its agents have spent: its steps are measured there.
+            continue
+        family = step.sweep or step.name
+        _add(used.setdefault(family, Used()), fact, asked_by([step]))
+        places.setdefault(family, set()).add(fact.place.partition(".")[0])
+    found = ((name, asked_by(family), used[name]) for name, family in families.items() if name in used)
+    return tuple(Consumption(name, len(places[name]), asked, one, _founded(asked, one)) for name, asked, one in found)
+
+
+def _founded(asked: Asked, used: Used) -> tuple[Advice, ...]:
+    """The advice that the attempts support. Asking for less needs one that ended well: a failed one may have stopped
+    before it needed much.
+    """
+    return tuple(one for one in advice(asked, used) if used.ended_well or one.why != "too_much")
+
+
+def asked_by(steps: list[Step]) -> Asked:
+    """The most that any of them, or a command of their items, asks for."""
+    commands: list[Command] = [command for step in steps for command in (step, *step.do)]
+    resources = [command.resources for command in commands if command.resources]
+    return Asked(
+        max((each.memory for each in resources if each.memory), default=None),
+        max((each.cpus for each in resources if each.cpus is not None), default=None),
+        max((each.gpus for each in resources if each.gpus), default=None),
+        next((each.labels for each in resources if each.labels), ()),
+        max((command.timeout for command in commands if command.timeout and not _is_given(command)), default=None),
+    )
+
+
+def _is_given(command: Command) -> bool:
+    """Whether nobody asked for its time: `end` has some where the file says nothing."""
+    return isinstance(command, Step) and command.name == END and command.timeout == END_TIMEOUT_SECONDS
+
+
+# -- what was used ---------------------------------------------------------------------------------------------------
+
+
+def _add(used: Used, fact: AttemptSucceeded | AttemptFailed, asked: Asked) -> None:
+    wall, cpu = figure(fact.usage.get("wall_seconds")), figure(fact.usage.get("cpu_seconds"))
+    memory, tokens = int(figure(fact.usage.get("peak_memory"))), fact.usage.get("tokens")
+    used.attempts += 1
+    used.wall_seconds = round(used.wall_seconds + wall, 6)
+    used.cpu_seconds = round(used.cpu_seconds + cpu, 6)
+    if tokens is not None:
+        used.tokens = (used.tokens or 0) + int(figure(tokens))
+    if isinstance(fact, AttemptSucceeded):
+        used.ended_well += 1
+        used.memory_well = max(used.memory_well, memory)
+        used.seconds_well = max(used.seconds_well, wall)
+    elif fact.failure.code in (NO_MEMORY, NO_TIME) or fact.failure.signal is not None:
+        _add_cut_short(used, fact, asked, memory)
+        return
+    used.memory = max(used.memory, memory)
+    if wall >= CPUS_MEASURED_SECONDS_MIN:
+        used.cpus = max(used.cpus, round(cpu / wall, 3))
+
+
+def _add_cut_short(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -> None:
+    """An attempt that did not end by itself. One that ran out of something needs more of that than it was given.
+
+    The failure says what it was given, where that was not what the workflow says.
+    """
+    details: dict[str, Any] = fact.failure.details
+    if fact.failure.code == NO_MEMORY:
+        used.out_of_memory += 1
+        given = int(figure(details.get("memory"))) or asked.memory or 0
+        used.memory = max(used.memory, memory)
+        used.too_little_memory = max(used.too_little_memory, given, memory)
+    elif fact.failure.code != NO_TIME:
+        used.killed += 1
+    elif limit_struck(fact.failure) != "timeout":
+        used.timed_out += 1
+    elif _has_hung(fact.usage):
+        used.hung += 1
+    else:
+        used.timed_out += 1
+        used.too_little_seconds = max(used.too_little_seconds, figure(details.get("timeout")) or asked.timeout or 0.0)
+
+
+def _has_hung(usage: dict[str, Any]) -> bool:
+    """Whether an attempt that timed out was seen to do next to nothing, for long enough to tell."""
+    wall = figure(usage.get("wall_seconds"))
+    if "cpu_seconds" not in usage or wall < CPUS_MEASURED_SECONDS_MIN:
+        return False
+    return figure(usage["cpu_seconds"]) < HUNG_CPUS_MAX * wall
+
+
+# -- what should be asked for ----------------------------------------------------------------------------------------
+
+
+def advice(asked: Asked, used: Used) -> tuple[Advice, ...]:
+    """What to ask for in place of what was asked: more, less, or for the first time."""
+    return (*_memory(asked.memory, used), *_cpus(asked.cpus, used), *_timeout(asked.timeout, used))
+
+
+def _memory(asked: int | None, used: Used) -> Iterator[Advice]:
+    enough = _rounded(max(used.memory * HEADROOM, MEMORY_BYTES_MIN), _MEMORY_STEPS)
+    if used.out_of_memory:
+        more = _more(used.too_little_memory, MEMORY_FACTOR, used.memory_well, HEADROOM)
+        text = f"it ran out at {format_size(used.too_little_memory)}"
+        yield Advice("memory", _rounded(more, _MEMORY_STEPS), "ran_out", text)
+    elif not used.memory:
+        return
+    elif asked is None:
+        if used.memory >= MEMORY_BYTES_MIN:
+            yield Advice("memory", enough, "not_asked", f"it used {format_size(used.memory)}, and asked for none")
+    elif used.memory > asked * CLOSE:
+        yield Advice("memory", enough, "close", f"it used {format_size(used.memory)} of {format_size(asked)}")
+    elif asked > used.memory * WASTE and enough < asked:
+        yield Advice("memory", enough, "too_much", f"it used {format_size(used.memory)} of {format_size(asked)}")
+
+
+def _cpus(asked: float | None, used: Used) -> Iterator[Advice]:
+    if not used.cpus:
+        return
+    had = 1.0 if asked is None else asked
+    text = f"it kept {used.cpus:.1f} busy" + ("" if asked is None else f" of {asked:g}")
+    if used.cpus > had * HEADROOM:
+        yield Advice("cpus", _stepped(used.cpus), "not_asked" if asked is None else "close", text)
+    elif asked is not None and asked > used.cpus * WASTE:
+        fewer = max(CPUS_MIN, _stepped(used.cpus * HEADROOM))
+        if fewer < asked:
+            yield Advice("cpus", fewer, "too_much", text)
+
+
+def _timeout(asked: float | None, used: Used) -> Iterator[Advice]:
+    took = used.seconds_well
+    enough = _rounded(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
+    if used.too_little_seconds:
+        more = _more(used.too_little_seconds, TIMEOUT_FACTOR, took, HEADROOM)
+        text = f"it was not done in {format_duration(used.too_little_seconds)}"
+        yield Advice("timeout", _rounded(more, _SECONDS_STEPS), "ran_out", text)
+    elif asked is None:
+        if took >= TIMEOUT_SECONDS_MIN:
+            yield Advice("timeout", enough, "not_asked", f"it took {format_duration(took)}, and has no timeout")
+    elif took > asked * CLOSE:
+        yield Advice("timeout", enough, "close", f"it took {format_duration(took)} of {format_duration(asked)}")
+    elif took and asked > took * TIMEOUT_WASTE and enough * WASTE <= asked:
+        yield Advice("timeout", enough, "too_much", f"it took {format_duration(took)} of {format_duration(asked)}")
+
+
+def _more(too_little: float, factor: float, well: float, headroom: float) -> float:
+    """What one that ended well took, where that is more than what was too little; else that, and a good deal more."""
+    return well * headroom if well > too_little else max(too_little * factor, well * headroom)
+
+
+def _rounded(value: float, steps: tuple[tuple[float, float], ...]) -> float:
+    step = next(step for below, step in steps if value <= below)
+    return math.ceil(value / step) * step
+
+
+def _stepped(cpus: float) -> float:
+    step = CPUS_STEP if cpus < 1 else 1.0
+    return math.ceil(round(cpus / step, 6)) * step
+
+
+# -- as a file says it -----------------------------------------------------------------------------------------------
+
+
+def written_size(value: int) -> str:
+    """`768MiB`, `2GiB`: exact, so that it can be written down."""
+    if value % GIB == 0:
+        return f"{value // GIB}GiB"
+    return f"{value // MIB}MiB" if value % MIB == 0 else f"{value}B"
+
+
+def written_duration(seconds: float) -> str:
+    """`90s` is `1m30s`, as durations are written."""
+    whole = math.ceil(seconds)
+    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def _resources(asked: Asked, given: dict[What, str]) -> str:
+    cpus = f"{asked.cpus:g}" if asked.cpus is not None else None
+    memory = written_size(asked.memory) if asked.memory else None
+    values = {
+        "cpus": given.get("cpus", cpus),
+        "memory": given.get("memory", memory),
+        "gpus": str(asked.gpus) if asked.gpus else None,
+        "labels": f"[{', '.join(asked.labels)}]" if asked.labels else None,
+    }
+    return "{" + ", ".join(f"{name}: {value}" for name, value in values.items() if value is not None) + "}"

@@ -1,0 +1,58 @@
+"""What the items of a map are called where their numbers would say nothing: by what tells them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.artifacts import is_artifact
+from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
+
+NAME_CHARS_MAX = 48
+# A mapping is named by so many of the keys in which items differ.
+_KEYS_MAX = 3
+
+
+def item_names(values: Sequence[Any]) -> list[str]:
+    """A short name for each item: a text or number as it is, of mappings the keys in which they differ.
+
+    Items of the same name get their number behind it.
+    """
+    keys = _telling_keys(values)
+    names = [_name(value, keys) for value in values]
+    often = Counter(names)
+    return [f"{name} #{index}".strip() if often[name] > 1 or not name else name for index, name in enumerate(names)]
+
+
+def _telling_keys(values: Sequence[Any]) -> list[str]:
+    """The first keys in which the mappings among the values differ; of none that differs, the first of all."""
+    maps = [value for value in values if isinstance(value, dict) and not is_artifact(value)]
+    seen: dict[str, set[bytes]] = {}
+    for value in maps:
+        for key, one in value.items():
+            seen.setdefault(str(key), set()).add(msgspec.json.encode(one))
+    differing = [key for key, found in seen.items() if len(found) > 1]
+    # One that is different in every item is enough by itself, a text rather than a number.
+    unique = [key for key in differing if len(seen[key]) == len(maps)]
+    unique.sort(key=lambda key: not all(isinstance(value.get(key), str) for value in maps))
+    return unique[:1] or (differing or list(seen))[:_KEYS_MAX]
+
+
+def _name(value: Any, keys: Sequence[str]) -> str:
+    if is_artifact(value):
+        return ""
+    if isinstance(value, dict):
+        found = [(key, value[key]) for key in keys if key in value]
+        is_plain = len(found) == 1 and isinstance(found[0][1], str)
+        text = _text(found[0][1]) if is_plain else ", ".join(f"{key}={_text(one)}" for key, one in found)
+    else:
+        text = _text(value)
+    text = escape_unprintable(single_line(strip_control_characters(text))).strip()
+    return text if len(text) <= NAME_CHARS_MAX else text[: NAME_CHARS_MAX - 1] + "…"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,177 @@
+"""A matrix as one group: which steps it stands for, what their values are, how far they are.
+
+A combination is a step like any other. That it belongs to a group is only for those who read or show a run: a
+sweep of 300 is one line for them, with the combinations that need attention below it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.formatting import NAMES_MAX, quote_names
+from mulligan.core.model.workflow import Step
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import ACTIVE, STATUSES
+from mulligan.history.phrases import failure_label
+
+# What is listed of a group before all that is well: what failed, what a person must look at, what is at work.
+ATTENTION = ("failed", "pending_failed", "running", "handling", "backing_off")
+
+
+class MatrixGroup(msgspec.Struct, frozen=True):
+    """All steps of a matrix together."""
+
+    name: str
+    status: str
+    # How many are in each status that there is, in the order of `STATUSES`.
+    statuses: dict[str, int]
+    # How many failed with each code ("EXIT_NONZERO 3", "TIMEOUT after 5s"), the most frequent first.
+    failures: dict[str, int]
+    # The values of each step, in the order of the combinations.
+    combinations: dict[str, dict[str, Any]]
+
+    @property
+    def count(self) -> int:
+        return len(self.combinations)
+
+    @property
+    def title(self) -> str:
+        return group_title(self.name, self.count)
+
+
+def matrix_groups(state: State) -> dict[str, MatrixGroup]:
+    """The matrices of a run by name, in the order of the file."""
+    return {name: _group(state, name, members) for name, members in state.graph.matrices.items()}
+
+
+def _group(state: State, name: str, members: Sequence[str]) -> MatrixGroup:
+    places = [state.places[member] for member in members] if state.places else []
+    statuses = counted_statuses(place.status for place in places) if places else {"waiting": len(members)}
+    failed = (place.failure for place in places if place.status == "failed" and place.failure is not None)
+    return MatrixGroup(
+        name=name,
+        status=group_status(statuses),
+        statuses=statuses,
+        failures=counted_failures(failed),
+        combinations={member: state.step(member).matrix for member in members},
+    )
+
+
+def counted_statuses(statuses: Iterable[str]) -> dict[str, int]:
+    """How many there are in each status, of those that there are."""
+    counts = Counter(statuses)
+    return {status: counts[status] for status in STATUSES if counts[status]}
+
+
+def counted_failures(failures: Iterable[Failure]) -> dict[str, int]:
+    """How many failed in the same way, the most frequent first."""
+    return dict(Counter(map(failure_label, failures)).most_common())
+
+
+def group_status(statuses: Mapping[str, int]) -> str:
+    """One status for many steps: what is still at work, else what is still waited for, else the worst end."""
+    at_work = [status for status in STATUSES if status in ACTIVE and statuses.get(status)]
+    if at_work:
+        return "running" if "running" in at_work or len(at_work) > 1 else at_work[0]
+    return next((status for status in _ENDS if statuses.get(status)), "waiting")
+
+
+_ENDS = ("waiting", "failed", "cancelled", "completed", "skipped")
+
+
+def group_title(name: str, count: int) -> str:
+    """`sim × 300`."""
+    return f"{name} × {count:,}"
+
+
+def group_counts(statuses: Mapping[str, int], word: str = "") -> str:
+    """How many steps of a group are in which status, what needs attention first: `8 failed, 292 completed`."""
+    order = (*ATTENTION, *(status for status in STATUSES if status not in ATTENTION))
+    return ", ".join(f"{statuses[status]:,} {word}{_said(status)}" for status in order if statuses.get(status))
+
+
+def _said(status: str) -> str:
+    return "parked" if status == "pending_failed" else status.replace("_", " ")
+
+
+def values_text(values: Mapping[str, Any]) -> str:
+    """The values of a combination in a line: `alpha=0.5, seed=3`."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in values.items())
+
+
+def value_text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def step_title(step: Step) -> str:
+    """A step as it is named to people: a combination with its group and values, `sim (alpha=0.5, seed=3)`."""
+    return f"{step.matrix_name} ({values_text(step.matrix)})" if step.matrix_name else step.name
+
+
+def quoted_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX) -> str:
+    """The names of steps, many of one matrix as one: `'sim' (12 of its 300 steps), 'load' and 2 more`."""
+    if not state.graph.matrices:
+        return quote_names(names, names_max)
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(state.step(name).matrix_name, []).append(name)
+    wholes = {sweep: found for sweep, found in groups.items() if sweep and len(found) > 1}
+    if not wholes:
+        return quote_names(names, names_max)
+    shown = [_quoted_group(state, sweep, len(found)) for sweep, found in wholes.items()]
+    rest = [name for name in names if state.step(name).matrix_name not in wholes]
+    return ", ".join([*shown, quote_names(rest, names_max)] if rest else shown)
+
+
+def _quoted_group(state: State, sweep: str, count: int) -> str:
+    total = len(state.graph.matrices[sweep])
+    return f"'{sweep}' ({f'{count:,} of its ' if count < total else 'all '}{total:,} steps)"
+
+
+# -- what differs ----------------------------------------------------------------------------------------------------
+
+
+class Differing(msgspec.Struct, frozen=True):
+    """Values of many items or combinations, split into what they share and what tells them apart."""
+
+    shared: dict[str, Any]
+    # The names of the values that differ, in their order.
+    names: tuple[str, ...]
+
+
+def differing(values: Sequence[Mapping[str, Any]]) -> Differing:
+    """What all mappings have in common, and which of their keys tell them apart. Of one mapping nothing is shared."""
+    names = list(dict.fromkeys(name for one in values for name in one))
+    if len(values) < 2:
+        return Differing({}, tuple(names))
+    first = values[0]
+    shared = {name: first[name] for name in names if name in first and all(_has(one, name, first) for one in values)}
+    return Differing(shared, tuple(name for name in names if name not in shared))
+
+
+def shared_beginning(texts: Sequence[str]) -> str:
+    """What all texts begin with, up to the last separator: `/data/runs/`; "" where that is short or there is one."""
+    if len(texts) < 2:
+        return ""
+    first, last = min(texts), max(texts)
+    pairs = zip(first, last, strict=False)
+    shared = first[: next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))]
+    end = max(shared.rfind(sign) for sign in _SEPARATORS) + 1
+    return shared[:end] if end >= BEGINNING_CHARS_MIN else ""
+
+
+_SEPARATORS = "/\\ :,;=?&"
+# A shorter beginning is not worth a line of its own.
+BEGINNING_CHARS_MIN = 8
+
+
+def _has(one: Mapping[str, Any], name: str, first: Mapping[str, Any]) -> bool:
+    # In Python True == 1; to whoever reads them they are two values.
+    return name in one and type(one[name]) is type(first[name]) and one[name] == first[name]

@@ -1,0 +1,69 @@
+"""Why a failure got no retry: each rule of the place, and what kept it from granting one. For whoever decides."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.deciding.ladder import match
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.workflow import Command, Rule
+from mulligan.core.state.state import Climb
+from mulligan.history.phrases import describe_cap, describe_rule
+
+
+class RetryReason(msgspec.Struct, frozen=True):
+    """A rule that granted nothing: its number in the file, what it looks for, and why it was of no use."""
+
+    rule: int
+    looks_for: str
+    reason: str
+
+
+def why_not(spec: Command, climb: Climb, failure: Failure) -> list[RetryReason]:
+    """Of each rule, in the order of the file, why it granted no retry for this failure."""
+    chosen = match(spec.rules, failure)
+    return [
+        RetryReason(index + 1, describe_rule(rule), _reason(spec, climb, failure, index, chosen))
+        for index, rule in enumerate(spec.rules)
+    ]
+
+
+def _reason(spec: Command, climb: Climb, failure: Failure, index: int, chosen: int | None) -> str:
+    if climb.verdict == "rules_not_asked":
+        return "rules are not asked again after a rerun"
+    if index == chosen:
+        return _spent(spec, climb, index)
+    return _misfit(spec.rules[index], failure) or _overruled(failure, chosen)
+
+
+def _misfit(rule: Rule, failure: Failure) -> str:
+    """What the rule looks for and the failure has not; empty if it has."""
+    if rule.codes:
+        return "" if failure.code in rule.codes else f"the code was {failure.code}"
+    if rule.exit_codes:
+        was = "there was no exit code" if failure.exit_code is None else f"exit code was {failure.exit_code}"
+        return "" if failure.exit_code in rule.exit_codes else was
+    if rule.pattern is not None:
+        return "" if is_found(rule.pattern, failure.message) else "the message does not match"
+    return ""
+
+
+def _overruled(failure: Failure, chosen: int | None) -> str:
+    """Why a rule that fits was not the one that was asked."""
+    if chosen is None:
+        return f"{failure.code} is fatal: only a rule that names its code retries it"
+    return f"rule {chosen + 1} was asked instead"
+
+
+def _spent(spec: Command, climb: Climb, index: int) -> str:
+    """Why the rule that was asked granted nothing."""
+    if climb.verdict == "attempts_exhausted":
+        return f"max_attempts is used up, {climb.tries} of {spec.max_attempts}"
+    if climb.verdict == "rule_attempts_exhausted":
+        return f"its max_attempts is used up, {climb.tries} of {spec.rules[index].max_attempts}"
+    if climb.verdict == "deadline_passed":
+        return "the deadline leaves no time for a retry"
+    if cap := describe_cap(climb.verdict, spec.rules[index]):
+        return cap
+    return f"used up, {climb.retries.get(index, 0)} of {spec.rules[index].max_retries}"

@@ -1,0 +1,192 @@
+"""What whoever tells a run's story has to remember of it: from the facts alone, and no more than is still needed.
+
+Who looks on from the middle of a run remembers less: then a sentence has fewer words, never wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.routes import is_sent
+from mulligan.core.evolve.places import ITEM, spec_below
+from mulligan.core.evolve.revision import definition
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
+
+# A visit of a step.
+_Visit = tuple[str, int]
+
+
+class StoryMemory:
+    """The story so far. `see` is told each fact after its sentence."""
+
+    def __init__(self, workflow: Workflow | None = None, children: Mapping[tuple[str, int], int] | None = None) -> None:
+        self._workflow = workflow
+        # The child runs by the place and the attempt that they were started for.
+        self.children = children if children is not None else {}
+        # What the workflow says of open commands, and the last failures of places that have not ended.
+        self._specs: dict[str, Command] = {}
+        self._failures: dict[str, Failure] = {}
+        # How steps ended that did not do their part.
+        self._undone: dict[str, str] = {}
+        self._unmet: dict[tuple[str, str], str] = {}
+        # Failures that nobody has dealt with, and those that a visit may deal with.
+        self._open: dict[_Visit, None] = {}
+        self._sent: dict[_Visit, list[_Visit]] = {}
+        # The reason that `end` returned, for what it says of the run.
+        self.reason_of_end = ""
+        # The runs whose results steps have taken over, until these end.
+        self._reused: dict[str, int] = {}
+        self._reused_items: dict[str, int] = {}
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _steps(self) -> dict[str, Step]:
+        flow = self._workflow
+        return {} if flow is None else {**{step.name: step for step in flow.steps}, END: flow.end}
+
+    def step(self, name: str) -> Step | None:
+        return self._steps.get(name)
+
+    def spec(self, place: str) -> Command | None:
+        """What the workflow says of a place, where that is known."""
+        return self._specs.get(place) or self._steps.get(place)
+
+    def failure(self, place: str) -> Failure | None:
+        """The last failure of a place that has not ended."""
+        return self._failures.get(place)
+
+    def reused_run(self, place: str) -> int:
+        """The run whose result a place has taken over; 0 where it ran itself."""
+        return self._reused.get(place, 0)
+
+    def reused_items(self, step: str) -> int:
+        """How many items of a map have taken over what another run had done."""
+        return self._reused_items.get(step, 0)
+
+    def carried(self, step: str, visit: int) -> list[str]:
+        """The steps whose failures a visit was to deal with."""
+        return list(dict.fromkeys(name for name, _ in self._sent.get((step, visit), ())))
+
+    def unhandled(self) -> list[str]:
+        """The steps whose failures nobody has dealt with so far."""
+        return list(dict.fromkeys(name for name, _ in self._open))
+
+    def unmet_need(self, name: str) -> str:
+        """The step for whose sake another cannot start any more; "" where that is not known."""
+        step = self._steps.get(name)
+        return next(filter(None, map(self._missing, step.needs)), "") if step else ""
+
+    def _missing(self, need: Need) -> str:
+        """Of a group that thousands need, the one that was found for the first of them: it is looked through once."""
+        if need.on == "always" or self._workflow is None:
+            return ""
+        known = self._unmet.get((need.of, need.on))
+        if known is None or (known and known not in self._undone):
+            members = self._workflow.groups[need.of] if need.is_group else (need.of,)
+            spared = "skipped" if need.on == "success_or_skipped" else ""
+            known = next((one for one in members if self._undone.get(one, spared) != spared), "")
+            self._unmet[need.of, need.on] = known
+        return known
+
+    # -- remembering -------------------------------------------------------------------------------------------------
+
+    def see(self, fact: e.Fact) -> None:
+        """Take in a fact."""
+        rule = _RULES.get(type(fact))
+        if rule is not None:
+            rule(self, fact)
+
+    def _command_entered(self, fact: e.CommandEntered) -> None:
+        step = self._steps.get(step_name(fact.place))
+        above = self.spec(fact.parent) or (ITEM if fact.role == "do" else None)
+        spec = spec_below(above, step, fact.role, fact.index) if step is not None and above is not None else None
+        if spec is not None:
+            self._specs[fact.place] = spec
+
+    def _command_ended(self, fact: Any) -> None:
+        self._specs.pop(fact.place, None)
+        self._failures.pop(fact.place, None)
+
+    def _attempt_failed(self, fact: Any) -> None:
+        self._failures[fact.place] = fact.failure
+
+    def _attempt_succeeded(self, fact: e.AttemptSucceeded) -> None:
+        if fact.reused_run_id and (step := step_name(fact.place)) == fact.place:
+            self._reused[step] = fact.reused_run_id
+        elif fact.reused_run_id:
+            self._reused_items[step] = self._reused_items.get(step, 0) + 1
+
+    def _step_entered(self, fact: e.StepEntered) -> None:
+        self._undone.pop(fact.step, None)
+
+    def _step_passed_over(self, fact: Any) -> None:
+        self._undone[fact.step] = "skipped" if isinstance(fact, e.StepSkipped) else "cancelled"
+
+    def _step_completed(self, fact: e.StepCompleted) -> None:
+        self._failures.pop(fact.step, None)
+        self._reused.pop(fact.step, None)
+        self._reused_items.pop(fact.step, None)
+        if fact.step == END:
+            self.reason_of_end = str(said_by_end(fact.output).get("reason") or "")
+        for handled in self._sent.pop((fact.step, fact.visit), ()):
+            self._open.pop(handled, None)
+
+    def _step_failed(self, fact: e.StepFailed) -> None:
+        self._failures.pop(fact.step, None)
+        own = fact.step, fact.visit
+        carried = self._sent.pop(own, [])
+        if fact.is_allowed or fact.step == END:
+            return
+        self._undone[fact.step] = "failed"
+        self._open[own] = None
+        if is_sent(fact.route):
+            self._sent.setdefault((fact.route.to or "", fact.route.visit), []).extend((own, *carried))
+
+    def _settled(self, fact: e.StepSettled) -> None:
+        """What was handled, and came to nothing after all: no visit of its own."""
+        if fact.failure is not None:
+            self._open[fact.step, 0] = None
+
+    def _stood_in(self, fact: e.StepStoodIn) -> None:
+        self._undone.pop(fact.step, None)
+
+    def _revised(self, fact: e.RunRevised) -> None:
+        """From here on the corrected definition says what a step does."""
+        self._workflow = definition(fact.definition)
+        self.__dict__.pop("_steps", None)
+        for step in fact.removed:
+            self._undone.pop(step, None)
+
+    def _reopened(self, fact: e.RunReopened) -> None:
+        self._open.clear()
+        self._sent.clear()
+        self._unmet.clear()
+        for step in fact.put_back:
+            self._undone.pop(step, None)
+
+
+_RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
+    e.CommandEntered: StoryMemory._command_entered,
+    e.CommandCompleted: StoryMemory._command_ended,
+    e.CommandFailed: StoryMemory._command_ended,
+    e.CommandCancelled: StoryMemory._command_ended,
+    e.AttemptSucceeded: StoryMemory._attempt_succeeded,
+    e.AttemptFailed: StoryMemory._attempt_failed,
+    e.ResultRejected: StoryMemory._attempt_failed,
+    e.StepEntered: StoryMemory._step_entered,
+    e.StepSkipped: StoryMemory._step_passed_over,
+    e.StepCancelled: StoryMemory._step_passed_over,
+    e.StepCompleted: StoryMemory._step_completed,
+    e.StepFailed: StoryMemory._step_failed,
+    e.StepSettled: StoryMemory._settled,
+    e.StepStoodIn: StoryMemory._stood_in,
+    e.RunRevised: StoryMemory._revised,
+    e.RunReopened: StoryMemory._reopened,
+}

@@ -1,0 +1,94 @@
+"""Every attempt at something, as plain data for every face: when it began, what it cost, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.model import events as e
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.state.scope import error_view
+
+# The first two until it has ended.
+Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
+
+
+class Try(msgspec.Struct):
+    """One attempt at a step, a command of an item or of a handler, or a recovery script: what came of it."""
+
+    place: str
+    attempt: int
+    round: int
+    scheduled_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    status: Outcome = "queued"
+    host: str = ""
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    tokens: int | None = None
+    # US dollars, as text.
+    cost: str | None = None
+    model: str | None = None
+    failure: dict[str, Any] | None = None
+
+
+def tries(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[Try]:
+    """The attempts at the wanted places, over all rounds, in the order in which they were scheduled."""
+    found: dict[tuple[str, int], Try] = {}
+    round_ = 1
+    for entry in entries:
+        fact = entry.fact
+        if isinstance(fact, e.RunReopened):
+            round_ = fact.round
+        elif isinstance(fact, _OF_AN_ATTEMPT) and is_wanted(fact.place):
+            _note(found, entry, round_)
+    return list(found.values())
+
+
+def tries_by_step(entries: Iterable[e.Entry]) -> dict[str, list[dict[str, Any]]]:
+    """The attempts at steps, and at what ran on their behalf, by step. Those at items are too many for that."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in tries(entries, lambda place: "[" not in place):
+        found.setdefault(step_name(one.place), []).append(msgspec.to_builtins(one))
+    return found
+
+
+def _note(found: dict[tuple[str, int], Try], entry: e.Entry, round_: int) -> None:
+    fact: Any = entry.fact
+    # One whose expressions failed was never scheduled.
+    one = found.setdefault((fact.place, fact.attempt), Try(fact.place, fact.attempt, round_, entry.at))
+    if not isinstance(fact, e.AttemptScheduled):
+        _tell(one, fact, entry.at)
+
+
+def _tell(one: Try, fact: Any, at: datetime) -> None:
+    if isinstance(fact, e.AttemptStarted):
+        one.started_at, one.host, one.status = at, fact.host, "running"
+        return
+    if isinstance(fact, e.ResultRejected):
+        one.status, one.failure = "failed", error_view(fact.failure)
+        return
+    one.ended_at, one.status = at, ENDS[type(fact)]
+    if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
+        for name in ("wall_seconds", "cpu_seconds", "peak_memory", "tokens", "cost", "model"):
+            setattr(one, name, fact.usage.get(name))
+    if isinstance(fact, e.AttemptFailed):
+        one.failure = error_view(fact.failure)
+
+
+ENDS: dict[type[e.Fact], Outcome] = {
+    e.AttemptSucceeded: "succeeded",
+    e.AttemptFailed: "failed",
+    e.AttemptLost: "lost",
+    e.AttemptInterrupted: "interrupted",
+    e.AttemptCancelled: "cancelled",
+}
+_OF_AN_ATTEMPT = (
+    *(e.AttemptScheduled, e.AttemptStarted, e.ResultRejected),
+    *(e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled),
+)

@@ -1,0 +1,74 @@
+"""What is refused before a run exists, rather than in the middle of the night: missing files, missing secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from mulligan.core.model.workflow import Command, Secret, Workflow, commands
+from mulligan.errors import InputInvalid
+from mulligan.worker.secrets import trouble_with
+
+
+def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
+    """Raise if a declared input is not there that no step writes, of the workflow or of those that it calls."""
+    for path in missing_files(workflow, cwd):
+        raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
+
+
+def missing_files(workflow: Workflow, cwd: Path) -> Iterator[str]:
+    """The declared inputs that are not there and that no step writes."""
+    read = list(dict.fromkeys(_paths(workflow, "reads")))
+    written = _written(workflow) if read else set()
+    return (path for path in read if os.path.normpath(path) not in written and not (cwd / path).exists())
+
+
+def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> None:
+    """Raise if a secret is not there that a step reads, where its worker would be this process."""
+    for step, name, problem in missing_secrets(workflow, cwd, environment):
+        raise InputInvalid(f"step '{step}' reads the secret '{name}', which cannot be had: {problem}")
+
+
+def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The variables and files that steps read as secrets and that are not there: step, name, and why.
+
+    What a step writes may come to be there. What a command prints is asked for when it is needed.
+    """
+    read = list(_secrets_read(workflow))
+    written = _written(workflow) if read else set()
+    for step, name, secret in read:
+        if secret.file is not None and os.path.normpath(secret.file) in written:
+            continue
+        if (problem := trouble_with(secret, str(cwd), environment)) is not None:
+            yield step, name, problem
+
+
+def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
+    """By which step each is read, with its handlers, scripts and checks; after them those of its children."""
+    for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
+        read = {name for command in commands((step,)) for name in _reads(command)}
+        yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
+    for child in workflow.children.values():
+        yield from _secrets_read(child)
+
+
+def _reads(command: Command) -> Iterator[str]:
+    action = command.action
+    for template in (*(action.bindings.values() if action else ()), *command.env.values(), command.cwd):
+        yield from template.reads if template else ()
+
+
+def _written(workflow: Workflow) -> set[str]:
+    return {os.path.normpath(path) for path in _paths(workflow, "writes")}
+
+
+def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
+    """What the steps of a workflow read or write; after them what those of its children do."""
+    for command in commands(workflow.steps):
+        # What a path with values in it comes to is known when the step starts.
+        names = (name for name in getattr(command, key) if name not in command.file_paths)
+        yield from (workflow.files.get(name, name) for name in names)
+    for child in workflow.children.values():
+        yield from _paths(child, key)

@@ -1,0 +1,322 @@
+"""What can be known of runs: lists, states, logs, stories. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mulligan.core.effects.snapshot import restore
+from mulligan.core.evolve.revision import is_removed
+from mulligan.core.model import events as e
+from mulligan.core.model.artifacts import whole
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.place_keys import is_part, step_name
+from mulligan.core.model.workflow import END, Workflow, decode, encode, version
+from mulligan.core.state.state import STATE_TABLES, State
+from mulligan.core.turn import fold
+from mulligan.engine.integrity import differing_columns
+from mulligan.errors import MulliganError, UnknownRun, UnknownStep
+from mulligan.formats import NOETL, OURS, load
+from mulligan.history.story import Line, story
+from mulligan.history.views import run_json
+from mulligan.language.words import did_you_mean
+from mulligan.ports import RunRecord, Store
+from mulligan.service.artifacts import located
+from mulligan.service.breaker_waits import held_up
+from mulligan.service.home import Home
+from mulligan.service.worker_capacity import crew_of
+from mulligan.worker.folders import opened
+
+# How many entries are read from the store at once.
+PAGE = 5_000
+# In how many of the runs that a run called a step is looked for, the newest first: a map may call ten thousand.
+CHILDREN_SEARCHED_MAX = 20
+# Names the newest run.
+LATEST = "latest"
+# What a database can count.
+RUN_IDS = range(1, 2**63)
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """Whether a run's tables equal the fold of its log: the tables that differ, none if all is well."""
+
+    run_id: int
+    events: int
+    differing: tuple[str, ...] = ()
+
+
+class AttemptLog(msgspec.Struct, frozen=True):
+    """One attempt of a place, and what it wrote."""
+
+    place: str
+    attempt: int
+    stdout: bytes
+    stderr: bytes
+    # Where it ran, if there is no log of it here although others share the store: it may be there.
+    ran_on: str = ""
+
+
+class GivenOutput(msgspec.Struct, frozen=True):
+    """The output of a step, or the one because of which it failed: `validate` refused that."""
+
+    value: Any
+    is_refused: bool = False
+
+
+class Reading:
+    """The verbs that only look."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    @cached_property
+    def store(self) -> Store:
+        """Opened when it is first asked for: a verb that is refused before touches nothing."""
+        return self.home.open()
+
+    def close(self) -> None:
+        if "store" in self.__dict__:
+            self.store.close()
+
+    def record(self, run_id: int) -> RunRecord:
+        """The run's line in the list; `UnknownRun` also where nothing was ever run."""
+        if not self.home.is_there:
+            raise UnknownRun(
+                f"there is no run {run_id}: '{self.home.folder}' has none",
+                hint="runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place",
+                run_id=run_id,
+            )
+        try:
+            if run_id in RUN_IDS:
+                return self.store.run(run_id)
+        except UnknownRun:
+            pass
+        raise UnknownRun(f"there is no run {run_id}", hint="those that there are: mulligan list", run_id=run_id)
+
+    def find_run(self, named: str) -> int:
+        """The run that a person means: by its number, or the newest that no other run has called, `latest`."""
+        if named.isascii() and named.isdecimal():
+            return self.record(int(named)).run_id
+        if named != LATEST:
+            hint = f"write the number of a run, or '{LATEST}': mulligan list"
+            raise UnknownRun(f"'{named}' is not the number of a run", hint=hint)
+        before = None
+        while some := self.runs(before=before):
+            if found := next((record for record in some if record.parent_run_id is None), None):
+                return found.run_id
+            before = some[-1].run_id
+        raise UnknownRun(f"there is no run yet in '{self.home.folder}'", hint="start one: mulligan run FILE")
+
+    def find_failed(self, named: str, workflow: str) -> int:
+        """The run that a person means with a corrected file: `latest` is the newest of that workflow that failed.
+
+        Or was cancelled. Where there is none, the newest run: what keeps it from going on is for others to say.
+        """
+        if named != LATEST:
+            return self.find_run(named)
+        before = None
+        while some := self.runs(before=before, statuses=("failed", "cancelled")):
+            fitting = (one for one in some if one.parent_run_id is None and one.workflow == workflow)
+            if (found := next(fitting, None)) is not None:
+                return found.run_id
+            before = some[-1].run_id
+        return self.find_run(LATEST)
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        """The newest runs first; none where nothing was ever run."""
+        return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
+
+    def labels(self, run_id: int) -> dict[str, str]:
+        """The labels of a run; of a called run those of the run at the top of its tree."""
+        root = self.record(run_id).root_run_id or run_id
+        found = self.store.lists.attributes([root])
+        return {name: value for _, (kind, name, value) in found if kind == "label"}
+
+    def state(self, run_id: int) -> State:
+        """The run as its tables have it."""
+        self.record(run_id)
+        loaded = self.store.load(run_id)
+        return restore(decode(loaded.workflow), loaded.rows)
+
+    def compared(self, run_id: int) -> tuple[RunRecord, State, Graph]:
+        """For whoever compares: the run's row in the list and what its tables have of it, from one moment.
+
+        And the graph of the workflow that it was started with.
+        """
+        self.record(run_id)
+        loaded = self.store.load(run_id)
+        first = Graph(decode(loaded.workflow))
+        return loaded.record, restore(first.workflow, loaded.rows, first, may_lack_steps=True), first
+
+    def changed_file(self, run_id: int) -> str:
+        """The file that the run was started from, where it is another workflow today; else "".
+
+        Read whole only where its bytes are others: of a hundred thousand steps that takes its time.
+        """
+        record = self.record(run_id)
+        started = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
+        if not isinstance(started, e.RunStarted):
+            return ""
+        # Where a corrected file has taken its place, in a later round, that one counts.
+        revision = self.state(run_id).run.revision if record.round > 1 else None
+        known = revision or started
+        if digest_of(known.file) in ("", known.digest):
+            return ""
+        pinned = self.state(run_id).workflow
+        # Of a NoETL file that was read with --trust-templates; a text has no such quotes in JSON.
+        is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
+        try:
+            today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting)
+            return known.file if version(encode(today)) != known.version else ""
+        except MulliganError:
+            # In the middle of being corrected: nothing that could be run.
+            return ""
+
+    def show(self, run_id: int) -> dict[str, Any]:
+        """The run as `--json` prints it."""
+        state = self.state(run_id)
+        crew = crew_of(self.home, self.store, state)
+        return located(self.store.artifacts, run_json(state, held_up(self.store, state), crew))
+
+    def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
+        """The run's log behind `after`, a page at a time."""
+        self.record(run_id)
+        while page := self.store.log(run_id, after, PAGE):
+            yield from page
+            after = page[-1].seq
+
+    def explain(self, run_id: int) -> Iterator[Line]:
+        """The run's story, from its events alone."""
+        return story(self.events(run_id), self.first_workflow(run_id), self.called(run_id))
+
+    def called(self, run_id: int) -> dict[tuple[str, int], int]:
+        """The runs that a run called, by the place and the attempt that they were called for."""
+        return {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
+
+    def drawn(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
+        """What a picture of a run needs: its workflow, and the status of each step, `end` too."""
+        state = self.state(run_id)
+        places = (*state.steps(), state.places[END]) if state.places else ()
+        return state.workflow, {place.key: place.status for place in places}
+
+    def first_workflow(self, run_id: int) -> Workflow:
+        """The workflow as the run was started with it: a log is read with that, and says itself where it changed."""
+        self.record(run_id)
+        return decode(self.store.load(run_id).workflow)
+
+    def verify(self, run_id: int) -> Verified:
+        """Fold the log again, and compare with the tables and with the run's row in the list.
+
+        A run that goes on meanwhile is taken as its tables were.
+        """
+        record, kept, first = self.compared(run_id)
+        log = takewhile(lambda entry: entry.seq <= kept.run.seq, self.events(run_id))
+        told = fold(first.workflow, log, first)
+        differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(told, name))
+        if kept.workflow != told.workflow:
+            differing += ("definition",)
+        if not differing and self._is_behind(run_id, kept.run.seq):
+            differing = ("run",)
+        differing += tuple(f"list.{name}" for name in differing_columns(record, kept))
+        return Verified(run_id, told.run.seq, differing)
+
+    def _is_behind(self, run_id: int, seq: int) -> bool:
+        """Whether the log has more than the tables know of, and the tables did not go on meanwhile."""
+        return any(self.events(run_id, seq)) and self.store.run(run_id).seq == seq
+
+    def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
+        """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number.
+
+        Also at a part of it: `build.undo@1`, `check[3]`.
+        """
+        self.refuse_unknown(run_id, step)
+        facts = (entry.fact for entry in self.events(run_id))
+        scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
+        return [(fact.place, fact.attempt) for fact in scheduled if is_part(fact.place, step)]
+
+    def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
+        """The steps of the matrix of that name, in the order of their combinations; none where there is no such."""
+        return self.state(run_id).graph.matrices.get(name, ())
+
+    def refuse_unknown(self, run_id: int, place: str) -> None:
+        """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
+        state, name = self.state(run_id), step_name(place)
+        if members := state.graph.matrices.get(place):
+            message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}, and one of them must be named"
+            hint = f"such as '{members[0]}': those that there are: mulligan show {run_id} {place}"
+            raise UnknownStep(message, hint=hint, step=place)
+        # A run that nobody has taken up yet has no places, but its workflow has steps.
+        if name not in state.places and name not in state.graph.nodes:
+            hint = (
+                self._in_a_child(run_id, place)
+                or did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
+                or f"those that there are: mulligan show {run_id}"
+            )
+            raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
+
+    def refuse_removed(self, run_id: int, step: str) -> None:
+        """`UnknownStep` where a corrected file has no such step any more: what it did is in the log alone."""
+        if is_removed(self.state(run_id), step):
+            message = f"'{step}' is no step of run {run_id} any more: its corrected file has none of that name"
+            hint = f"what it did: mulligan explain {run_id} {step}; what it wrote: mulligan logs {run_id} {step}"
+            raise UnknownStep(message, hint=hint, step=step)
+
+    def _in_a_child(self, run_id: int, place: str) -> str:
+        """Where a step is that belongs to a run which this one called: `show` has it below the step that called."""
+        for child in self.store.children(run_id)[: -CHILDREN_SEARCHED_MAX - 1 : -1]:
+            if step_name(place) in self.state(child.run_id).graph.nodes:
+                number, caller = child.run_id, child.parent_place
+                return f"it is a step of run {number}, which '{caller}' called: mulligan show {number} {place}"
+        return ""
+
+    def output(self, run_id: int, place: str) -> GivenOutput:
+        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
+
+        Of a matrix, what each of its steps gave, in their order. Of a step that failed because of its output, the
+        output that was refused.
+        """
+        state = self.state(run_id)
+        places = state.places
+        if members := state.graph.matrices.get(place):
+            return GivenOutput([whole(places[name].output, self.store.artifacts.fetch) for name in members], False)
+        self.refuse_unknown(run_id, place)
+        if place not in places:
+            raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
+        found = places[place]
+        is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
+        given = found.climb.rejected if is_refused else found.output
+        return GivenOutput(whole(given, self.store.artifacts.fetch), is_refused)
+
+    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
+        """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
+        files = self.home.folders.logs(run_id, place, attempt)
+        out, err = _content(files.out), _content(files.err)
+        ran_on = "" if out or err or not self.store.is_shared else self._host_of(run_id, place, attempt)
+        return AttemptLog(place, attempt, out, err, ran_on)
+
+    def _host_of(self, run_id: int, place: str, attempt: int) -> str:
+        facts = (entry.fact for entry in self.events(run_id))
+        started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
+        return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
+
+
+def digest_of(path: str) -> str:
+    """What tells the bytes of a file from others; "" where there is none."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
+    except OSError:
+        return ""
+
+
+def _content(path: str) -> bytes:
+    try:
+        with opened(path) as log:
+            return log.read()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,104 @@
+"""Hands that run nothing: each task ends as the test says, in the order the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
+from mulligan.ports import Clock, Lease, Offer
+
+# What becomes of a task; None while it goes on.
+Ends = Callable[[Task], Outcome | None]
+
+
+def all_well(task: Task) -> Outcome:
+    return Outcome(exit_code=0)
+
+
+class FakeExecutor:
+    """Makes the promises of `ports.Hands` without a process. `started` lists every lease that was ever started."""
+
+    def __init__(self, name: str, clock: Clock, *, slots: int = 4, ends: Ends = all_well, host: str = "here") -> None:
+        self.name = name
+        self.host = host
+        self.clock = clock
+        self.slots = slots
+        self.ends = ends
+        self.started: list[Lease] = []
+        self.stopped: dict[int, float | None] = {}
+        self.reserved = 0.0
+        self._running: dict[int, Lease] = {}
+        self._interrupted: set[int] = set()
+
+    def fits(self, task: Task) -> bool:
+        return self.reserved + task.cpus <= self.slots
+
+    def can_ever(self, task: Task) -> bool:
+        return task.cpus <= self.slots
+
+    def lacking(self, task: Task) -> str:
+        return f"{task.cpus:g} cpus (there are {self.slots:g})"
+
+    def offer(self) -> Offer:
+        free = self.slots - self.reserved
+        return Offer(free, 2**40, 0, (), self.host, int(free))
+
+    def reserve(self, task: Task) -> None:
+        self.reserved += task.cpus
+
+    def unreserve(self, task: Task) -> None:
+        self.reserved -= task.cpus
+
+    def start(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self.started.append(lease)
+            self._running[lease.token] = lease
+
+    def stop(self, token: int, grace_seconds: float | None) -> None:
+        if token in self._running:
+            self.stopped[token] = grace_seconds
+
+    def stop_all(self, grace_seconds: float) -> None:
+        self._interrupted.update(self._running)
+
+    def drop_all(self) -> None:
+        self._running.clear()
+        self.reserved = 0.0
+
+    def watch(self, fd: int | None) -> None:
+        """Nothing here waits."""
+
+    def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
+        """Every task whose end is known by now."""
+        found = [(lease, self._end(lease, self.clock.now())) for lease in self._running.values()]
+        ended = [(lease, report) for lease, report in found if report is not None]
+        for lease, _ in ended:
+            del self._running[lease.token]
+            self.reserved -= lease.task.cpus
+        return ended
+
+    def _end(self, lease: Lease, now: datetime) -> Report | None:
+        task = lease.task
+        if lease.token in self._interrupted:
+            return TaskInterrupted(now, task.place, task.attempt)
+        if lease.token in self.stopped and self.stopped[lease.token] is not None:
+            return TaskEnded(now, task.place, task.attempt, Outcome(signal=15, is_stopped=True))
+        outcome = self.ends(task)
+        return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome, task.place)
+
+    def renewed(self, at: float) -> None:
+        """Nothing here watches the time."""
+
+    @property
+    def must_renew(self) -> bool:
+        return False
+
+    @property
+    def running(self) -> Collection[Lease]:
+        return self._running.values()
+
+    def close(self) -> None:
+        self._running.clear()

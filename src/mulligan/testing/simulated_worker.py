@@ -1,0 +1,343 @@
+"""One worker process of a simulated world: the real engine, and around it what `service.driver` does around one.
+
+The same shape, one round of its loop at a time, so that others may act between any two. It has a connection of its own
+and a name that is never used again; when it was taken for dead it comes back under another one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Protocol
+
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.scope import Evaluator
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.engine import Engine
+from mulligan.engine.heartbeat import WorkerExpired
+from mulligan.engine.observers import NullObserver
+from mulligan.engine.worker_expiry import expire_dead_workers
+from mulligan.engine.workflow_cache import Known
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import LockState, Store, WorkerRecord
+from mulligan.testing.databases import LEASE_SECONDS
+from mulligan.testing.execution_recorder import ExecutionRecorder, Search
+from mulligan.testing.fake_tasks import FakeTasks
+from mulligan.testing.timer_checks import CountedClock
+from mulligan.testing.workflows import read_workflow
+
+BEATS_PER_LEASE = 6
+IDLE_RUNS_SECONDS = 1.0
+RUNS_TAKEN_MAX = 1000
+GRACE_SECONDS = 10.0
+
+
+class Surroundings(Protocol):
+    """What a process finds around it."""
+
+    evaluator: Evaluator
+    # How many first steps a run enters with one turn.
+    starts_at_once: int
+    # The workflows of the world by version: to read one takes as long as half a history.
+    workflows: dict[str, tuple[Workflow, Graph]]
+    recorder: ExecutionRecorder
+
+    def connect(self, process: Process) -> Store: ...
+
+    def wall_clock(self, host: str) -> CountedClock: ...
+
+    def new_name(self, host: str) -> str: ...
+
+    def host_of(self, name: str) -> str: ...
+
+    def is_free(self, lock: str) -> bool:
+        """Whether nobody holds the lock: it is held for as long as its process lives."""
+
+    def search(self, process: Process) -> Search:
+        """A process begins to look for the dead."""
+
+    def bug(self, message: str) -> None:
+        """An engine has met a bug of ours."""
+
+    def answered(self, message_id: int) -> None:
+        """Somebody has fetched the answer to this message."""
+
+
+class Process:
+    """Serves whatever comes; or drives one run and those below it until it has ended, with `root_run_id`.
+
+    Without slots it runs nothing: somebody who asked a run something (`message_id`) and takes its turns until it has
+    answered.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        host: str,
+        slots: int,
+        root_run_id: int | None = None,
+        message_id: int | None = None,
+    ) -> None:
+        self.around = around
+        self.host = host
+        self.slots = slots
+        self.root_run_id = root_run_id
+        self.message_id = message_id
+        self.clock = around.wall_clock(host)
+        self.store = around.connect(self)
+        self.executor: FakeTasks | None = None
+        self.engine: Engine | None = None
+        self.name = self.lock = ""
+        # The store does not answer; somebody has pressed Ctrl-C; it is over.
+        self.is_away = self.is_leaving = self.has_left = False
+        # It was stopped, as SIGSTOP does, and goes on then.
+        self.frozen_until = 0.0
+        self._is_drained = False
+        self._run_ids: list[int] = [] if root_run_id is None else [root_run_id]
+        self._beaten_at = self._idle_at = -LEASE_SECONDS
+
+    def time_of(self, run_id: int) -> datetime | None:
+        """What time it is for a run that we drive."""
+        drive = None if self.engine is None else self.engine.drives.get(run_id)
+        return None if drive is None else self.clock.now() + drive.ahead
+
+    def step(self) -> None:
+        """Once round its loop."""
+        if self.engine is None:
+            self._set_up()
+        elif self.is_leaving:
+            self._wind_up(self.engine)
+        elif self.is_away:
+            self._recover(self.engine)
+        else:
+            self._once(self.engine)
+
+    def keep_alive(self) -> None:
+        """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
+        if self.engine is not None:
+            with suppress(StoreUnavailable, WorkerExpired):
+                self.engine.contact.beat()
+
+    # -- one life under one name -------------------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        """All of it, or nothing of ours is left but, perhaps, a name in the store."""
+        if self.is_leaving:
+            self.has_left = True
+            return
+        self.name = self.around.new_name(self.host)
+        self.lock = f"locks/{self.name}"
+        self.executor = self._executor() if self.slots else None
+        try:
+            self.clock.set_by(self.store.now)
+            self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
+            engine = self._engine()
+            self._beaten_at = self.clock.monotonic()
+            self._rescue(engine)
+            engine.take_up(self._below_root(self._run_ids))
+        except StoreUnavailable:
+            self._put_down()
+            return
+        self.engine, self.is_away = engine, False
+
+    def _engine(self) -> Engine:
+        engine = Engine(
+            self.store,
+            self.clock,
+            self.around.evaluator,
+            self.name,
+            self.executor,
+            root_run_id=self.root_run_id,
+            watcher=_Alarm(self.around),
+            lease_seconds=LEASE_SECONDS,
+        )
+        engine.known = _Shared(self.around)
+        return engine
+
+    def _executor(self) -> FakeTasks:
+        watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
+        recorder = self.around.recorder
+        executor = FakeTasks(self.name, self.host, self.clock, self.slots, watchdog_seconds, recorder.starting)
+        recorder.watch(executor)
+        return executor
+
+    def _put_down(self) -> None:
+        """Nothing of ours runs, and our lock is free."""
+        if self.executor is not None:
+            self.executor.close()
+        self.executor = self.engine = None
+        self.lock = ""
+
+    def _start_over(self, engine: Engine) -> None:
+        """We were taken for dead: others have our work, and we come back under a new name."""
+        self._run_ids = list(engine.drives) or self._run_ids
+        self._put_down()
+
+    def _tear_down(self, engine: Engine) -> None:
+        """Nothing of ours runs any more when the store hears that we are gone; if it does not, our lock is free."""
+        if self.executor is not None:
+            self.executor.close()
+        for _ in range(2):
+            try:
+                engine.let_go()
+                self.store.retire(self.name)
+                break
+            except StoreUnavailable:
+                continue
+        self._put_down()
+        self.has_left = True
+
+    def _rescue(self, engine: Engine) -> None:
+        around, search = self.around, self.around.search(self)
+        for _ in expire_dead_workers(
+            self.store,
+            self._look_at_lock,
+            self._end_leftovers,
+            may_expire_others=engine.contact.may_expire_others or not self.store.is_shared,
+        ):
+            engine.call()
+        around.recorder.has_searched(search)
+        if self.store.is_shared:
+            others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
+            engine.set_alone(next(others, None) is None)
+
+    def _look_at_lock(self, worker: WorkerRecord) -> LockState:
+        """Where several hosts share the store, the locks of the others cannot be seen."""
+        if self.store.is_shared and worker.host != self.host:
+            return "unknown"
+        return "free" if self.around.is_free(worker.lock) else "held"
+
+    def _end_leftovers(self, name: str) -> None:
+        """What a dead worker has left on this host."""
+        if self.around.host_of(name) == self.host:
+            self.around.recorder.end_leftovers(name)
+
+    # -- driving -----------------------------------------------------------------------------------------------------
+
+    def _once(self, engine: Engine) -> None:
+        try:
+            self._beat(engine)
+            engine.tick(0.0)
+            self._look(engine)
+        except StoreUnavailable:
+            self.is_away = True
+        except WorkerExpired:
+            self._start_over(engine)
+
+    def _recover(self, engine: Engine) -> None:
+        """Ask again whether the store is back. What ends meanwhile is kept."""
+        if self.executor is not None:
+            engine.wait(0.0)
+        try:
+            engine.recover()
+        except StoreUnavailable:
+            return
+        except WorkerExpired:
+            self._start_over(engine)
+        self.is_away = False
+
+    def _beat(self, engine: Engine) -> None:
+        """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
+        is_shared = self.store.is_shared
+        seconds = LEASE_SECONDS / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
+        others_matter = is_shared or engine.known.has_breakers or self._has_not_its_run(engine)
+        if not others_matter or self.clock.monotonic() - self._beaten_at < seconds:
+            return
+        self._beaten_at = self.clock.monotonic()
+        if is_shared:
+            engine.contact.beat()
+            self.clock.set_by(self.store.now)
+        self._rescue(engine)
+        if self._has_not_its_run(engine):
+            engine.take_up(self._below_root([]))
+
+    def _has_not_its_run(self, engine: Engine) -> bool:
+        return self.root_run_id is not None and self.root_run_id not in engine.drives
+
+    def _below_root(self, run_ids: list[int]) -> list[int]:
+        """The run that is ours to drive and the runs below it that have not ended; of a server, the runs it had."""
+        if self.root_run_id is None:
+            return run_ids
+        found = [self.root_run_id]
+        for above in found:
+            children = self.store.children(above)
+            found.extend(child.run_id for child in children if child.status not in RUN_ENDED)
+        return found
+
+    def _look(self, engine: Engine) -> None:
+        if self.message_id is not None:
+            self._leave_when_answered(engine)
+        elif self.root_run_id is not None:
+            self._leave_when_ended(engine, self.root_run_id)
+        elif not self.store.is_shared:
+            self._take_up_idle(engine)
+
+    def _leave_when_ended(self, engine: Engine, run_id: int) -> None:
+        engine.refuse_given_up(run_id)
+        if run_id not in engine.drives and self.store.run(run_id).status in RUN_ENDED:
+            self._tear_down(engine)
+
+    def _leave_when_answered(self, engine: Engine) -> None:
+        assert self.message_id is not None
+        answer = self.store.answer(self.message_id)
+        if answer is not None:
+            self.around.answered(self.message_id)
+        if answer is not None or self.root_run_id not in engine.drives:
+            self._tear_down(engine)
+
+    def _take_up_idle(self, engine: Engine) -> None:
+        """In a store that no host shares tasks come with the turn of their run: of runs that nobody drives, ever."""
+        if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
+            return
+        self._idle_at = self.clock.monotonic()
+        if not engine.drives and not self.store.is_shared:
+            self.clock.follow_wall()
+        self._rescue(engine)
+        unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
+        engine.take_up([record.run_id for record in unfinished])
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    def _wind_up(self, engine: Engine) -> None:
+        """Nothing starts; what came of what ran is written, if the store answers; then we go."""
+        if not self._is_drained:
+            self._is_drained = True
+            engine.drain()
+            if self.executor is not None:
+                self.executor.stop_all(GRACE_SECONDS)
+        if self.executor is None or engine.is_settled:
+            self._tear_down(engine)
+            return
+        try:
+            engine.tick(0.0)
+        except (StoreUnavailable, WorkerExpired):
+            # What cannot be written now is void with our lock.
+            self._tear_down(engine)
+
+
+class _Shared(Known):
+    """What one engine has met; what another has read before is not read again. First steps are entered in pieces."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__()
+        self._around = around
+
+    def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
+        found = self._around.workflows.get(version)
+        if found is None:
+            self.remember(version, read_workflow(data))
+            found = self._around.workflows[version] = super().get(version, data)
+            found[1].starts_at_once = self._around.starts_at_once
+        self.has_breakers = self.has_breakers or bool(found[0].breakers)
+        return found
+
+
+class _Alarm(NullObserver):
+    """Hears when an engine has met a bug of ours."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def trouble(self, message: str) -> None:
+        self._around.bug(message)

@@ -1,0 +1,190 @@
+"""Many histories over several processes: what they came to, as it comes. One that hangs or dies names its seed."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import msgspec
+
+from mulligan.testing.shrinking import Broken, Histories, complaint, shrunk
+from mulligan.testing.simulation_totals import Tally
+
+# How often a process says how far it is.
+PART_SECONDS = 1.0
+# A process that was told to end has one history, and maybe one to cut down, to finish.
+GOODBYE_SECONDS = 5.0
+
+_CONTEXT = multiprocessing.get_context("spawn")
+_NONE = -1
+_STOP = 0
+
+
+# So many objects more are made than are gone before those are looked for that only refer to each other.
+_GARBAGE_MAX = 50_000
+
+
+def collect_seldom() -> None:
+    """In a process that does nothing but run histories: none leaves much behind, and to look for it takes long."""
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_MAX)
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long a history may take, which is a matter of milliseconds.
+
+    One that computes for so long goes round in circles; one that is not over after so much time on the clock hangs in
+    something that no signal interrupts.
+    """
+
+    computing_seconds: float = 60.0
+    silent_seconds: float = 300.0
+
+
+PATIENT = Patience()
+
+
+class Part(msgspec.Struct):
+    """What came of some more histories."""
+
+    tally: Tally = msgspec.field(default_factory=Tally)
+    broken: list[Broken] = []
+
+
+def parts(
+    seeds: Sequence[int], histories: Histories, begin: Callable[[int], bool], patience: Patience = PATIENT
+) -> Iterator[Part]:
+    """These histories one after the other, reported every second, and at once where a promise is broken.
+
+    `begin` is told each seed before it is run; False ends it.
+    """
+    part, reported_at = Part(), time.monotonic()
+    for seed in seeds:
+        if not begin(seed):
+            break
+        _run(part, seed, histories, patience.computing_seconds)
+        if part.broken or time.monotonic() - reported_at > PART_SECONDS:
+            yield part
+            part, reported_at = Part(), time.monotonic()
+    yield part
+
+
+def _run(part: Part, seed: int, histories: Histories, seconds_max: float) -> None:
+    history = histories(seed)
+    sentence = complaint(history, seconds_max)
+    part.tally.add(history.workflow, history.store_kind, history.happened, history.logs())
+    if sentence:
+        part.broken.append(shrunk(histories, seed, sentence, history))
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+class _Worker(msgspec.Struct):
+    """A process, the seeds that are still its to run, and the one that it runs since when."""
+
+    number: int
+    seeds: Sequence[int]
+    process: SpawnProcess
+    connection: Connection
+    seed: int = _NONE
+    since: float = 0.0
+
+
+class Crew:
+    """Runs histories in processes of their own. `stop` lets each finish the history that it is in."""
+
+    def __init__(self, seeds: range, jobs: int, histories: Histories, patience: Patience = PATIENT) -> None:
+        self._histories, self._patience = histories, patience
+        # Whether to stop, and which seed each process is at: written by one, read by another, without a lock.
+        self._board: Any = _CONTEXT.RawArray("q", [0, *[_NONE] * jobs])
+        self._workers = [self._start(number, seeds[number - 1 :: jobs]) for number in range(1, jobs + 1)]
+
+    def stop(self) -> None:
+        self._board[_STOP] = 1
+
+    def parts(self) -> Iterator[Part]:
+        """What comes, until all have ended; at least every second something, if only an empty part."""
+        while self._workers:
+            ready = wait([worker.connection for worker in self._workers], timeout=PART_SECONDS)
+            yield from (self._hear(worker) for worker in list(self._workers) if worker.connection in ready)
+            yield from (self._lost(worker, "hangs") for worker in list(self._workers) if self._is_silent(worker))
+            yield Part()
+
+    def close(self) -> None:
+        """End every process: by itself if it can."""
+        self.stop()
+        for worker in self._workers:
+            worker.process.join(GOODBYE_SECONDS)
+            worker.process.kill()
+            worker.process.join()
+
+    def _start(self, number: int, seeds: Sequence[int]) -> _Worker:
+        ours, theirs = _CONTEXT.Pipe(duplex=False)
+        self._board[number] = _NONE
+        arguments = (seeds, self._histories, self._patience, self._board, number, theirs)
+        process = _CONTEXT.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(number, seeds, process, ours, since=time.monotonic())
+
+    def _hear(self, worker: _Worker) -> Part:
+        try:
+            part: Part | None = worker.connection.recv()
+        except EOFError:
+            return self._lost(worker, "died")
+        if part is None:
+            self._dismiss(worker)
+            return Part()
+        return part
+
+    def _is_silent(self, worker: _Worker) -> bool:
+        now, seed = time.monotonic(), self._board[worker.number]
+        if seed != worker.seed:
+            worker.seed, worker.since = seed, now
+        return seed != _NONE and now - worker.since > self._patience.silent_seconds
+
+    def _lost(self, worker: _Worker, how: str) -> Part:
+        """The process is gone, or will be: its seed is named, and another goes on behind it."""
+        self._dismiss(worker)
+        seed = self._board[worker.number]
+        if seed == _NONE:
+            raise RuntimeError(f"a process died before its first history, with exit code {worker.process.exitcode}")
+        code = (
+            f", exit code {worker.process.exitcode}"
+            if how == "died"
+            else f" for {self._patience.silent_seconds:g} seconds"
+        )
+        left = worker.seeds[worker.seeds.index(seed) + 1 :]
+        if left and not self._board[_STOP]:
+            self._workers.append(self._start(worker.number, left))
+        return Part(Tally(1), [Broken(seed, f"promise 10: the process that ran it {how}{code}")])
+
+    def _dismiss(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.connection.close()
+        worker.process.join(GOODBYE_SECONDS)
+        worker.process.kill()
+        worker.process.join()
+
+
+def _work(
+    seeds: Sequence[int], histories: Histories, patience: Patience, board: Any, number: int, connection: Connection
+) -> None:
+    # Ctrl-C is the parent's to hear: it tells us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_seldom()
+
+    def begin(seed: int) -> bool:
+        board[number] = seed
+        return not board[_STOP]
+
+    for part in parts(seeds, histories, begin, patience):
+        connection.send(part)
+    connection.send(None)

@@ -1,0 +1,210 @@
+"""What a store holds beside logs and rows, seen from outside: tasks, timers, turns, inboxes, breakers, workers.
+
+Read from the tables themselves (one SQL for SQLite and PostgreSQL) or from the memory store's shelf, never through a
+store's methods: a checker that asks what it checks learns nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.store.encoding import encoded, moment_from
+from mulligan.store.memory_shelf import KeptRun, KeptTask, Shelf
+from mulligan.testing.liveness import Outside
+
+TaskKey = tuple[int, str, int]
+TimerKey = tuple[int, str, str, int]
+
+
+class HeldRun(msgspec.Struct, frozen=True):
+    """A run's line: how it stands, and who has its turn."""
+
+    run_id: int
+    status: str
+    round: int
+    seq: int
+    holder: str
+    fence: int
+    parent_run_id: int | None
+    parent_place: str
+    parent_attempt: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in RUN_ENDED
+
+
+class HeldTask(msgspec.Struct, frozen=True):
+    """A task that is queued, or (with a worker) leased: then the ticket is the lease's token."""
+
+    run_id: int
+    place: str
+    attempt: int
+    ticket: int
+    worker: str
+    # The breaker that guards it; "" for none.
+    breaker: str
+    # Its worker was asked to end it.
+    is_stopping: bool = False
+
+    @property
+    def key(self) -> TaskKey:
+        return self.run_id, self.place, self.attempt
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of '{self.place}' in run {self.run_id}"
+
+
+class HeldMessage(msgspec.Struct, frozen=True):
+    id: int
+    run_id: int
+    is_asking: bool
+
+
+class HeldBreaker(msgspec.Struct, frozen=True):
+    name: str
+    status: str
+    probe: int | None
+    # In a row.
+    failures: int = 0
+
+
+class StoreContents(msgspec.Struct, frozen=True):
+    """One look into a store."""
+
+    runs: dict[int, HeldRun]
+    tasks: list[HeldTask]
+    timers: dict[TimerKey, datetime]
+    messages: list[HeldMessage]
+    # Messages that were answered and whose answer nobody has fetched.
+    answers: frozenset[int]
+    breakers: list[HeldBreaker]
+    # The workers that are not buried, with their last heartbeats.
+    workers: dict[str, datetime]
+
+    def outside(self, run_id: int) -> Outside:
+        """What the world around one run holds for it."""
+        return Outside(
+            [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id],
+            [
+                (run.parent_place, run.parent_attempt)
+                for run in self.runs.values()
+                if run.parent_run_id == run_id and not run.has_ended
+            ],
+            {key[1:]: due for key, due in self.timers.items() if key[0] == run_id},
+        )
+
+    def queued(self, run_id: int) -> list[tuple[str, int]]:
+        """The run's tasks that nobody has taken."""
+        return [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id and not task.worker]
+
+    @property
+    def leases(self) -> list[HeldTask]:
+        return [task for task in self.tasks if task.worker]
+
+    @property
+    def told(self) -> set[int]:
+        """The runs in whose inboxes something waits."""
+        return {message.run_id for message in self.messages}
+
+
+# -- the tables of a database ----------------------------------------------------------------------------------------
+
+
+class Answered(Protocol):
+    def fetchall(self) -> Sequence[Any]: ...
+
+
+class Connection(Protocol):
+    """What `apsw.Connection` and `psycopg.Connection` have in common."""
+
+    def execute(self, statement: str, /) -> Answered: ...
+
+
+_RUNS = (
+    "SELECT run_id, status, round, seq, holder, fence, parent_run_id, parent_place, parent_attempt "
+    "FROM runs ORDER BY run_id"
+)
+_TASKS = "SELECT run_id, place, attempt, ticket, worker, breaker, is_stopping FROM tasks ORDER BY ticket"
+_TIMERS = "SELECT run_id, kind, place, number, due FROM timers ORDER BY due, run_id, kind, place, number"
+_MESSAGES = "SELECT id, run_id, is_asking FROM messages ORDER BY id"
+_ANSWERS = "SELECT message_id FROM answers"
+_BREAKERS = "SELECT name, status, probe, failures FROM breakers ORDER BY name"
+_WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
+
+
+def look_into_tables(connection: Connection) -> StoreContents:
+    """Through an onlooker's own connection. From one moment only inside a transaction that shows one."""
+
+    def rows(statement: str) -> Sequence[Any]:
+        return connection.execute(statement).fetchall()
+
+    return StoreContents(
+        {row[0]: HeldRun(*row) for row in rows(_RUNS)},
+        [HeldTask(*row) for row in rows(_TASKS)],
+        {(run_id, kind, place, number): moment_from(due) for run_id, kind, place, number, due in rows(_TIMERS)},
+        [HeldMessage(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
+        frozenset(id_ for (id_,) in rows(_ANSWERS)),
+        [HeldBreaker(*row) for row in rows(_BREAKERS)],
+        {name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
+    )
+
+
+# Every table that there is: one that a later release adds is looked into as well.
+SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+POSTGRES_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+
+
+def contents_of_tables(connection: Connection, tables: str = SQLITE_TABLES) -> Iterator[bytes]:
+    """Every value of every table that can say something, as bytes."""
+    for (table,) in connection.execute(tables).fetchall():
+        for row in connection.execute(f'SELECT * FROM "{table}"').fetchall():
+            for value in row:
+                if isinstance(value, str):
+                    yield value.encode()
+                elif isinstance(value, bytes | memoryview):
+                    yield bytes(value)
+
+
+# -- the shelf of the store in memory --------------------------------------------------------------------------------
+
+
+def look_into_memory(shelf: Shelf) -> StoreContents:
+    """What lies on the shelf that memory stores share."""
+    return StoreContents(
+        {run.run_id: _held_run(run) for run in shelf.runs.values()},
+        sorted((_held_task(kept) for kept in shelf.tasks.values()), key=lambda task: task.ticket),
+        {(*key,): due for key, due in shelf.timers.items()},
+        [HeldMessage(id_, kept.message.run_id, kept.message.is_asking) for id_, kept in shelf.messages.items()],
+        frozenset(shelf.answers),
+        [HeldBreaker(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
+        {name: kept.beat_at for name, kept in sorted(shelf.workers.items())},
+    )
+
+
+def _held_run(run: KeptRun) -> HeldRun:
+    line = (run.run_id, run.status, run.round, run.seq, run.holder, run.fence, run.parent_run_id)
+    return HeldRun(*line, run.new.parent_place, run.new.parent_attempt)
+
+
+def _held_task(kept: KeptTask) -> HeldTask:
+    breaker = "" if kept.task.guard is None else kept.task.guard.name
+    return HeldTask(*kept.known_by, kept.ticket, kept.worker, breaker, kept.is_stopping)
+
+
+def contents_of_memory(shelf: Shelf) -> Iterator[bytes]:
+    """Everything on the shelf, as bytes."""
+    for run in shelf.runs.values():
+        yield encoded((run.new, run.record(), run.log))
+        for (kind, key), (tag, data) in run.rows.items():
+            yield f"{kind} {key} {tag}".encode()
+            yield data
+    for kept in (shelf.messages, shelf.answers, shelf.breakers, shelf.workers):
+        yield encoded(list(kept.values()))
+    yield encoded([task.task for task in shelf.tasks.values()])
+    yield from (data for data, _ in shelf.artifacts.values())

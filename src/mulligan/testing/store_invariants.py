@@ -1,0 +1,222 @@
+"""The promises about a store as a whole: what no single run's log can show.
+
+Each is asked after every step of anybody: `promise(known, held)`, where `held` is what the store holds now and `known`
+is what earlier looks have shown. Those at the bottom are asked when all is over.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable
+from urllib.parse import quote
+
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.testing.store_contents import HeldBreaker, HeldRun, HeldTask, StoreContents, TaskKey
+
+
+class Known:
+    """What the looks so far have shown of leases, turns and questions."""
+
+    def __init__(self) -> None:
+        # Every lease that there ever was: its task and holder by its token, its token by its task.
+        self.leases: dict[int, tuple[TaskKey, str]] = {}
+        self.tokens: dict[TaskKey, int] = {}
+        self.turns: dict[int, HeldRun] = {}
+        # Probes that went with their holders or their runs: the next lease is the probe.
+        self.lost_probes: set[int | None] = set()
+        # Messages whose senders wait for an answer; and those that have theirs.
+        self.asked: set[int] = set()
+        self.fetched: set[int] = set()
+
+    def note(self, held: StoreContents) -> None:
+        """Called when the promises were asked about this look."""
+        for lease in held.leases:
+            self.leases[lease.ticket] = lease.key, lease.worker
+            self.tokens[lease.key] = lease.ticket
+        self.turns.update(held.runs)
+        self.lost_probes.update(breaker.probe for breaker in held.breakers if is_probe_over(breaker, held))
+        self.asked.update(message.id for message in held.messages if message.is_asking)
+        self.asked -= self.fetched
+
+
+# -- 1, 2, 4: turns, tokens, leases ----------------------------------------------------------------------------------
+
+
+def promise_1_no_run_forgets_how_far_it_came(known: Known, held: StoreContents) -> None:
+    for run_id, before in known.turns.items():
+        now = held.runs.get(run_id)
+        if now is None:
+            raise AssertionError(f"promise 1: run {run_id} was there, and is not")
+        if (now.seq, now.round) < (before.seq, before.round):
+            raise AssertionError(f"promise 1: run {run_id} was at event {before.seq}, and is at {now.seq}")
+
+
+def promise_2_a_new_holder_has_a_new_fence(known: Known, held: StoreContents) -> None:
+    for run_id, before in known.turns.items():
+        now = held.runs[run_id]
+        if now.fence < before.fence:
+            raise AssertionError(f"promise 2: the fence of run {run_id} went back from {before.fence} to {now.fence}")
+        if now.fence == before.fence and now.holder not in ("", before.holder):
+            was = before.holder or "nobody"
+            raise AssertionError(f"promise 2: the turn of run {run_id} went from {was} to {now.holder} with one fence")
+
+
+def promise_2_no_token_is_used_twice(known: Known, held: StoreContents) -> None:
+    seen: dict[int, HeldTask] = {}
+    for lease in held.leases:
+        if known.leases.get(lease.ticket, (lease.key, lease.worker)) != (lease.key, lease.worker):
+            raise AssertionError(f"promise 2: the token {lease.ticket} of {lease} was another lease's before")
+        if lease.ticket in seen:
+            raise AssertionError(f"promise 2: the token {lease.ticket} is that of {seen[lease.ticket]} and of {lease}")
+        seen[lease.ticket] = lease
+
+
+def promise_4_no_attempt_is_leased_twice(known: Known, held: StoreContents) -> None:
+    """What was lost or interrupted is another attempt: the log says so before it is leased."""
+    for lease in held.leases:
+        before = known.tokens.get(lease.key, lease.ticket)
+        if before != lease.ticket:
+            raise AssertionError(f"promise 4: {lease} was leased with token {before}, and again with {lease.ticket}")
+
+
+# -- 6: a run that is stopped stops what it has called ---------------------------------------------------------------
+
+
+def promise_6_what_is_stopped_stops_its_children(parent: State, child: State, called: HeldRun) -> None:
+    """Asked when both have read all that they were told."""
+    place = parent.places.get(called.parent_place)
+    is_asked = place is not None and (place.attempt, place.phase) == (called.parent_attempt, "stopping")
+    if is_asked and child.run.status not in RUN_ENDED and child.run.stop is None:
+        where = f"'{called.parent_place}' of run {called.parent_run_id}"
+        raise AssertionError(f"promise 6: {where} was asked to end, and run {called.run_id}, which it calls, was not")
+
+
+def promise_6_a_pause_goes_down_the_tree(parent: State, child: State, called: HeldRun) -> None:
+    """And is lifted there with it; asked when both have read all that they were told. One that stops is not paused."""
+    above, below = parent.run, child.run
+    is_open = RUN_ENDED.isdisjoint((above.status, below.status)) and above.stop is None and below.stop is None
+    if is_open and above.status != below.status:
+        told = f"run {called.parent_run_id} is {above.status}"
+        raise AssertionError(f"promise 6: {told}, and run {called.run_id}, which it calls, is {below.status}")
+
+
+# -- 7: nothing outlives its holder ----------------------------------------------------------------------------------
+
+
+def promise_7_every_lease_has_a_holder(known: Known, held: StoreContents) -> None:
+    for lease in held.leases:
+        if lease.worker not in held.workers:
+            raise AssertionError(f"promise 7: {lease} is held by '{lease.worker}', which was buried")
+
+
+def promise_7_every_turn_has_a_holder(known: Known, held: StoreContents) -> None:
+    for run in held.runs.values():
+        if run.holder and run.holder not in held.workers:
+            raise AssertionError(f"promise 7: the turn of run {run.run_id} is held by '{run.holder}', which was buried")
+
+
+def promise_7_nothing_is_left_of_a_round_that_is_over(known: Known, held: StoreContents) -> None:
+    """But what a worker was given while the end was decided, and has been asked to end."""
+    for task in held.tasks:
+        is_ending = bool(task.worker and task.is_stopping)
+        if task.run_id not in held.runs or (held.runs[task.run_id].has_ended and not is_ending):
+            raise AssertionError(f"promise 7: {task} is {'leased' if task.worker else 'queued'}, and the run is over")
+    for run_id, kind, place, number in held.timers:
+        if run_id not in held.runs or held.runs[run_id].has_ended:
+            raise AssertionError(f"promise 7: timer {kind} {number} of '{place}' is set, and run {run_id} is over")
+
+
+def promise_7_one_lease_is_the_probe(known: Known, held: StoreContents) -> None:
+    """While the probe of a half-open breaker is under way, nobody else has passed behind it."""
+    leases = {lease.ticket: lease for lease in held.leases}
+    for breaker in held.breakers:
+        if breaker.status != "half_open" or breaker.probe not in leases:
+            continue
+        if leases[breaker.probe].breaker != breaker.name:
+            raise AssertionError(
+                f"promise 7: the probe of '{breaker.name}' is {leases[breaker.probe]}, which is not its"
+            )
+        behind = [lease for lease in held.leases if lease.breaker == breaker.name and lease.ticket > breaker.probe]
+        if behind:
+            raise AssertionError(f"promise 7: {behind[0]} has passed '{breaker.name}' while its probe is under way")
+
+
+def is_probe_over(breaker: HeldBreaker, held: StoreContents) -> bool:
+    return breaker.probe is not None and all(lease.ticket != breaker.probe for lease in held.leases)
+
+
+def promise_7_a_breaker_hears_of_its_probe(known: Known, held: StoreContents) -> None:
+    """What the probe came to counts with its end. Only one that went with its holder or its run may be left behind."""
+    for breaker in held.breakers:
+        if breaker.probe in known.leases and breaker.probe not in known.lost_probes and is_probe_over(breaker, held):
+            (run_id, place, _), worker = known.leases[breaker.probe]
+            if worker in held.workers and not held.runs[run_id].has_ended:
+                raise AssertionError(
+                    f"promise 7: the probe of '{breaker.name}', '{place}', is over, and does not count"
+                )
+
+
+def promise_7_only_what_is_half_open_is_probed(known: Known, held: StoreContents) -> None:
+    for breaker in held.breakers:
+        if (breaker.status == "half_open") != (breaker.probe is not None):
+            raise AssertionError(f"promise 7: breaker '{breaker.name}' is {breaker.status} with probe {breaker.probe}")
+
+
+# -- 10: nobody is left without an answer ----------------------------------------------------------------------------
+
+
+def promise_10_who_asks_is_answered(known: Known, held: StoreContents) -> None:
+    """A message that asked is in an inbox, or its answer is there, or has been fetched."""
+    waiting = {message.id for message in held.messages}
+    lost = sorted(known.asked - known.fetched - waiting - held.answers)
+    if lost:
+        raise AssertionError(f"promise 10: message {lost[0]} asked, was drained, and has no answer")
+
+
+StorePromise = Callable[[Known, StoreContents], None]
+STORE_PROMISES: tuple[StorePromise, ...] = (
+    promise_1_no_run_forgets_how_far_it_came,
+    promise_2_a_new_holder_has_a_new_fence,
+    promise_2_no_token_is_used_twice,
+    promise_4_no_attempt_is_leased_twice,
+    promise_7_every_lease_has_a_holder,
+    promise_7_every_turn_has_a_holder,
+    promise_7_nothing_is_left_of_a_round_that_is_over,
+    promise_7_one_lease_is_the_probe,
+    promise_7_only_what_is_half_open_is_probed,
+    promise_7_a_breaker_hears_of_its_probe,
+    promise_10_who_asks_is_answered,
+)
+
+
+# -- when all is over ------------------------------------------------------------------------------------------------
+
+
+def promise_7_the_dead_are_buried(held: StoreContents, living: Collection[str]) -> None:
+    dead = sorted(held.workers.keys() - set(living))
+    if dead:
+        raise AssertionError(f"promise 7: {', '.join(dead)} died, and nobody has buried them")
+
+
+def promise_7_nobody_holds_a_run_that_is_over(held: StoreContents) -> None:
+    for run in held.runs.values():
+        if run.has_ended and run.holder:
+            raise AssertionError(f"promise 7: run {run.run_id} is over, and '{run.holder}' has its turn")
+
+
+def promise_10_every_message_is_answered(held: StoreContents) -> None:
+    if held.messages:
+        raise AssertionError(f"promise 10: {len(held.messages)} messages to runs {sorted(held.told)} were never read")
+
+
+def promise_9_no_secret_is_kept(contents: Iterable[bytes], secret: str) -> None:
+    """Neither as it is, nor as base64, nor as a URL has it. It is not told again here."""
+    plain = secret.encode()
+    forms = {"as it is": plain, "as base64": b64encode(plain), "as a URL has it": quote(secret, safe="").encode()}
+    kept = list(contents)
+    whole = b"\n".join(kept)
+    for how, form in forms.items():
+        if form in whole:
+            size = next(len(data) for data in kept if form in data)
+            raise AssertionError(f"promise 9: the store keeps a secret, {how}, in {size} bytes of its contents")

@@ -1,0 +1,100 @@
+"""How long timers take in a simulated world, by the time that is common to all: none is early, none is late by hours.
+
+Whatever the wall clocks are set to: a timer that a process has set follows the time that passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from mulligan.ports import Commit
+from mulligan.store.clock import ProcessClock
+from mulligan.testing.store_contents import TimerKey
+
+# Few timers of a random workflow are set for longer. Clocks are stepped by more, but for a few that test small steps.
+TIMER_SECONDS_MAX = 1500.0
+# How far two clocks that a slow store has set may be apart: half of the longest answer for each.
+CLOCKS_APART_SECONDS_MAX = 45.0
+# Rounding to microseconds, in several places.
+_TOLERANCE_SECONDS = 0.001
+# Of a timer that nobody was seen setting.
+_UNKNOWN = (0.0, 0.0, None)
+
+
+class CountedClock(ProcessClock):
+    """The clock of a process, with how often it was set."""
+
+    def __init__(self, wall: Callable[[], datetime], common: Callable[[], float]) -> None:
+        self.settings = 0
+        super().__init__(wall, common, common)
+
+    def set(self, moment: datetime) -> None:
+        self.settings += 1
+        super().set(moment)
+
+
+class Timed(Protocol):
+    """A process, as far as its timers go."""
+
+    clock: CountedClock
+
+    def time_of(self, run_id: int) -> datetime | None:
+        """What time it is for a run that it drives; None where it does not."""
+
+
+class Timekeeper:
+    """Knows when each timer was set, and for how long. `complaints` are its findings."""
+
+    def __init__(self, common: Callable[[], float], *, is_shared: bool) -> None:
+        self.complaints: list[str] = []
+        self._common = common
+        self._is_shared = is_shared
+        # When it was set by the common time, for how many seconds at least, and by whose clock.
+        self._set: dict[TimerKey, tuple[float, float, object]] = {}
+
+    def written(self, commits: Iterable[Commit], process: Timed) -> None:
+        """A process has written these commits. Some time may have passed since it decided them."""
+        for commit in commits:
+            now = process.time_of(commit.turn.run_id)
+            if now is None:
+                continue
+            for timer in commit.timers:
+                decided_at = self._common() - max(0.0, (now - commit.at).total_seconds())
+                seconds = (timer.due - commit.at).total_seconds()
+                key = (commit.turn.run_id, timer.kind, timer.place, timer.number)
+                error = process.clock.error_seconds or 0.0
+                self._set[key] = (decided_at, seconds - error, self._whose(process.clock))
+
+    def fired(
+        self, before: Mapping[TimerKey, datetime], after: Mapping[TimerKey, datetime], clock: CountedClock
+    ) -> None:
+        """A process has fired the timers that are gone now."""
+        for key in before.keys() - after.keys():
+            was_set = self._set.pop(key, None)
+            if was_set is None or key[1] == "until":
+                continue
+            set_at, seconds, whose = was_set
+            early = seconds - (self._common() - set_at)
+            if whose == self._whose(clock) and early > _TOLERANCE_SECONDS:
+                self.complaints.append(f"promise 7: timer {key} was set for {seconds:g}s and fired {early:g}s early")
+
+    def waiting(self, timers: Mapping[TimerKey, datetime], nows: Mapping[int, datetime], wall: datetime) -> None:
+        """These timers wait, and it is so late for the engines that have their runs. All wall clocks show `wall`.
+
+        A wait until a time of day goes by the wall clock, whatever the time of its run is.
+        """
+        for key, due in timers.items():
+            now = wall if key[1] == "until" else nows.get(key[0])
+            if now is not None and due - now > self._longest(key):
+                self.complaints.append(f"promise 10: timer {key} fires in {(due - now).total_seconds():g}s only")
+
+    def _longest(self, key: TimerKey) -> timedelta:
+        """How long a timer may have to wait: as long as most, or as it was set for, as after many visits of a loop."""
+        _, seconds, _ = self._set.get(key, _UNKNOWN)
+        return timedelta(seconds=max(TIMER_SECONDS_MAX, seconds + CLOCKS_APART_SECONDS_MAX))
+
+    def _whose(self, clock: CountedClock) -> object:
+        """A clock that was set anew is another one; a store that hosts share has one for all."""
+        return "the store's" if self._is_shared else (id(clock), clock.settings)

@@ -1,0 +1,190 @@
+"""How a secret may be written: as it is, or as base64, percent, JSON and other encoders write it.
+
+A form is a row of pieces, each in one of its spellings. Of base64 there are three, for what
+stands before the secret shifts it: what is caught is the secret wherever it stands in what was encoded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from binascii import b2a_base64
+from collections.abc import Iterator
+from itertools import groupby, product
+
+from mulligan.core.model.lazy_regex import lazy_regex
+
+# A line of a secret is one itself from so many characters on.
+LINE_CHARS_MIN = 8
+# A shorter password in an address would hide every other word.
+PASSWORD_CHARS_MIN = 4
+# What a credential says beside its secrets. Hidden, it would take the sense out of messages.
+_NO_SECRETS = frozenset(
+    "type host hostname port user username login database dbname name schema sslmode driver region scheme".split()
+)
+_ADDRESS = lazy_regex(r"[A-Za-z][\w+.-]*://[^\s/@:]*:([^\s/@]+)@")
+_PLAIN = lazy_regex(r"[A-Za-z0-9_.~-]+", re.ASCII)
+_BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_BITS = 6
+# Encoders that break lines do so from 60 characters on, with whatever stands before it on the first.
+_WRAPPED_FROM = 48
+_LINE_END = (b"", b"\n", b"\r\n", b"\\n", b"\\r\\n")
+_JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_HTML_NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_SHELL_QUOTES = ("'\\''", "'\"'\"'", "\\'")
+_BASE64_SPELLINGS = {"+": (b"+", b"-", b"%2B", b"%2b"), "/": (b"/", b"_", b"%2F", b"%2f", b"\\/")}
+
+
+# Pieces, one after the other, each in one of its spellings.
+Form = tuple[tuple[bytes, ...], ...]
+
+
+def forms_of(value: str) -> set[Form]:
+    """Every form of a secret, and of what of it may be seen alone."""
+    found = {form for part in _parts(value) for form in _forms(part)}
+    return found.union(map(_literal, _all_escaped(value.strip())))
+
+
+def _parts(value: str) -> set[str]:
+    """It, without the blanks around it; each of its lines; of an address the password; of an object what is in it."""
+    lines = [line.strip() for line in value.strip().splitlines()]
+    found = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
+    if (address := _ADDRESS.match(value.strip())) is not None:
+        found |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
+    if value.lstrip().startswith("{"):
+        found |= {part for part in _fields(value) if len(part) >= PASSWORD_CHARS_MIN}
+    return found
+
+
+def _fields(value: str) -> Iterator[str]:
+    """The texts in a credential that is an object, without those that say where and who, and are no secret."""
+    try:
+        inside = [json.loads(value)]
+    except (ValueError, RecursionError):
+        return
+    while inside:
+        one = inside.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list):
+            inside += one
+        elif isinstance(one, dict):
+            inside += [field for key, field in one.items() if key.lower().removeprefix("db_") not in _NO_SECRETS]
+
+
+def _unquoted(text: str) -> str:
+    """Without its percent signs."""
+    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    return data.decode("utf-8", "replace")
+
+
+def _forms(value: str) -> Iterator[Form]:
+    yield _written(value)
+    yield from (_base64(value.encode(), offset) for offset in range(3))
+
+
+def _literal(text: str) -> Form:
+    return ((text.encode(),),)
+
+
+def _all_escaped(value: str) -> Iterator[str]:
+    """Where an encoder leaves no character as it is."""
+    data = value.encode()
+    yield from (data.hex(), data.hex().upper())
+    units = value.encode("utf-16-be").hex()
+    for digits in (str.upper, str.lower):
+        yield "".join(f"%{digits(f'{byte:02x}')}" for byte in data)
+        yield "".join(f"\\x{digits(f'{byte:02x}')}" for byte in data)
+        yield "".join(f"\\u{digits(units[at : at + 4])}" for at in range(0, len(units), 4))
+
+
+# -- written: each character as it is, or as one of the encoders writes it
+
+
+def _written(value: str) -> Form:
+    """Plain characters are written as they are by all encoders; any other, in any of its spellings."""
+    pieces: list[tuple[bytes, ...]] = []
+    position = 0
+    for match in _PLAIN.finditer(value):
+        pieces += _runs(value[position : match.start()])
+        pieces.append((match[0].encode(),))
+        position = match.end()
+    pieces += _runs(value[position:])
+    return tuple(pieces)
+
+
+def _runs(text: str) -> Iterator[tuple[bytes, ...]]:
+    """A row of one character is one piece: encoders write all of it alike, and trying every mixture takes for ever."""
+    for char, run in groupby(text):
+        count = len(list(run))
+        yield tuple(spelling * count for spelling in _spellings(char))
+
+
+def _spellings(char: str) -> tuple[bytes, ...]:
+    """Raw first, then the others; none twice."""
+    found = [char, *_percent(char), *_json(char), *_html(char), *_shell(char)]
+    return tuple(dict.fromkeys(text.encode() for text in found))
+
+
+def _percent(char: str) -> Iterator[str]:
+    data = char.encode()
+    if char == " ":
+        yield "+"
+    for digits in (str.upper, str.lower):
+        yield "".join(f"%{digits(f'{byte:02x}')}" for byte in data)
+
+
+def _json(char: str) -> Iterator[str]:
+    """As a string of JSON, of Python or of another such language; and that as a string once more."""
+    units = char.encode("utf-16-be").hex()
+    escapes = [_JSON_ESCAPES[char]] if char in _JSON_ESCAPES else []
+    for digits in (str.upper, str.lower):
+        escapes.append("".join(f"\\u{digits(units[at : at + 4])}" for at in range(0, len(units), 4)))
+        escapes.append("".join(f"\\x{digits(f'{byte:02x}')}" for byte in char.encode()))
+        escapes.append(f"\\x{digits(f'{ord(char):02x}')}")
+    for escape in escapes:
+        yield escape
+        yield escape.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _html(char: str) -> Iterator[str]:
+    if char in _HTML_NAMES:
+        yield f"&{_HTML_NAMES[char]};"
+    yield from (f"&#{ord(char)};", f"&#x{ord(char):x};", f"&#x{ord(char):X};", f"&#{ord(char):03};")
+
+
+def _shell(char: str) -> Iterator[str]:
+    yield from _SHELL_QUOTES if char == "'" else ()
+    if char.isascii() and char.isprintable():
+        yield f"\\{char}"
+
+
+# -- base64
+
+
+def _base64(data: bytes, offset: int) -> Form:
+    """The secret behind `offset` bytes: what is shared with a neighbour at either end is any that fits."""
+    unknown, rest = 8 * offset % _BITS, (offset + len(data)) % 3
+    known = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
+    known = known[8 * offset // _BITS : (8 * (offset + len(data)) + _BITS - 1) // _BITS]
+    pieces = [_BASE64_SPELLINGS.get(char, (char.encode(),)) for char in known]
+    if unknown:
+        pieces[0] = _fitting(known[0], unknown, 0)
+    if rest:
+        pieces[-1] = _fitting(known[-1], 0, _BITS - 8 * (offset + len(data)) % _BITS)
+    return _wrapped(pieces) if len(pieces) >= _WRAPPED_FROM else tuple(pieces)
+
+
+def _wrapped(pieces: list[tuple[bytes, ...]]) -> Form:
+    """A line may end behind any of them."""
+    return tuple(one for piece in pieces for one in (piece, _LINE_END))[:-1]
+
+
+def _fitting(char: str, high: int, low: int) -> tuple[bytes, ...]:
+    """The characters that differ from this one at most in their so many highest, or lowest, bits."""
+    index = _BASE64.index(char)
+    kept = index & ((1 << (_BITS - high)) - 1) & ~((1 << low) - 1)
+    found = (kept | above << (_BITS - high) | below for above, below in product(range(1 << high), range(1 << low)))
+    return tuple(
+        spelling for one in found for spelling in _BASE64_SPELLINGS.get(_BASE64[one], (_BASE64[one].encode(),))
+    )
