@@ -1,4 +1,4 @@
-"""The items of a map, in a worker: of a file, or printed by a command; found, filtered, sorted as Prodigy does it."""
+"""The items of a map: from a file or printed by a command, then selected, filtered and sorted."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from mulligan import StepError
-from mulligan.formats.prodigy.conditions import condition, field
-from mulligan.formats.prodigy.json_path import items_at
-from mulligan.formats.prodigy.sorting import order
+from mulligan.formats.prodigy.queries import field_getter, parse_filter, parse_order, parse_path
 
 
-def items(
+def list_items(
     input: str, origin: str = "", json_path: str = "", filter: str = "", sort_by: str = "", distinct: str = ""
 ) -> list[Any]:
-    """What is mapped over. `origin` is where a file is looked for that is not in the folder itself."""
-    value = _value(input, origin)
-    found = items_at(json_path)(value) if json_path.strip() else value if isinstance(value, list) else [value]
+    """The items of a map. A file is looked for in the current folder, then in `origin`."""
+    value = _read_input(input, origin)
+    found = parse_path(json_path)(value) if json_path.strip() else value if isinstance(value, list) else [value]
     if filter:
-        holds = condition(filter)
+        holds = parse_filter(filter)
         found = [item for item in found if holds(item)]
     if sort_by:
-        found = order(sort_by)(found)
-    return _distinct(found, distinct) if distinct else found
+        found = parse_order(sort_by)(found)
+    return _remove_duplicates(found, distinct) if distinct else found
 
 
-def _value(input: str, origin: str) -> Any:
+def _read_input(input: str, origin: str) -> Any:
     for folder in ("", origin):
         path = Path(folder, os.path.expanduser(input.strip()))
         if _is_file(path):
-            return _of_file(path)
-    return _of_command(input)
+            return _read_file(path)
+    return _run_lister(input)
 
 
 def _is_file(path: Path) -> bool:
@@ -44,36 +42,36 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _of_file(path: Path) -> Any:
+def _read_file(path: Path) -> Any:
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix.lower() != ".json":
-        return _read(text)
+        return _parse_output(text)
     try:
         return json.loads(text)
     except ValueError as error:
-        raise StepError("INPUT_INVALID", f"'{path}' is no JSON: {error}", retryable=False) from None
+        raise StepError("INPUT_INVALID", f"'{path}' is not JSON: {error}", retryable=False) from None
 
 
-def _of_command(command: str) -> Any:
+def _run_lister(command: str) -> Any:
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True)
     sys.stderr.write(done.stderr.decode(errors="replace"))
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[-2000:]
-        message = f"'{command[:200]}' is no file, and as a command it ended with {done.returncode}: {said}"
+        message_tail = done.stderr.decode(errors="replace").strip()[-2000:]
+        message = f"'{command[:200]}' is not a file, and as a command it exited with {done.returncode}: {message_tail}"
         raise StepError("INPUT_FAILED", message.rstrip(": "), details={"exit_code": done.returncode})
-    return _read(done.stdout.decode(errors="replace"))
+    return _parse_output(done.stdout.decode(errors="replace"))
 
 
-def _read(text: str) -> Any:
-    """JSON, else lines. A line that is `{"item": …}` to Prodigy is the line itself."""
+def _parse_output(text: str) -> Any:
+    """JSON, or otherwise lines. In Prodigy a line is `{"item": …}`; here it is the text itself."""
     try:
         return json.loads(text)
     except ValueError:
         return [line for line in text.splitlines() if line.strip()]
 
 
-def _distinct(found: list[Any], path: str) -> list[Any]:
-    value = field(path)
+def _remove_duplicates(found: list[Any], path: str) -> list[Any]:
+    value = field_getter(path)
     seen: dict[str, Any] = {}
     for item in found:
         seen.setdefault(json.dumps(value(item), sort_keys=True), item)
