@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mulligan.core.deciding import bounded_regex
 from mulligan.core.deciding.bounded_regex import Automaton, Backtracking, NotSearchable, is_found, refuse_unsearchable
-from mulligan.core.deciding.ladder import match
+from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, failure
 from mulligan.core.model.workflow import Rule
 
@@ -88,7 +88,7 @@ def test_where_there_is_one_choice_python_searches_and_where_there_are_more_it_d
 def test_a_message_that_was_made_to_keep_a_search_busy_does_not(expression: str) -> None:
     rules = (Rule(pattern=expression), Rule(any=True))
 
-    assert match(rules, failure("EXIT_NONZERO", "a" * (MESSAGE_CHARS_MAX - 1) + "!")) == 1
+    assert matching_rule(rules, failure("EXIT_NONZERO", "a" * (MESSAGE_CHARS_MAX - 1) + "!")) == 1
 
 
 def steps(expression: str, text: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mulligan.core.deciding.adjustment import CAP, CAPS
 from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_struck
 from mulligan.core.model.events import Adjusted
@@ -13,7 +11,6 @@ from mulligan.core.model.formatting import (
     escape_unprintable,
     format_duration,
     format_size,
-    number_ranges,
     single_line,
     strip_control_characters,
 )
@@ -139,21 +136,6 @@ _SIGNALS = {
         start=1,
     )
 }
-
-
-def describe_filter(codes: Sequence[str], exit_codes: Sequence[int]) -> str:
-    """What a rule with codes, or an edge with a filter, is for: `TIMEOUT, CONNECTION`, `exit codes 10, 20-29`."""
-    exits = (
-        f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(number_ranges(exit_codes))}" if exit_codes else ""
-    )
-    return " and ".join(filter(None, (", ".join(codes), exits)))
-
-
-def describe_rule(rule: Rule) -> str:
-    """A rule by what it is for: `TIMEOUT`, `exit code 10`, `'no space left'`, `any failure`."""
-    if rule.pattern is not None:
-        return f"'{rule.pattern}'"
-    return describe_filter(rule.codes, rule.exit_codes) or "any failure"
 
 
 def describe_cap(reason: str, rule: Rule) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.adjustment import CAPS
+from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.deciding.fakes import is_faked
-from mulligan.core.deciding.ladder import match
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
@@ -26,7 +26,6 @@ from mulligan.history.phrases import (
     describe_adjustment,
     describe_cap,
     describe_failure,
-    describe_rule,
     failure_label,
     last_lines,
     up_to_date_since,
@@ -375,7 +374,7 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
         if failure is not None and failure.is_fatal and rules:
             return f"no rule names {failure.code}, and nothing else retries it"
         return "no rule matches" if rules else ""
-    index = match(rules, failure) if failure is not None else None
+    index = matching_rule(rules, failure) if failure is not None else None
     if index is None:
         return "its retries are used up"
     return f"the rule for {describe_rule(rules[index])}: {_spent(reason, rules[index])}"

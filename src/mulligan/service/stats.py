@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from mulligan.core.deciding.conditions import describe_rule
 from mulligan.core.effects.snapshot import tally_of
 from mulligan.core.evolve.places import spec_below
 from mulligan.core.evolve.tallies import parts
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
-from mulligan.history.phrases import describe_rule
 from mulligan.ports import RunRecord
 from mulligan.service.run_reader import PAGE
 from mulligan.service.verbs import Service

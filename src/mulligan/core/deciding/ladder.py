@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
-from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
 from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, goes_back
 from mulligan.core.deciding.stopping import conclude
@@ -82,7 +82,7 @@ def lost(now: Now, place: Place, worker: str) -> Facts:
 
 def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """Reserve a retry if a rule grants one; its script runs only for a retry that will happen."""
-    index = None if place.climb.reruns else match(place.spec.rules, failure)
+    index = None if place.climb.reruns else matching_rule(place.spec.rules, failure)
     if index is None:
         yield e.RungPassed(place.key, "retry", "rules_not_asked" if place.climb.reruns else "no_rule")
         return False
@@ -113,24 +113,6 @@ def _not_before(failure: Failure, otherwise: datetime) -> datetime:
         return otherwise
 
 
-def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:
-    """The rule for a failure: error codes before exit codes before patterns before any; among equals the first.
-
-    A fatal failure is retried only by a rule that names its code.
-    """
-    kinds: tuple[Callable[[Rule], bool], ...] = (
-        lambda rule: failure.code in rule.codes,
-        lambda rule: failure.exit_code in rule.exit_codes,
-        lambda rule: rule.pattern is not None and is_found(rule.pattern, failure.message),
-        lambda rule: rule.any,
-    )
-    for fits in kinds[:1] if failure.is_fatal else kinds:
-        for index, rule in enumerate(rules):
-            if fits(rule):
-                return index
-    return None
-
-
 def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> str:
     """Why a rule that matches grants nothing any more; empty if it does."""
     spec = place.spec
@@ -157,7 +139,7 @@ def with_cap(place: Place, failure: Failure) -> Failure:
     """The failure of an attempt of `place`, with the cap in its details that keeps its rule from giving more."""
     if failure.code not in ("OUT_OF_MEMORY", "TIMEOUT") or place.climb.reruns:
         return failure
-    index = match(place.spec.rules, failure)
+    index = matching_rule(place.spec.rules, failure)
     cap = reached_cap(place.spec.rules[index].adjust, place, failure) if index is not None else ""
     return msgspec.structs.replace(failure, details={**failure.details, CAP: cap}) if cap else failure
 
@@ -353,7 +335,7 @@ def _parking(policy: Triage, place: Place, failure: Failure) -> str:
         return "always"
     if failure.severity == "critical":
         return ""
-    if match(place.spec.rules, failure) is None:
+    if matching_rule(place.spec.rules, failure) is None:
         return "unmatched"
     return "exhausted" if policy.when == "exhausted" else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from mulligan.core.deciding.conditions import edge_mismatch
 from mulligan.core.evolve.arrivals import can_be_entered, next_visit
 from mulligan.core.model.events import Passed, Route
 from mulligan.core.model.failure import Failure
@@ -108,12 +109,9 @@ def _by_priority(state: State, step: str, *, handles: bool) -> list[Arc]:
 
 def _misfit(state: State, arc: Arc, failure: Failure) -> str:
     edge = arc.edge
-    if edge.codes and not set(edge.codes) & set(failure.codes):
-        return "codes_do_not_match"
-    if edge.exit_codes and failure.exit_code not in edge.exit_codes:
-        return "exit_codes_do_not_match"
-    if arc.to == END:
-        return ""
+    mismatch = edge_mismatch(edge, failure)
+    if mismatch or arc.to == END:
+        return mismatch
     # A remediation that is to bring the source back is of no use to one that has had its last visit.
     if not can_be_entered(state, arc.to) or (edge.then == "rerun" and not can_be_entered(state, arc.source)):
         return "loop_limit"
