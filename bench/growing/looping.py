@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
@@ -80,7 +80,7 @@ class Looping:
 
     def _write(self, *, is_last: bool = False) -> None:
         run = self.state.run
-        queued = [task(self.state, "poll")] if is_last else []
+        queued = [make_task(self.state, "poll")] if is_last else []
         written = Commit(
             self.turn, self.written_seq, self.entries, changes(self.state), run.status, 1, self.now, queued=queued
         )

@@ -319,7 +319,7 @@ class CodecError(MulliganError):
     code = "codec"
 
 
-class Unlawful(MulliganError):
+class IllegalTransition(MulliganError):
     """A fact that the table of lawful transitions does not know. It changes nothing."""
 
     code = "internal.unlawful"
@@ -327,10 +327,10 @@ class Unlawful(MulliganError):
 
 def error_by_code(code: str) -> type[MulliganError]:
     """The class that an error's code stands for; `MulliganError` for one we do not know."""
-    return next((found for found in _below(MulliganError) if found.code == code), MulliganError)
+    return next((found for found in _subclasses(MulliganError) if found.code == code), MulliganError)
 
 
-def _below(error: type[MulliganError]) -> Iterator[type[MulliganError]]:
+def _subclasses(error: type[MulliganError]) -> Iterator[type[MulliganError]]:
     yield error
     for below in error.__subclasses__():
-        yield from _below(below)
+        yield from _subclasses(below)

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard, briefing
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context
 from mulligan.core.effects.snapshot import changes, restore
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.evolve.places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,
@@ -31,8 +31,8 @@ from mulligan.testing.simulator import Simulation
 from .writing import run_of
 
 
-def told(run: History, key: str) -> Briefing:
-    found = task(run.state, key).told
+def told(run: History, key: str) -> AgentContext:
+    found = make_task(run.state, key).told
     assert found is not None
     return found
 
@@ -61,19 +61,19 @@ def seq_of(run: History, kind: type[e.Fact], **fields: Any) -> int:
 def test_an_agent_that_comes_first_is_told_nothing():
     run = run_of("{name: w, steps: [{step: a, agent: look around}]}")
 
-    assert told(run, "a") == Briefing("a")
+    assert told(run, "a") == AgentContext("a")
     assert told(run, "a").text(1) == ""
 
 
 def test_no_other_action_is_briefed():
     run = run_of("{name: w, steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a]}]}").ok("a", output="x")
 
-    assert task(run.state, "b").told is None
+    assert make_task(run.state, "b").told is None
 
 
 def test_a_briefing_survives_being_written_and_read():
     run = run_of(REMEDY).fail("tests", stderr_tail="2 failed").fail("fix")
-    wanted = task(run.state, "fix")
+    wanted = make_task(run.state, "fix")
 
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(wanted), type=Task) == wanted
 
@@ -92,7 +92,7 @@ REMEDY = """
 def test_a_remediation_is_told_the_failure_first_then_what_it_needs():
     run = run_of(REMEDY).ok("build", output="built").fail("tests", stderr_tail="2 failed")
 
-    found = task(run.state, "fix")
+    found = make_task(run.state, "fix")
     assert found.told is not None
     text = found.told.text(1)
     assert headers(text) == [FAILURE_HEADER, UPSTREAM_HEADER]
@@ -115,7 +115,7 @@ def test_an_agent_in_a_handler_is_told_the_failure_that_it_is_to_mend():
     assert (failed.failure.message, failed.failure.exit_code, failed.summary) == ("no space", 7, None)
     assert failed.failure_seq == seq_of(run, e.AttemptFailed, place="build")
     assert failed.entered_seq == seq_of(run, e.StepEntered, step="build")
-    assert f"target_node_key: {key}\nsource_node_key: build\n" in task(run.state, key).context
+    assert f"target_node_key: {key}\nsource_node_key: build\n" in make_task(run.state, key).context
 
 
 def test_an_agent_in_the_handler_of_an_item_is_told_how_that_item_failed():
@@ -141,7 +141,7 @@ def test_in_the_handler_of_a_remediation_the_failure_to_mend_comes_before_the_on
     """)
     run.fail("a", stderr_tail="a broke").fail("b", stderr_tail="b broke")
 
-    context = task(run.state, "b.on_failure@1.0").context
+    context = make_task(run.state, "b.on_failure@1.0").context
     assert re.findall("^[ab] broke$", context, re.MULTILINE) == ["b broke", "a broke"]
 
 
@@ -257,7 +257,7 @@ def test_the_numbers_of_an_output_are_those_of_its_events():
     run = run_of("{name: w, steps: [{step: a, shell: a}, {step: j, agent: judge, needs: [a]}]}").ok("a", output="x")
 
     entered, completed = seq_of(run, e.StepEntered, step="a"), seq_of(run, e.StepCompleted, step="a")
-    assert told(run, "j").heard == (Heard("a", 1, 1, entered, completed, T0, "x"),)
+    assert told(run, "j").heard == (PriorOutput("a", 1, 1, entered, completed, T0, "x"),)
 
 
 def test_a_result_that_a_fork_kept_is_told():
@@ -276,7 +276,7 @@ def test_a_result_that_a_fork_kept_is_told():
     ],
 )
 def test_text_is_told_as_it_is_and_everything_else_as_json(output: Any, content: str, kind: str):
-    text = Briefing("j", heard=(Heard("a", 1, 1, 2, 3, T0, output),)).text(7)
+    text = AgentContext("j", heard=(PriorOutput("a", 1, 1, 2, 3, T0, output),)).text(7)
 
     assert f"\ncontent_type: {kind}\n" in text
     assert text.endswith(f"<<<BEGIN>>>\n{content}\n<<<END>>>")
@@ -292,9 +292,11 @@ def test_an_end_that_is_an_agent_is_told_nothing_but_its_own_failures():
 
 
 def test_whoever_can_read_artifacts_puts_them_in():
-    parts = Briefing("j", heard=(Heard("a", 1, 1, 2, 3, T0, {"$artifact": {}}), Heard("b", 1, 1, 4, 5, T0, "b")))
+    parts = AgentContext(
+        "j", heard=(PriorOutput("a", 1, 1, 2, 3, T0, {"$artifact": {}}), PriorOutput("b", 1, 1, 4, 5, T0, "b"))
+    )
 
-    found = parts.fetched(lambda output: "large" if isinstance(output, dict) else output)
+    found = parts.with_outputs(lambda output: "large" if isinstance(output, dict) else output)
 
     assert [one.output for one in found.heard] == ["large", "b"]
 
@@ -425,7 +427,7 @@ def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
 
     found = restore(run.state.workflow, changes(state))
 
-    assert task(found, "a").told == told(run, "a")
+    assert make_task(found, "a").told == told(run, "a")
 
 
 def test_a_shell_script_says_nothing_to_the_retry():
@@ -514,7 +516,7 @@ def test_a_remediation_sees_what_the_last_attempt_of_an_agent_was_told():
     run.fail("a", stderr_tail="first").fail("a", stderr_tail="second")
 
     seq = seq_of(run, e.AttemptScheduled, place="a")
-    context = task(run.state, "b").context
+    context = make_task(run.state, "b").context
     assert f"\nretry_summary_artifact_id: {seq}\n" in context
     assert f"\nretry_summary_artifact:\n  id: {seq}\n  source_attempt: 1\n  target_attempt: 2\n" in context
     assert context.endswith("; the last it said:\nfirst\n<<<END>>>")
@@ -528,7 +530,7 @@ def test_a_replay_tells_the_same():
 
     state = fold(run.state.workflow, run.log)
 
-    assert task(state, "fix") == task(run.state, "fix")
+    assert make_task(state, "fix") == make_task(run.state, "fix")
 
 
 def test_the_tables_tell_the_same():
@@ -540,7 +542,7 @@ def test_the_tables_tell_the_same():
 
     found = restore(run.state.workflow, changes(state))
 
-    assert task(found, "fix") == task(run.state, "fix")
+    assert make_task(found, "fix") == make_task(run.state, "fix")
 
 
 # -- what the workflow itself says -----------------------------------------------------------------------------------
@@ -592,12 +594,12 @@ def test_what_the_workflow_says_is_cut_to_the_size_of_a_context():
 
 @pytest.mark.parametrize("own", [None, "", [], {}])
 def test_nothing_said_is_nothing_told(own: Any):
-    assert Briefing("fix").text(1, own) == ""
+    assert AgentContext("fix").text(1, own) == ""
 
 
 def test_nought_and_no_are_something():
-    assert headers(Briefing("fix").text(1, 0)) == [OWN_HEADER]
-    assert headers(Briefing("fix").text(1, False)) == [OWN_HEADER]
+    assert headers(AgentContext("fix").text(1, 0)) == [OWN_HEADER]
+    assert headers(AgentContext("fix").text(1, False)) == [OWN_HEADER]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -608,6 +610,6 @@ def test_whatever_happens_in_a_run_its_tasks_can_be_told(seed: int):
     for entry in simulation.log:
         evolve(state, entry)
         fact = entry.fact
-        if isinstance(fact, e.AttemptScheduled) and not is_engines_own(state.places[fact.place].spec):
-            found = briefing(state, state.places[fact.place])
+        if isinstance(fact, e.AttemptScheduled) and not is_engine_action(state.places[fact.place].spec):
+            found = agent_context(state, state.places[fact.place])
             assert len(found.text(1)) < 2 * CONTEXT_CHARS_MAX

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard, briefing, hears_upstream
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context, reads_upstream
 from mulligan.core.model.workflow import Action, Command, Handler, Rule, Step
 from mulligan.testing.history import T0, History, command, edge, expression, step, workflow
 
@@ -24,8 +24,8 @@ def run_of(*steps: Step, answers: dict[str, Any] | None = None, **fields: Any) -
     return History(workflow(*steps, **fields), answers).start()
 
 
-def told(run: History, key: str) -> Briefing:
-    return briefing(run.state, run[key])
+def told(run: History, key: str) -> AgentContext:
+    return agent_context(run.state, run[key])
 
 
 def test_an_agent_that_mends_is_told_whose_failure_it_is_and_what_the_rules_said_of_it() -> None:
@@ -106,7 +106,9 @@ def test_what_was_not_accepted_is_told_to_who_mends_it_before_all_else() -> None
 
     assert [(one.step, one.output) for one in heard] == [("b", "bad"), ("a", "from a")]
     place = run["b"]
-    assert heard[0] == Heard("b", 1, 1, place.entered_seq, place.climb.failure_seq, T0 + timedelta(seconds=5), "bad")
+    assert heard[0] == PriorOutput(
+        "b", 1, 1, place.entered_seq, place.climb.failure_seq, T0 + timedelta(seconds=5), "bad"
+    )
 
 
 def test_where_nothing_was_given_there_is_nothing_that_was_not_accepted() -> None:
@@ -137,7 +139,7 @@ def test_nothing_was_given_and_that_was_not_accepted() -> None:
     ],
 )
 def test_only_an_agent_hears_what_came_before_and_only_if_it_wants_to(spec: Command, hears: bool) -> None:
-    assert hears_upstream(spec) is hears
+    assert reads_upstream(spec) is hears
 
 
 def test_those_whose_edges_led_here_are_heard_in_the_order_of_the_file() -> None:
@@ -187,7 +189,7 @@ def test_a_loop_that_led_back_is_heard_beside_who_led_there_first() -> None:
     ],
 )
 def test_an_answer_that_has_nothing_but_a_text_is_told_as_that_text(output: dict[str, Any], text: str) -> None:
-    found = Briefing("z", heard=(Heard("a", 1, 1, 1, 2, T0, output),)).text(1)
+    found = AgentContext("z", heard=(PriorOutput("a", 1, 1, 1, 2, T0, output),)).text(1)
 
     assert text in found
     assert ("content_type: text" in found) is (text == "said")

@@ -51,14 +51,14 @@ def test_everything_below_a_command_is_found_in_the_order_in_which_it_stands() -
         map=Map(lister=command("listed")),
     )
 
-    found = [one.action.params["text"] for one in w.commands((full, None, command("last"))) if one.action]
+    found = [one.action.params["text"] for one in w.all_commands((full, None, command("last"))) if one.action]
 
     assert found == ["told", "checked", "mended", "handled", "nested", "done", "undone", "listed", "last"]
-    assert next(iter(w.commands((full,)))) is full
+    assert next(iter(w.all_commands((full,)))) is full
 
 
 def test_a_plain_step_has_nothing_below_it() -> None:
-    assert list(w.commands([step("a")])) == [step("a")]
+    assert list(w.all_commands([step("a")])) == [step("a")]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,6 @@ def test_what_holds_of_steps_where_the_file_says_nothing() -> None:
 def test_what_holds_of_runs_where_the_file_says_nothing() -> None:
     plain = Workflow("w", (), Step(name="end"))
     assert (plain.fail_fast, plain.cancel_grace, plain.description, plain.origin) == ("on_critical", 10.0, "", "")
-    assert (w.END, w.RERUNS_AFTER_LOSS_MAX, w.STEPS_HELD_MAX, w.AGENT) == ("end", 3, 1000, "agent")
+    assert (w.END, w.RERUNS_AFTER_LOSS_MAX, w.MAX_PARALLEL_STEPS, w.AGENT) == ("end", 3, 1000, "agent")
     assert (w.END_TIMEOUT_SECONDS, w.SCRIPT_TIMEOUT_SECONDS) == (300.0, 300.0)
     assert sorted(w.ENGINE_ACTIONS) == ["approve", "wait", "workflow"]

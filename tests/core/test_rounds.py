@@ -466,7 +466,7 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             "m",
             (),
             "error[run.nothing_to_retry]: step 'm' of run 1 has no items, so there is nothing to retry\n"
-            "  to give the run another round: mulligan retry 1",
+            "  to run what failed again: mulligan retry 1",
         ),
         (
             run_of(mapped(), answers={"list": [1]}),
@@ -529,7 +529,7 @@ def test_a_plain_retry_of_a_run_that_let_items_fail_points_to_them() -> None:
             run_of(step("a")).pause(),
             "",
             "error[run.not_finished]: run 1 is paused: it can be retried when it has ended\n"
-            "  to let it go on: mulligan resume 1",
+            "  to resume it: mulligan resume 1",
         ),
         (
             run_of(step("a")).ok("a"),

@@ -20,14 +20,14 @@ from mulligan.core.state.state import (
     Climb,
     FailureRecord,
     Items,
-    Past,
+    PastVisit,
     Place,
-    Ruling,
     Run,
     State,
     Stop,
     Tally,
-    Undoable,
+    TriageDecision,
+    UndoableVisit,
 )
 from mulligan.testing.history import T0, History, command, expression, step, workflow
 
@@ -37,7 +37,7 @@ FAILED = failure("TIMEOUT", "too late")
 # A struct with nothing but what it must have, what is written of it, and what the rest of it is read as.
 WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
     (
-        Ruling("fail", "someone", "why", "TIMEOUT"),
+        TriageDecision("fail", "someone", "why", "TIMEOUT"),
         {"verdict": "fail", "by": "someone", "reason": "why", "code": "TIMEOUT"},
         {"exit_code": None, "attempt": 0},
     ),
@@ -90,8 +90,8 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
             "summary": None,
         },
     ),
-    (Past("failed"), {"status": "failed"}, {"failure_index": None}),
-    (Undoable("a", 1), {"step": "a", "visit": 1}, {"output": None}),
+    (PastVisit("failed"), {"status": "failed"}, {"failure_index": None}),
+    (UndoableVisit("a", 1), {"step": "a", "visit": 1}, {"output": None}),
     (Tally(), {}, {"tried": 0, "worked": 0, "judged": 0, "seconds": 0.0}),
     (
         Spent(),
@@ -213,7 +213,7 @@ def after_a_rollback(state: State) -> None:
     state.rollback()
 
 
-@pytest.mark.parametrize("ask", [State.rollback, State.run_before, State.touched], ids=lambda ask: ask.__name__)
+@pytest.mark.parametrize("ask", [State.rollback, State.run_before, State.changed_entries], ids=lambda ask: ask.__name__)
 @pytest.mark.parametrize("bring", [no_turn_yet, after_a_commit, after_a_rollback], ids=lambda bring: bring.__name__)
 def test_where_no_turn_is_under_way_there_is_nothing_to_take_back_or_to_write(bring: Any, ask: Any) -> None:
     state = State(workflow(step("a")))
@@ -246,7 +246,7 @@ def test_whatever_a_turn_did_to_a_place_it_stands_as_it_was_when_the_turn_is_tak
     state.touch("a").output = 2
     state.drop(state.places, "a")
 
-    touched = state.touched()
+    touched = state.changed_entries()
     state.rollback()
 
     assert touched == {("places", "a"): before}
@@ -259,7 +259,7 @@ def test_a_place_that_a_turn_has_made_is_gone_when_the_turn_is_taken_back() -> N
     state.add(Place("a.undo@1", "undo", command(), "ready"))
     state.touch("a.undo@1").output = 1
 
-    touched = state.touched()
+    touched = state.changed_entries()
     state.rollback()
 
     assert touched == {("places", "a.undo@1"): None}
@@ -272,7 +272,7 @@ def test_a_place_that_a_turn_drops_untouched_is_back_when_the_turn_is_taken_back
     state.begin()
     state.drop(state.places, "a")
 
-    touched = state.touched()
+    touched = state.changed_entries()
     state.rollback()
 
     assert touched == {("places", "a"): before}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.core.effects.reuse import Reuse
-from mulligan.core.effects.tasks import Task, completed, task
+from mulligan.core.effects.tasks import Task, fill_late_values, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model.failure_context import FAILURE_HEADER
 from mulligan.core.model.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
@@ -19,7 +19,7 @@ from .writing import run_of
 
 
 def told(run: History, key: str) -> Task:
-    return task(run.state, key)
+    return make_task(run.state, key)
 
 
 # -- all of it -------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_task_is_completed_by_the_names_of_its_values_whatever_they_look_like(
     """
     late = told(run_of(text, body={"${}": "env.WHO"}), "a")
 
-    task = completed(late, dict.fromkeys(late.late, "hunter2"))
+    task = fill_late_values(late, dict.fromkeys(late.late, "hunter2"))
 
     assert task.params["args"] == {"token": "hunter2", "body": {"${}": "env.WHO"}}
     assert task.env == {"WHO": "hunter2"}

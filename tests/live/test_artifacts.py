@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import Artifact, Format, content, is_artifact, referred
+from mulligan.core.model.artifacts import Artifact, Format, decode_content, is_artifact, parse_reference
 from mulligan.errors import InputInvalid, StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.service.driver import Capacity
@@ -21,8 +21,8 @@ NUMBERS = "seq 1 20000"
 def fetched(live: Live, value: Any) -> Any:
     """What a reference stands for."""
     assert is_artifact(value), value
-    artifact = referred(value)
-    return content(artifact, live.service.store.artifacts.fetch(artifact))
+    artifact = parse_reference(value)
+    return decode_content(artifact, live.service.store.artifacts.fetch(artifact))
 
 
 def names(live: Live) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mulligan.core.model.artifacts import Artifact, described
+from mulligan.core.model.artifacts import Artifact, describe_artifact
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.ports import Artifacts, Store
 from mulligan.store.artifact_files import ArtifactFiles
@@ -75,7 +75,7 @@ def names(artifacts: Artifacts) -> list[str]:
 def test_what_is_kept_is_fetched_as_it_was(artifacts: Artifacts, data: bytes) -> None:
     kept = artifacts.keep(NAME, data, "json")
 
-    assert kept == described(NAME, data, "json")
+    assert kept == describe_artifact(NAME, data, "json")
     assert artifacts.fetch(kept) == data
 
 

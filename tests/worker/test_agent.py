@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
@@ -23,7 +23,7 @@ from .work import Work
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 FAILED = FailedSource("build", 1, 2, 1, 1, "retries_exhausted", failure("EXIT_NONZERO", "disk full"), 4, 9, AT)
-TOLD = Briefing("fix", failed=(FAILED,), heard=(Heard("plan", 1, 1, 2, 3, AT, {"steps": 3}),))
+TOLD = AgentContext("fix", failed=(FAILED,), heard=(PriorOutput("plan", 1, 1, 2, 3, AT, {"steps": 3}),))
 
 
 class Agents:
@@ -497,4 +497,4 @@ def test_an_answer_beyond_all_measure_is_none(agents: Agents):
 def test_files_that_it_has_to_write_must_be_there(agents: Agents):
     found = failed(agents.run("true", files={"patch": "fix.patch"}))
 
-    assert (found.code, found.message) == ("OUTPUT_MISSING", "not there after exit 0: patch")
+    assert (found.code, found.message) == ("OUTPUT_MISSING", "declared files missing after exit code 0: patch")

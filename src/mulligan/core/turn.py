@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mulligan.core.deciding.admit import admit
-from mulligan.core.deciding.converge import at_rest
+from mulligan.core.deciding.converge import converge
 from mulligan.core.deciding.decide import decide
 from mulligan.core.deciding.lifecycle import Facts
 from mulligan.core.evolve.evolve import evolve
@@ -58,7 +58,7 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
             if rested_at == run.seq or (run.active and not run.loops and state.workflow.max_parallel is None):
                 return
             rested_at = cause = run.seq
-            facts = at_rest(now)
+            facts = converge(now)
 
 
 def fold(workflow: Workflow, entries: Iterable[e.Entry], graph: Graph | None = None) -> State:

@@ -19,7 +19,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.spending import raised_in_words
+from mulligan.core.model.spending import format_raised_budgets
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 from mulligan.history.edge_reasons import after_failure, after_success, takes_over
 from mulligan.history.phrases import (
@@ -169,7 +169,7 @@ def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     again = quote_names(fact.put_back)
     if fact.indexes:
         again = f"{pluralize(len(fact.indexes), 'item')} of '{fact.from_step}'"
-    more = f"{f'; {again} again' if again else ''}{raised_in_words(fact.budgets)}"
+    more = f"{f'; {again} again' if again else ''}{format_raised_budgets(fact.budgets)}"
     return "", f"round {fact.round}{_by(fact)}{more}", "try"
 
 
@@ -301,7 +301,7 @@ def _parked(teller: Teller, fact: e.StepParked, at: datetime) -> _Said:
 def _classified(teller: Teller, fact: e.StepClassified, at: datetime) -> _Said:
     if fact.is_default:
         return fact.step, f"nobody decided in time: {fact.verdict}", "try"
-    more = f"{describe_adjustment(fact.adjusted)}{raised_in_words(fact.budgets)}"
+    more = f"{describe_adjustment(fact.adjusted)}{format_raised_budgets(fact.budgets)}"
     return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{more}: {fact.reason}", "try"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from mulligan.core.model.artifacts import KEY, holds_reference, is_artifact, referred, replaced
+from mulligan.core.model.artifacts import KEY, holds_reference, is_artifact, parse_reference, replace_references
 from mulligan.core.model.formatting import format_size
 from mulligan.errors import ArtifactDamaged
 from mulligan.ports import Artifacts
@@ -18,12 +18,12 @@ def located(artifacts: Artifacts, value: Shown) -> Shown:
 
     def with_path(reference: dict[str, Any]) -> dict[str, Any]:
         try:
-            path = artifacts.path(referred(reference))
+            path = artifacts.path(parse_reference(reference))
         except ArtifactDamaged:
             path = ""
         return {KEY: {**reference[KEY], "path": path}} if path else reference
 
-    return replaced(value, with_path) if holds_reference(value) else value
+    return replace_references(value, with_path) if holds_reference(value) else value
 
 
 def in_words(value: Any) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
 from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
 
-Fakes = dict[str, tuple[End, ...]]
+Fakes = dict[str, tuple[FakeEnd, ...]]
 
 
 def fakes_of(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -48,7 +48,7 @@ def history(service: Service, run_id: int, step: str, index: int) -> dict[str, A
         _refuse_beyond(state, step, index, len(members))
         name = members[index]
         item = _combination(state, step, index)
-        tried = tries(service.events(run_id), lambda place: is_part(place, name))
+        tried = tries(service.events(run_id), lambda place: is_at_or_below(place, name))
     else:
         place = _map_step(service, state, step)
         values = place.items.values if place.items else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from mulligan.core.deciding.rounds import files_kept, files_written
+from mulligan.core.deciding.rounds import kept_files, written_files
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
 from mulligan.core.state.state import State
 from mulligan.service.home import this_host
@@ -14,12 +14,12 @@ from mulligan.worker.file_hashes import problem_of
 
 def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
     """Files of the steps that another round would keep, and that are gone or have changed since."""
-    return _stale(state, files_kept(state, from_step))
+    return _stale(state, kept_files(state, from_step))
 
 
 def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
     """Files of these steps that are gone or have changed since the steps completed."""
-    return _stale(state, files_written(state, steps))
+    return _stale(state, written_files(state, steps))
 
 
 def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:

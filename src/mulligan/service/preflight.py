@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from mulligan.core.model.workflow import Command, Secret, Workflow, commands
+from mulligan.core.model.workflow import Command, Secret, Workflow, all_commands
 from mulligan.errors import InputInvalid
 from mulligan.worker.secrets import trouble_with
 
@@ -48,7 +48,7 @@ def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str
 def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
     """By which step each is read, with its handlers, scripts and checks; after them those of its children."""
     for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
-        read = {name for command in commands((step,)) for name in _reads(command)}
+        read = {name for command in all_commands((step,)) for name in _reads(command)}
         yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
     for child in workflow.children.values():
         yield from _secrets_read(child)
@@ -66,7 +66,7 @@ def _written(workflow: Workflow) -> set[str]:
 
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
     """What the steps of a workflow read or write; after them what those of its children do."""
-    for command in commands(workflow.steps):
+    for command in all_commands(workflow.steps):
         # What a path with values in it comes to is known when the step starts.
         names = (name for name in getattr(command, key) if name not in command.file_paths)
         yield from (workflow.files.get(name, name) for name in names)

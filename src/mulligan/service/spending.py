@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mulligan.core.model.spending import in_words, reported
+from mulligan.core.model.spending import format_spent, spent_from_usage
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
 from mulligan.language.budgets import given_budgets
@@ -25,9 +25,9 @@ def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
 
 def budget_in_words(shown: Mapping[str, Any]) -> str:
     """`20 calls, $2.00`, of what is shown as data."""
-    return in_words(reported(shown))
+    return format_spent(spent_from_usage(shown))
 
 
 def spent_in_words(shown: dict[str, Any] | None) -> str:
     """`3 calls, 41,200 tokens, $0.62`, of what is shown as data; "" where nothing was spent."""
-    return "" if shown is None else in_words(reported(shown))
+    return "" if shown is None else format_spent(spent_from_usage(shown))

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mulligan.core.deciding.conditions import describe_rule
-from mulligan.core.effects.snapshot import tally_of
+from mulligan.core.effects.snapshot import read_tally
 from mulligan.core.evolve.places import spec_below
-from mulligan.core.evolve.tallies import parts
+from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
 from mulligan.ports import RunRecord
@@ -61,7 +61,7 @@ class _Pinned:
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
         """What the tally of this name counts; and its place in file and ladder."""
         if key not in self._meanings:
-            step, below, rung, what = parts(key)
+            step, below, rung, what = parse_tally_key(key)
             # A corrected file may have a step that the first did not: it comes last, and is called by its name.
             number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
             subject = definition.matrix_name or step
@@ -119,7 +119,7 @@ _WORDS = {
 def _of_run(service: Service, run_id: int) -> Iterator[_Counted]:
     record = service.record(run_id)
     rows = service.store.load(run_id).rows
-    return ((record, key, tally_of(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
+    return ((record, key, read_tally(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
 
 
 def _of_all(service: Service, since: datetime | None) -> Iterator[_Counted]:
@@ -127,7 +127,7 @@ def _of_all(service: Service, since: datetime | None) -> Iterator[_Counted]:
         return iter(())
     rows = service.store.kept("tallies")
     records = _records(service, {run_id for run_id, _, _ in rows}, since)
-    return ((records[run_id], key, tally_of(data)) for run_id, key, data in rows if run_id in records)
+    return ((records[run_id], key, read_tally(data)) for run_id, key, data in rows if run_id in records)
 
 
 def _records(service: Service, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:

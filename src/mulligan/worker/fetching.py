@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, references, referred, whole
+from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, fetch_references, parse_reference, references
 from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid
 from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
 from mulligan.ports import Artifacts
@@ -35,7 +35,7 @@ def fetched(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
         names.append("params")
     values = {name: _whole(getattr(task, name), artifacts) for name in names}
     if task.told and "params" in names:
-        values["told"] = task.told.fetched(lambda output: _whole(output, artifacts))
+        values["told"] = task.told.with_outputs(lambda output: _whole(output, artifacts))
     return msgspec.structs.replace(task, **values)
 
 
@@ -72,12 +72,12 @@ def located(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> 
 
 def _referred(reference: dict[str, Any]) -> Artifact:
     with _required():
-        return referred(reference)
+        return parse_reference(reference)
 
 
 def _whole(value: Any, artifacts: Artifacts) -> Any:
     with _required():
-        return whole(value, artifacts.fetch)
+        return fetch_references(value, artifacts.fetch)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from mulligan.core.state.scope import failed_sources, nearest_failure
 from mulligan.core.state.state import Place, State
 
 
-class Heard(msgspec.Struct, frozen=True):
+class PriorOutput(msgspec.Struct, frozen=True):
     """What a step before this one gave. The seqs are those of the events that say so."""
 
     step: str
@@ -41,12 +41,12 @@ class Heard(msgspec.Struct, frozen=True):
     output: Any
 
 
-class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
+class AgentContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """The parts of an agent's context, in the order of its text. `failed` has the oldest first."""
 
     target: str
     failed: tuple[FailedSource, ...] = ()
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[PriorOutput, ...] = ()
     summary: RetrySummary | None = None
     # Whether what looks like a credential is hidden in it.
     hides: bool = True
@@ -57,29 +57,29 @@ class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def text(self, run_id: int, own: Any = None) -> str:
         """All of it; `own` is what the workflow itself says, and follows the failures. What is empty says nothing."""
-        outputs = [_worded(one) for one in self.heard]
+        outputs = [_as_upstream_output(one) for one in self.heard]
         theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
         return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs, self.hides).text
 
-    def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
+    def with_outputs(self, fetch: Callable[[Any], Any]) -> AgentContext:
         """The same with what `fetch` makes of each output: whoever can read artifacts puts them in."""
         heard = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.heard)
         return msgspec.structs.replace(self, heard=tuple(heard))
 
 
-def _worded(one: Heard) -> UpstreamOutput:
-    text, kind = _as_text(_answered(one.output))
+def _as_upstream_output(one: PriorOutput) -> UpstreamOutput:
+    text, kind = _as_text(_answer_text(one.output))
     return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
 
 
 # What an agent answers with that has nothing to say but a text; `json` is that text again, the others are figures.
-_ANSWER = {"content", "decision", "tokens"}
-_BESIDE = {"json", "cost", "calls", "turns", "model"}
+_ANSWER_KEYS = {"content", "decision", "tokens"}
+_OPTIONAL_ANSWER_KEYS = {"json", "cost", "calls", "turns", "model"}
 
 
-def _answered(output: Any) -> Any:
+def _answer_text(output: Any) -> Any:
     """The text of such an answer: as JSON it would be longer, and hard to read."""
-    is_answer = isinstance(output, dict) and _ANSWER <= output.keys() <= _ANSWER | _BESIDE
+    is_answer = isinstance(output, dict) and _ANSWER_KEYS <= output.keys() <= _ANSWER_KEYS | _OPTIONAL_ANSWER_KEYS
     return output["content"] if is_answer and isinstance(output["content"], str) else output
 
 
@@ -90,27 +90,27 @@ def _as_text(value: Any) -> tuple[str, ContentType]:
 # -- gathering -------------------------------------------------------------------------------------------------------
 
 
-def briefing(state: State, place: Place) -> Briefing:
+def agent_context(state: State, place: Place) -> AgentContext:
     """What the place is told if it is an agent's: a step, or whatever belongs to one."""
     step = state.step_of(place)
     failed = failed_sources(state, step)
-    handled = _handled(state, place)
-    heard = _heard(state, step.key) if hears_upstream(place.spec) else ()
-    return Briefing(
+    handled = _failure_to_handle(state, place)
+    heard = _prior_outputs(state, step.key) if reads_upstream(place.spec) else ()
+    return AgentContext(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
-        heard=tuple(islice(chain(_rejected(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
+        heard=tuple(islice(chain(_rejected_output(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
         summary=place.climb.summary,
         hides=state.workflow.hide_credentials,
     )
 
 
-def hears_upstream(spec: Command) -> bool:
+def reads_upstream(spec: Command) -> bool:
     """Whether it is an agent that is told what the steps before it gave: its prompt may say all of that already."""
     return spec.action is not None and is_agent(spec) and spec.action.params.get("upstream") is not False
 
 
-def _handled(state: State, place: Place) -> FailedSource | None:
+def _failure_to_handle(state: State, place: Place) -> FailedSource | None:
     """The failure that a handler or a recovery script, or what belongs to one, is there for."""
     helper = _helper(state, place)
     failure = nearest_failure(state, place) if helper else None
@@ -137,40 +137,40 @@ def _helper(state: State, place: Place) -> Place | None:
     return next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
 
 
-def _rejected(state: State, place: Place) -> Iterator[Heard]:
+def _rejected_output(state: State, place: Place) -> Iterator[PriorOutput]:
     """What the attempt that a helper is there for gave, if it was not accepted: nobody mends what he has not seen."""
     helper = _helper(state, place)
     failing = state.places[helper.parent] if helper else None
     if failing is not None and failing.failure is not None and failing.climb.rejected is not None:
         visit, seq, at = state.step_of(failing).visit, failing.climb.failure_seq, failing.failure.at or state.run.at
-        yield Heard(failing.key, visit, failing.attempt, failing.entered_seq, seq, at, failing.climb.rejected)
+        yield PriorOutput(failing.key, visit, failing.attempt, failing.entered_seq, seq, at, failing.climb.rejected)
 
 
-def _heard(state: State, step: str) -> Iterator[Heard]:
+def _prior_outputs(state: State, step: str) -> Iterator[PriorOutput]:
     """What the steps before it gave, each once: those that it needs in the order of `needs`, then those whose edges
     led to it in the order of the file."""
-    for name in dict.fromkeys((*_needed(state, step), *_arrived(state, step))):
+    for name in dict.fromkeys((*_needed_steps(state, step), *_arrived_steps(state, step))):
         place = state.places[name]
         if place.output is not None and place.given is not None:
             seq, at = place.given
-            yield Heard(name, place.visit, place.attempt, place.entered_seq, seq, at, place.output)
+            yield PriorOutput(name, place.visit, place.attempt, place.entered_seq, seq, at, place.output)
 
 
-def _needed(state: State, step: str) -> Iterator[str]:
+def _needed_steps(state: State, step: str) -> Iterator[str]:
     for need in () if step == END else state.graph.nodes[step].step.needs:
         yield from state.workflow.groups[need.of] if need.is_group else (need.of,)
 
 
-def _arrived(state: State, step: str) -> list[str]:
+def _arrived_steps(state: State, step: str) -> list[str]:
     """Whose edges led to it. Those that loop back are no arrivals of the graph's: that they were taken is counted."""
     if step == END:
         return []
     nodes = state.graph.nodes
     arrivals = [arc.source for arc in nodes[step].arrivals if state.arcs.get(arc.key) in ("arrived", "taken")]
-    return sorted({*arrivals, *_looped(state, step)}, key=lambda name: nodes[name].order)
+    return sorted({*arrivals, *_looped_steps(state, step)}, key=lambda name: nodes[name].order)
 
 
-def _looped(state: State, step: str) -> Iterator[str]:
+def _looped_steps(state: State, step: str) -> Iterator[str]:
     for key in state.run.loops_taken:
         source, _, index = key.rpartition("#")
         if state.graph.arc(source, int(index)).to == step:

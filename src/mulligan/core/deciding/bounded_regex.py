@@ -23,7 +23,7 @@ PLACES_MAX = 1_000
 # How deep its groups may nest.
 DEPTH_MAX = 100
 # How many expressions are kept ready. A workflow has a handful.
-_KEPT_MAX = 256
+_CACHE_SIZE = 256
 
 # A text, compiled when somebody first asks: most workflows have no expression.
 _PART = r"""
@@ -90,7 +90,7 @@ def refuse_unsearchable(expression: str) -> None:
     """NotSearchable, where a valid expression has to go back to be found, and that may take long."""
     if _choices(expression) > 1:
         Automaton(expression)
-    elif reference := _reference_beside_a_repeat(expression):
+    elif reference := _backreference_with_repeat(expression):
         raise NotSearchable(f"'{reference}' has to go back in the text")
 
 
@@ -113,8 +113,8 @@ class Automaton:
         self._added = 0
         self._add(_Reader(expression).read())
         self._end = 1 << len(self._places)
-        self._takes = _by_part(self._places, _Take)
-        self._looks = _by_part(self._places, _Look)
+        self._takes = _places_by_part(self._places, _Take)
+        self._looks = _places_by_part(self._places, _Look)
         self._takers: dict[str, int] = {}
         # By which places look and hold: each place that takes no character, with all that is reached from it. There
         # are few: the beginning, the end, lines and words meet in a dozen ways.
@@ -224,7 +224,7 @@ class _Reader:
             part = self._parts[self._at]
             self._at += 1
             if part["times"]:
-                found.append(_repeated(found.pop(), part))
+                found.append(_make_repeat(found.pop(), part))
             else:
                 found += self._nodes(part)
         return _Sequence(found)
@@ -265,7 +265,7 @@ class _Reader:
         return re.compile(f"{self._global}{''.join(self._scopes)}{part}{')' * len(self._scopes)}")
 
 
-def _by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.Pattern[str], int]]:
+def _places_by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.Pattern[str], int]]:
     """Each part of that kind, once, with the places where it stands."""
     found: dict[re.Pattern[str], int] = {}
     for at, place in enumerate(places):
@@ -293,7 +293,7 @@ def _ways(places: list[_Place], holding: int) -> list[tuple[int, int]]:
     return [(1 << at, reached[at]) for at in sorted(leads)]
 
 
-def _repeated(node: _Node, part: re.Match[str]) -> _Node:
+def _make_repeat(node: _Node, part: re.Match[str]) -> _Node:
     if part["how"] == "+":
         raise NotSearchable(f"'{part[0]}' gives nothing back once it has matched")
     if part["times"] in ("*", "+", "?"):
@@ -313,7 +313,7 @@ def _choices(expression: str) -> int:
     return sum(bool(part["or"] or part["times"]) for part in _parts(expression))
 
 
-def _reference_beside_a_repeat(expression: str) -> str:
+def _backreference_with_repeat(expression: str) -> str:
     """What refers to a group in an expression with a repeat: for each place, each length is compared, all of it."""
     parts = list(_parts(expression))
     if not any(part["times"] and part["times"] != "?" for part in parts):
@@ -321,7 +321,7 @@ def _reference_beside_a_repeat(expression: str) -> str:
     return next((part[0] for part in parts if part["back"] and part["back"].startswith(("\\", "(?P="))), "")
 
 
-@lru_cache(_KEPT_MAX)
+@lru_cache(_CACHE_SIZE)
 def _search(expression: str) -> Backtracking | Automaton:
     """The search for an expression. One from before there was a choice of searches is Python's to find."""
     try:

@@ -14,7 +14,7 @@ END_STATUSES = ("completed", "failed")
 _RESPONSES = (frozenset(("status", "headers", "body")), frozenset(("result", "ctx", "next", "status")))
 
 
-def said_by_end(output: Any) -> dict[str, Any]:
+def parse_end_output(output: Any) -> dict[str, Any]:
     """What `end` returned, as an object or as the text of one: a shell command prints text."""
     if isinstance(output, str) and output.lstrip().startswith("{"):
         # Strict: what a log cannot hold (half a character, a number beyond measure) is no word either.
@@ -27,12 +27,12 @@ def said_by_end(output: Any) -> dict[str, Any]:
 
 def status_problem(output: Any) -> str:
     """Why the status that `end` returned cannot be the status of a run; empty if it can, or if there is none."""
-    status = said_by_end(output).get("status")
+    status = parse_end_output(output).get("status")
     if status is None or (isinstance(status, str) and status in END_STATUSES):
         return ""
-    return f'end returned the status {_shown(status)}: it may return "completed" or "failed", or no status'
+    return f'end returned the status {_excerpt(status)}: it may return "completed" or "failed", or no status'
 
 
-def _shown(status: Any) -> str:
+def _excerpt(status: Any) -> str:
     text = msgspec.json.encode(status).decode()
     return text if len(text) <= 100 else f"{text[:100]}…"

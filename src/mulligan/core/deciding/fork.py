@@ -54,16 +54,16 @@ def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] 
     """
     if from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
-    touched = _touched(old, graph, (from_step, *again))
+    touched = _affected_steps(old, graph, (from_step, *again))
     if graph.workflow != old.workflow:
-        touched = _rerouted(old, graph, touched)
+        touched = _with_rerouted(old, graph, touched)
     places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in touched)
     kept = {place.key: place for place in places if place.settled in _KEEPABLE}
     open_ = graph.behind(name for name in graph.nodes if name not in kept)
-    return tuple(_kept(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
+    return tuple(_keep(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
 
 
-def _touched(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
+def _affected_steps(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
     """What running the steps again can touch: what is behind them, or behind a source that one of them stood in for."""
     touched = set(graph.behind(steps))
     # What was undone is not there any more, and neither is what was built on it.
@@ -77,7 +77,7 @@ def _touched(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
     return touched
 
 
-def _rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
+def _with_rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
     """With them what a corrected file puts behind a step that runs, and was not behind it: its result is from before.
 
     One pass in file order after the other, until nothing new is found: what is behind it comes with it at once.
@@ -86,12 +86,12 @@ def _rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
     while len(found) != before:
         before = len(found)
         for name in graph.nodes:
-            if name not in found and any(_runs(old, found, one) for one in _gained(old, graph, name)):
+            if name not in found and any(_runs(old, found, one) for one in _new_sources(old, graph, name)):
                 found |= graph.region(name)
     return found
 
 
-def _gained(old: State, graph: Graph, name: str) -> frozenset[str]:
+def _new_sources(old: State, graph: Graph, name: str) -> frozenset[str]:
     """The steps that lie right before this one now, and did not in the old run."""
     return graph.sources(name) - old.graph.sources(name) if name in old.graph.nodes else frozenset()
 
@@ -100,7 +100,7 @@ def _runs(old: State, again: set[str], name: str) -> bool:
     return name in again or name not in old.graph.nodes or old.places[name].settled not in _KEEPABLE
 
 
-def _kept(old: State, place: Place) -> Kept:
+def _keep(old: State, place: Place) -> Kept:
     """Edges are matched by their target: the fork's file may list them in another order."""
     arcs = old.graph.nodes[place.key].arcs
     taken = {arc.to for arc in arcs if arc.to == END or old.arcs.get(arc.key) == "taken"}
@@ -113,5 +113,5 @@ def _kept(old: State, place: Place) -> Kept:
         tuple(sorted(taken)),
         place.files,
         place.fingerprint if is_whole else "",
-        (place.done_in or old.run.run_id) if is_whole and place.fingerprint else 0,
+        (place.result_run_id or old.run.run_id) if is_whole and place.fingerprint else 0,
     )

@@ -16,7 +16,7 @@ import msgspec
 _GAP_SHARE_MAX = 1 / 2
 
 
-class Series(msgspec.Struct, frozen=True):
+class HeartbeatSeries(msgspec.Struct, frozen=True):
     """Heartbeats without a gap: when the first one was accepted, and when the last one was sent.
 
     All moments are by `Clock.elapsed`: a suspended host sends no heartbeats, and a clock that is set makes no gap.
@@ -25,9 +25,9 @@ class Series(msgspec.Struct, frozen=True):
     began: float
     last_sent: float
 
-    def after_heartbeat(self, sent: float, accepted: float, lease_seconds: float) -> Series:
+    def after_heartbeat(self, sent: float, accepted: float, lease_seconds: float) -> HeartbeatSeries:
         """The series with one more heartbeat, or a new one where the last heartbeat was too long ago."""
-        return Series(self.began if self._is_unbroken(accepted, lease_seconds) else accepted, sent)
+        return HeartbeatSeries(self.began if self._is_unbroken(accepted, lease_seconds) else accepted, sent)
 
     def may_expire_others(self, now: float, lease_seconds: float) -> bool:
         """Whether we have had contact for a whole lease until now, so that a heartbeat we do not see was not sent."""
@@ -37,6 +37,6 @@ class Series(msgspec.Struct, frozen=True):
         return now - self.last_sent <= lease_seconds * _GAP_SHARE_MAX
 
 
-def first_contact(registered: float) -> Series:
+def first_heartbeat(registered: float) -> HeartbeatSeries:
     """Of a worker that has just been registered."""
-    return Series(registered, registered)
+    return HeartbeatSeries(registered, registered)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.core.deciding.lifecycle import Facts, command_key, enter_command, located, make_failure
+from mulligan.core.deciding.lifecycle import Facts, add_location, command_key, enter_command, make_failure
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.place_keys import item_key
@@ -23,8 +23,8 @@ FAILURES_SHOWN_MAX = 20
 def expand(now: Now, place: Place) -> Facts:
     """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take what is not done."""
     policy = _policy(now, place)
-    if place.items is not None and (place.items.visit == place.visit or _is_chosen_from(now, place)):
-        yield _take_up(now, place, place.items)
+    if place.items is not None and (place.items.visit == place.visit or _runs_chosen_items(now, place)):
+        yield _continue_list(now, place, place.items)
     elif policy.lister is not None:
         yield from enter_command(now, place, "lister", 0)
     else:
@@ -42,13 +42,13 @@ def _over(policy: Map) -> Expression:
     return policy.over
 
 
-def _take_up(now: Now, place: Place, items: Items) -> e.MapExpanded:
+def _continue_list(now: Now, place: Place, items: Items) -> e.MapExpanded:
     """The same items once more: only those that are not done."""
     todo = tuple(i for i in range(len(items.values)) if not _is_done(now, place, i))
     return e.MapExpanded(place.key, place.attempt, todo=todo)
 
 
-def _is_chosen_from(now: Now, place: Place) -> bool:
+def _runs_chosen_items(now: Now, place: Place) -> bool:
     """Whether this visit is the one that a round was opened for: the list stands, and only some of its items run."""
     return place.key == now.state.run.items_of and place.visit == place.visits_before + 1
 
@@ -56,7 +56,7 @@ def _is_chosen_from(now: Now, place: Place) -> bool:
 def _is_done(now: Now, place: Place, index: int) -> bool:
     """It has completed; or it failed before a round that was opened for others."""
     item = now.state.places.get(item_key(place.key, index))
-    if item is None or item.status != "failed" or not _is_chosen_from(now, place):
+    if item is None or item.status != "failed" or not _runs_chosen_items(now, place):
         return item is not None and item.status == "completed"
     return item.visit != place.visit
 
@@ -64,7 +64,7 @@ def _is_done(now: Now, place: Place, index: int) -> bool:
 def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
     """The command that lists the items has ended."""
     if isinstance(fact, e.CommandCompleted):
-        yield from _expand_with(now, place, lambda: now.fetched(fact.output))
+        yield from _expand_with(now, place, lambda: now.fetch(fact.output))
     elif isinstance(fact, e.CommandFailed):
         yield e.AttemptFailed(place.key, place.attempt, fact.failure)
     elif place.phase == "deadline":
@@ -81,38 +81,38 @@ def _too_late(now: Now, place: Place) -> e.AttemptFailed:
 
 def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
     try:
-        items = chosen_items(now, place, values())
+        items = select_items(now, place, values())
     except ExpressionFailed as error:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
         return
     # A visit after one that failed: what was done stays done, if the list is still the same.
-    if place.items is not None and _are_the_same(place.items.values, items):
-        yield _take_up(now, place, place.items)
+    if place.items is not None and _have_same_items(place.items.values, items):
+        yield _continue_list(now, place, place.items)
     else:
         yield e.MapExpanded(place.key, place.attempt, items)
 
 
-def _are_the_same(before: list[Any], items: list[Any]) -> bool:
+def _have_same_items(before: list[Any], items: list[Any]) -> bool:
     """Whether these are the same items, in whatever order they come now: the keys of an object have none."""
     if len(before) != len(items):
         return False
     # As JSON, and not as Python compares: there True is 1.
     first, second = (
-        Counter(json.dumps(_number(value), sort_keys=True) for value in values) for values in (before, items)
+        Counter(json.dumps(_normalize_numbers(value), sort_keys=True) for value in values) for values in (before, items)
     )
     return first == second
 
 
-def _number(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     """The value with its whole numbers written as such: 1.0 is 1."""
     if isinstance(value, dict):
-        return {key: _number(inner) for key, inner in value.items()}
+        return {key: _normalize_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_number(inner) for inner in value]
+        return [_normalize_numbers(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
+def select_items(now: Now, place: Place, values: Any) -> list[Any]:
     """filter, sort_by, distinct, offset, max_items, in this order."""
     policy = _policy(now, place)
     if not isinstance(values, list):
@@ -168,7 +168,7 @@ def run_items(now: Now, place: Place) -> Facts:
         yield from _enter_or_skip(now, now.state.places[key], 0)
     items = _items(place)
     if not items.is_judged and items.running == 0:
-        yield from judge(now, place)
+        yield from conclude_map(now, place)
 
 
 def _items(place: Place) -> Items:
@@ -180,7 +180,7 @@ def may_enter(now: Now, place: Place) -> bool:
     items, policy = _items(place), _policy(now, place)
     if items.is_judged or place.phase or items.next >= len(items.todo) or not now.may_start(place):
         return False
-    if policy.on_item_failure == "stop" and items.failed > _tolerated(policy, len(items.values)):
+    if policy.on_item_failure == "stop" and items.failed > _failures_allowed(policy, len(items.values)):
         return False
     return policy.max_parallel is None or items.running < policy.max_parallel
 
@@ -201,7 +201,7 @@ def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
 def _enter_and_fail(now: Now, item: Place, index: int, message: str) -> Facts:
     key, attempt = command_key(item, "do", index), item.attempt + 1
     yield e.CommandEntered(key, item.key, "do", index)
-    found = located(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
+    found = add_location(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
     yield e.AttemptFailed(key, attempt, found)
 
 
@@ -225,7 +225,7 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
 # -- the verdict ------------------------------------------------------------------------------
 
 
-def judge(now: Now, place: Place) -> Facts:
+def conclude_map(now: Now, place: Place) -> Facts:
     """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
     items, policy = _items(place), _policy(now, place)
     begun, total = [item for item in now.state.items_of(place) if item is not None], len(items.values)
@@ -235,19 +235,19 @@ def judge(now: Now, place: Place) -> Facts:
         yield _too_late(now, place)
     elif not now.may_start(place) and not is_whole:
         yield e.AttemptCancelled(place.key, place.attempt)
-    elif len(failed) > _tolerated(policy, total):
+    elif len(failed) > _failures_allowed(policy, total):
         yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
     else:
-        yield _succeeded(now, place, output_of(begun, items.values))
+        yield _map_succeeded(now, place, map_output(begun, items.values))
 
 
-def _succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
+def _map_succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
     """The attempt has given its output. Its lists may be large: then they are kept beside the log, each by itself."""
-    kept = {name: now.kept(place, name, output[name]) for name in ("results", "failures")}
+    kept = {name: now.keep(place, name, output[name]) for name in ("results", "failures")}
     return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
 
 
-def _tolerated(policy: Map, total: int) -> float:
+def _failures_allowed(policy: Map, total: int) -> float:
     """How many items may fail: none, unless the step collects or names a bound."""
     bounds = [] if policy.max_failures is None else [float(policy.max_failures)]
     if policy.failure_threshold is not None:
@@ -265,7 +265,7 @@ def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Fa
     )
 
 
-def output_of(items: list[Place], values: list[Any]) -> dict[str, Any]:
+def map_output(items: list[Place], values: list[Any]) -> dict[str, Any]:
     """The output of a map, all of whose items have ended: results in item order, null where the item failed."""
     failures = [_failure_of(item, values) for item in items if item.status == "failed"]
     return {

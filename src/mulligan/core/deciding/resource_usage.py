@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.classify import limit_struck
+from mulligan.core.deciding.classify import exceeded_limit
 from mulligan.core.model.events import Adjusted, AttemptFailed, AttemptSucceeded, Entry
-from mulligan.core.model.failure import Failure, figure
+from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.formatting import format_size
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Command, Step
@@ -21,9 +21,9 @@ MEMORY_FACTOR, TIMEOUT_FACTOR = 1.5, 2.0
 NO_MEMORY, NO_TIME = "OUT_OF_MEMORY", "TIMEOUT"
 
 
-def is_short(failure: Failure) -> bool:
+def ran_short(failure: Failure) -> bool:
     """Whether more memory, or more of the step's own timeout, may help after this failure."""
-    return failure.code == NO_MEMORY or limit_struck(failure) == "timeout"
+    return failure.code == NO_MEMORY or exceeded_limit(failure) == "timeout"
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,18 +50,18 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
 # -- what was used ---------------------------------------------------------------------------------------------------
 
 
-def peaks(entries: Iterable[Entry]) -> dict[str, int]:
+def peak_memory_by_step(entries: Iterable[Entry]) -> dict[str, int]:
     """The most memory that an attempt of each step, or of a command of its items, was seen to use."""
     found: dict[str, int] = {}
     for entry in entries:
         fact = entry.fact
         if isinstance(fact, AttemptSucceeded | AttemptFailed) and "@" not in fact.place:
             step = step_name(fact.place)
-            found[step] = max(found.get(step, 0), int(figure(fact.usage.get("peak_memory"))))
+            found[step] = max(found.get(step, 0), int(number_or_zero(fact.usage.get("peak_memory"))))
     return {step: peak for step, peak in found.items() if peak}
 
 
-def limits(place: Place) -> Adjusted:
+def attempt_limits(place: Place) -> Adjusted:
     """What the present attempt of a place may use: what it was given, else what the workflow says."""
     given, resources = place.climb.adjusted or Adjusted(), place.spec.resources
     memory = given.memory or (resources.memory if resources else None)
@@ -73,10 +73,10 @@ def limits(place: Place) -> Adjusted:
 
 def proposals(state: State, steps: Iterable[str], peaks: Mapping[str, int]) -> tuple[Proposal, ...]:
     """What these steps should get more of, in their order: those whose last failure was a want of memory or time."""
-    return tuple(found for step in steps for found in _of_step(state, state.places[step], peaks.get(step, 0)))
+    return tuple(found for step in steps for found in _step_proposals(state, state.places[step], peaks.get(step, 0)))
 
 
-def adjusted(found: Iterable[Proposal]) -> dict[str, Adjusted]:
+def adjustments_of(found: Iterable[Proposal]) -> dict[str, Adjusted]:
     """The same by step, as a round carries it."""
     given: dict[str, Adjusted] = {}
     for one in found:
@@ -86,13 +86,13 @@ def adjusted(found: Iterable[Proposal]) -> dict[str, Adjusted]:
     return given
 
 
-def _of_step(state: State, place: Place, peak: int) -> Iterator[Proposal]:
+def _step_proposals(state: State, place: Place, peak: int) -> Iterator[Proposal]:
     failures = list(_failures(state, place))
     step = state.step(place.key)
     short = [failure for failure in failures if failure.code == NO_MEMORY]
     if short:
         yield from _more_memory(step, short, peak)
-    late = [failure for failure in failures if limit_struck(failure) == "timeout"]
+    late = [failure for failure in failures if exceeded_limit(failure) == "timeout"]
     if late:
         yield from _more_time(step, late)
 
@@ -104,8 +104,8 @@ def _failures(state: State, place: Place) -> Iterator[Failure]:
 
 
 def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Proposal]:
-    asked = _asked(step, short, "memory")
-    used = max(peak, *(int(figure(failure.details.get("peak_memory"))) for failure in short))
+    asked = _largest_limit(step, short, "memory")
+    used = max(peak, *(int(number_or_zero(failure.details.get("peak_memory"))) for failure in short))
     start = max(asked, used)
     if start:
         given = math.ceil(start * MEMORY_FACTOR / MIB) * MIB
@@ -114,18 +114,18 @@ def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Propos
 
 def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
     """More of the step's own timeout, which struck: where another limit did, more of it would change nothing."""
-    asked = _asked(step, late, "timeout")
+    asked = _largest_limit(step, late, "timeout")
     if asked:
         yield Proposal(step.name, "timeout", math.ceil(asked * TIMEOUT_FACTOR), asked)
 
 
-def _asked(step: Step, failures: Iterable[Failure], what: str) -> float:
+def _largest_limit(step: Step, failures: Iterable[Failure], what: str) -> float:
     """The most that the failed attempts might use: the failures say it; what does not is the workflow's to say."""
-    said = [figure(failure.details.get(what)) for failure in failures]
-    return max((one or _written(step, what) for one in said), default=0.0)
+    said = [number_or_zero(failure.details.get(what)) for failure in failures]
+    return max((one or _declared_limit(step, what) for one in said), default=0.0)
 
 
-def _written(step: Step, what: str) -> float:
+def _declared_limit(step: Step, what: str) -> float:
     commands: tuple[Command, ...] = (step, *step.do)
     if what == "timeout":
         return max(command.timeout or 0.0 for command in commands)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from mulligan.core.deciding.budgets import check_raised
+from mulligan.core.deciding.budgets import check_raised_budgets
 from mulligan.core.deciding.resource_usage import Proposal, proposals
-from mulligan.core.evolve.places import afresh
-from mulligan.core.evolve.revision import Difference, definition, revised_run
+from mulligan.core.evolve.places import steps_starting_fresh
+from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.events import RunRevised
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.formatting import quote_names
@@ -42,11 +42,11 @@ def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Dif
     """
     if report.revised is None:
         return None
-    graph = Graph(definition(report.revised.definition))
+    graph = Graph(workflow_from_plain(report.revised.definition))
     refuse_round(state, report, graph)
     if report.items is not None:
         raise Refused("items are run again by the definition that the run has, not by a corrected one")
-    return revised_run(state, report.revised, graph, report.by)
+    return make_revision(state, report.revised, graph, report.by)
 
 
 def plan_round(state: State, report: RetryRequested, revised: Difference | None = None) -> Round:
@@ -55,10 +55,10 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     `revised`: where the definition, which the run goes by already, is another than that of the round before.
     """
     refuse_round(state, report, state.graph)
-    without = frozenset(_steps_again(state, report.from_step, (), revised))
+    without = frozenset(_steps_to_rerun(state, report.from_step, (), revised))
     # A corrected definition may have no such step any more.
     stale = tuple(one for one in report.stale if one.step in state.graph.nodes and one.step not in without)
-    steps = _steps_again(state, report.from_step, stale, revised)
+    steps = _steps_to_rerun(state, report.from_step, stale, revised)
     items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
     if report.from_step in state.graph.behind(one.step for one in stale):
         # The list of the map may be another one: none of its items is kept.
@@ -67,23 +67,23 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     return Round(steps, report.from_step, items, found, stale)
 
 
-def files_kept(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
+def kept_files(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
     """The files that a round would keep: of each the step that wrote it last, and what it wrote."""
     again = frozenset(steps_to_retry(state, from_step)) if from_step in ("", *state.graph.nodes) else frozenset()
-    return files_written(state, (name for name in state.graph.nodes if name not in again))
+    return written_files(state, (name for name in state.graph.nodes if name not in again))
 
 
-def files_written(state: State, steps: Iterable[str]) -> Iterator[tuple[str, FileRecord]]:
+def written_files(state: State, steps: Iterable[str]) -> Iterator[tuple[str, FileRecord]]:
     """What these steps have written, as far as they completed: of each path the step that did so last."""
     return last_writers(
         (place.given[0], place.key, record)
         for place in (state.places[name] for name in steps if name in state.places)
         if place.settled == "completed" and place.given is not None
-        for record in _records(state, place)
+        for record in _file_records(state, place)
     )
 
 
-def _records(state: State, place: Place) -> Iterable[FileRecord]:
+def _file_records(state: State, place: Place) -> Iterable[FileRecord]:
     """Its files as they were recorded; from a log that has no records, their paths alone."""
     known = {record.name: record for record in place.files}
     for name in place.spec.writes:
@@ -109,7 +109,7 @@ def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()
     return tuple(name for name in state.graph.nodes if name in again)
 
 
-def _steps_again(
+def _steps_to_rerun(
     state: State, from_step: str, stale: Iterable[StaleFile], revised: Difference | None
 ) -> tuple[str, ...]:
     steps = steps_to_retry(state, from_step, stale)
@@ -140,16 +140,16 @@ def _is_plainly_completed(place: Place) -> bool:
     return place.status == "completed" and not place.recovered_by
 
 
-def why_again(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
+def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
     """Why each of its steps runs again, in a few words."""
     failed = {record.step for record in unhandled(state)}
-    found = {name: _why(state, plan, failed, name) for name in plan.steps}
+    found = {name: _rerun_reason(state, plan, failed, name) for name in plan.steps}
     if revised is not None:
-        found |= dict(_why_revised(state, revised, found))
+        found |= dict(_revision_reasons(state, revised, found))
     return found
 
 
-def _why_revised(state: State, revised: Difference, found: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _revision_reasons(state: State, revised: Difference, found: dict[str, str]) -> Iterator[tuple[str, str]]:
     """What the corrected definition has to do with it, in place of the reason without it or beside it."""
     sources = (*_outdated(state, revised), *revised.added)
     behind = {name: source for source in sources[:SOURCES_NAMED_MAX] for name in state.graph.behind((source,))}
@@ -158,12 +158,12 @@ def _why_revised(state: State, revised: Difference, found: dict[str, str]) -> It
         if name in revised.added:
             yield name, "it is new"
         elif changed:
-            yield name, changed if reason == _BEHIND else f"{reason}, and {changed}"
-        elif reason == _BEHIND:
+            yield name, changed if reason == _UNDONE_UPSTREAM else f"{reason}, and {changed}"
+        elif reason == _UNDONE_UPSTREAM:
             yield name, f"it is behind {quote_names([behind[name]]) if name in behind else 'a step that runs again'}"
 
 
-def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
+def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     place = state.places[name]
     if name == plan.from_step:
         return "the round starts here"
@@ -180,17 +180,17 @@ def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
     source = next((one.step for one in plan.stale if name in state.graph.region(one.step)), "")
     if source:
         return f"it is behind '{source}'"
-    return _BEHIND
+    return _UNDONE_UPSTREAM
 
 
 # What is left where nothing else is the reason.
-_BEHIND = "what it was built on was undone"
+_UNDONE_UPSTREAM = "what it was built on was undone"
 
 
-def items_again(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
+def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
     """Of its map steps that do not run whole: the items that run, as long as the list is the same."""
     found = {plan.from_step: plan.items} if plan.items else {}
-    anew = frozenset(afresh(state, plan.from_step, plan.steps, plan.stale))
+    anew = frozenset(steps_starting_fresh(state, plan.from_step, plan.steps, plan.stale))
     for place in (state.places[name] for name in plan.steps if name not in anew):
         if place.items is not None and place.status in ("failed", "cancelled"):
             found[place.key] = tuple(_not_done(state, place))
@@ -207,21 +207,21 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
     if run.status not in RUN_ENDED:
         is_paused = run.status == "paused"
         hint = (
-            f"to let it go on: mulligan resume {run.run_id}"
+            f"to resume it: mulligan resume {run.run_id}"
             if is_paused
             else f"if nobody drives it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
         raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
-    check_raised(state, report.budgets, graph)
+    check_raised_budgets(state, report.budgets, graph)
     if run.status == "completed" and report.items is None and not report.stale:
         raise NothingToRetry(
-            f"run {run.run_id} completed, so there is nothing to retry", hint=_instead(state, report.from_step)
+            f"run {run.run_id} completed, so there is nothing to retry", hint=_alternative_hint(state, report.from_step)
         )
 
 
-def _instead(state: State, from_step: str) -> str:
+def _alternative_hint(state: State, from_step: str) -> str:
     """What can be done with a run that completed: its failed items may go again, or a fork from a step."""
     run_id = state.run.run_id
     step = next((place.key for place in state.steps() if next(failed_items(state, place), None) is not None), "")
@@ -241,7 +241,7 @@ def failed_items(state: State, place: Place) -> Iterator[int]:
 def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[int, ...]:
     """Those that are named, else all that failed; and what never came to an end: without it the step has none."""
     place = state.places[step]
-    items = _refuse_items(state, place)
+    items = _retryable_items(state, place)
     wrong = next((index for index in named if not 0 <= index < len(items.values)), None)
     if wrong is not None:
         raise Refused(
@@ -262,11 +262,11 @@ def _unfinished(state: State, place: Place) -> Iterator[int]:
     return (i for i, item in items if item is None or item.status not in ("completed", "failed"))
 
 
-def _refuse_items(state: State, place: Place) -> Items:
+def _retryable_items(state: State, place: Place) -> Items:
     run_id, step = state.run.run_id, place.key
     if state.step(step).map is None:
         raise Refused(f"step '{step}' of run {run_id} is no map: it has no items", step=step)
-    whole = f"to give the run another round: mulligan retry {run_id}"
+    whole = f"to run what failed again: mulligan retry {run_id}"
     if place.items is None or not place.items.values:
         raise NothingToRetry(f"step '{step}' of run {run_id} has no items, so there is nothing to retry", hint=whole)
     if step in state.graph.behind(one.key for one in state.steps() if one.is_undone):

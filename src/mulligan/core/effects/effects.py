@@ -12,7 +12,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from mulligan.core.evolve.places import is_engines_own, waits_until
+from mulligan.core.evolve.places import is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
@@ -86,7 +86,7 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
         return ()
-    is_queued = not (is_engines_own(place.spec) or is_on_hold(state, place))
+    is_queued = not (is_engine_action(place.spec) or is_on_hold(state, place))
     task = (QueueTask(fact.place, fact.attempt),) if is_queued else ()
     if place.spec.deadline is None:
         return task
@@ -170,7 +170,7 @@ def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[
     return (SetTimer("loop", loop.due, loop.step, loop.edge) for loop in ours)
 
 
-def _loops_at_rest(state: State) -> Iterable[Effect]:
+def _idle_loops(state: State) -> Iterable[Effect]:
     for loop in state.run.loops.values():
         if loop.busy == 0:
             yield SetTimer("loop", loop.due, loop.step, loop.edge)
@@ -187,7 +187,7 @@ def _run_due(state: State, fact: Any) -> Iterable[Effect]:
         yield SetTimer("run", fact.due, "", state.run.round)
     if isinstance(fact, e.RunResumed):
         yield ResumeChildren()
-        yield from _loops_at_rest(state)
+        yield from _idle_loops(state)
 
 
 def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
@@ -204,13 +204,13 @@ def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
 def _step_paused(state: State, fact: e.StepPaused) -> Iterable[Effect]:
     """What nobody has taken leaves the queue. What a worker has been given meanwhile may end by itself."""
     for place in held_places(state, state.places[fact.step]):
-        if not is_engines_own(place.spec):
+        if not is_engine_action(place.spec):
             yield StopTask(place.key, place.attempt, None)
 
 
 def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
     for place in held_places(state, state.places[fact.step]):
-        if not is_engines_own(place.spec):
+        if not is_engine_action(place.spec):
             yield QueueTask(place.key, place.attempt)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.reuse import contents_of, digest_of
-from mulligan.core.effects.snapshot import place_alone
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.state.transitions import RUN_ENDED
@@ -52,7 +52,7 @@ def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Re
     if run_id == task.run_id or (about is not None and about.has_undo and status not in RUN_ENDED):
         return None
     try:
-        place = place_alone(key, data)
+        place = read_place(key, data)
     except CodecError:
         return None
-    return Result(place.done_in or run_id, place.output, place.files)
+    return Result(place.result_run_id or run_id, place.output, place.files)

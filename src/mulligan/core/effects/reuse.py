@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.artifacts import KEY_AS_JSON, referred, replaced
+from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, replace_references
 from mulligan.core.model.workflow import AGENT, END, Command, Workflow, is_group
 from mulligan.core.state.scope import CACHE_KEY
 from mulligan.core.state.state import Place, State
@@ -52,11 +52,11 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         reads={name: path_of(state, above, name) for name in above.spec.reads},
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
-        after=_done_before(state, above),
+        after=_upstream_traces(state, above),
     )
 
 
-def forced_below(state: State, place: Place, child: Workflow) -> tuple[str, ...]:
+def forced_child_steps(state: State, place: Place, child: Workflow) -> tuple[str, ...]:
     """The steps that take nothing over in a run that the place calls: all of them, or none.
 
     All of a step that is forced. And of a group that is tried again: it starts from its first step, whatever the try
@@ -73,7 +73,7 @@ def _is_forced(state: State, step: Place) -> bool:
     return step.key in state.run.forced or state.step(step.key).sweep in state.run.forced
 
 
-def _done_before(state: State, step: Place) -> dict[str, str]:
+def _upstream_traces(state: State, step: Place) -> dict[str, str]:
     """What the steps right before this one have done, where it says nothing of what it depends on.
 
     It may read what they wrote. With `reads`, or with `cache`, the author has said what counts.
@@ -104,7 +104,9 @@ def contents_of(value: Any) -> Any:
     data = _encode(value)
     if KEY_AS_JSON not in data:
         return value
-    return replaced(msgspec.json.decode(data), lambda one: ["artifact", referred(one).sha256, referred(one).format])
+    return replace_references(
+        msgspec.json.decode(data), lambda one: ["artifact", parse_reference(one).sha256, parse_reference(one).format]
+    )
 
 
 def digest_of(value: Any) -> str:

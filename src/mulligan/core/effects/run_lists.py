@@ -77,7 +77,7 @@ class LeasedTask(msgspec.Struct, frozen=True):
 def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Attribute]:
     """What a run can be found by: its labels, and its inputs that are single, short values."""
     texts = ((name, attribute_text(value)) for name, value in inputs.items())
-    found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_kept(name)]
+    found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_indexable(name)]
     return found + [("label", name, value) for name, value in labels.items()]
 
 
@@ -92,15 +92,15 @@ def attribute_text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str | int | float):
         return None
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if _is_kept(text) else None
+    return text if _is_indexable(text) else None
 
 
-def _is_kept(text: str) -> bool:
+def _is_indexable(text: str) -> bool:
     """PostgreSQL keeps no NUL in a text."""
     return len(text) <= ATTRIBUTE_CHARS_MAX and "\0" not in text
 
 
-def unanswered(records: Iterable[FailureRecord]) -> list[FailureRecord]:
+def unhandled_by_records(records: Iterable[FailureRecord]) -> list[FailureRecord]:
     """The failed visits that fail a run, as far as their records tell without the run around them, in order.
 
     `verdict.unhandled` knows better: it has the state. A remediation that failed too has a record of its own; one that
@@ -109,10 +109,10 @@ def unanswered(records: Iterable[FailureRecord]) -> list[FailureRecord]:
     known = sorted((one for one in records if not one.is_closed and not one.recovered_by), key=lambda one: one.seq)
     by_visit = {(one.step, one.visit): one for one in known}
     found = [one for one in known if not one.is_allowed and one.step != END]
-    return [one for one in found if not _is_answered(one, by_visit)] or found
+    return [one for one in found if not _is_handled_by_records(one, by_visit)] or found
 
 
-def _is_answered(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
+def _is_handled_by_records(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
     while record.target:
         remedy = by_visit.get((record.target, record.target_visit))
         if remedy is None:

@@ -17,8 +17,8 @@ from mulligan.core.evolve.places import ITEM, command_spec
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
-from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
-from mulligan.errors import CodecError, Unlawful
+from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, PastVisit, Place, Run, State, Tally, UndoableVisit
+from mulligan.errors import CodecError, IllegalTransition
 
 # kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", "paused", the fingerprint of a
 # result that may be taken over, else ""), data (None: it goes)
@@ -47,8 +47,8 @@ _TYPES: dict[str, Any] = {
     "barriers": tuple[int, int],
     "failures": FailureRecord,
     "recoveries": FailureRecord,
-    "undoables": Undoable,
-    "past": Past,
+    "undoables": UndoableVisit,
+    "past": PastVisit,
     "routed": tuple[int, ...],
     "informed": tuple[int, ...],
     "tallies": Tally,
@@ -82,7 +82,7 @@ def changes(state: State) -> list[Row]:
     if state.is_revised:
         rows.append((_DEFINITION, "", "", encode(state.workflow)))
     places = state.places
-    for (table, key), old in state.touched().items():
+    for (table, key), old in state.changed_entries().items():
         if table != "places":
             rows.append(_plain_row(table, key, getattr(state, table)))
             continue
@@ -166,33 +166,33 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
-def place_alone(key: str, data: bytes) -> Place:
+def read_place(key: str, data: bytes) -> Place:
     """A place from its row, without the run around it: what it does and its items are not known then."""
-    role, status, parent, index, *rest = _alone("places", data)
+    role, status, parent, index, *rest = _read_row("places", data)
     place = Place(key, role, ITEM, status, parent, index, *rest)
     place.items = None
     return place
 
 
-def spent_of(data: bytes) -> Spent:
+def read_spent(data: bytes) -> Spent:
     """What the agents of a run have spent, from its row, without the run around it."""
-    spent: Spent = _alone("spent", data)
+    spent: Spent = _read_row("spent", data)
     return spent
 
 
-def tally_of(data: bytes) -> Tally:
+def read_tally(data: bytes) -> Tally:
     """A tally from its row, without the run around it."""
-    tally: Tally = _alone("tallies", data)
+    tally: Tally = _read_row("tallies", data)
     return tally
 
 
-def failure_alone(data: bytes) -> FailureRecord:
+def read_failure(data: bytes) -> FailureRecord:
     """The record of a failed visit from its row, without the run around it."""
-    record: FailureRecord = _alone("failures", data)
+    record: FailureRecord = _read_row("failures", data)
     return record
 
 
-def _alone(kind: str, data: bytes) -> Any:
+def _read_row(kind: str, data: bytes) -> Any:
     try:
         return _reader(kind)(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
@@ -213,7 +213,7 @@ def restore(
             workflow, graph = decode(tables[_DEFINITION][""]), None
         state = State(workflow, graph)
         _fill(state, tables)
-    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, Unlawful) as error:
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, IllegalTransition) as error:
         raise CodecError(f"the tables of the run cannot be read: {_reason(error)}") from error
     if state.run.status != "new" and not may_lack_steps:
         missing = next((name for name in (*state.graph.nodes, END) if name not in state.places), None)

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.affinity import bound_host
-from mulligan.core.deciding.agent_context import Briefing, briefing
+from mulligan.core.deciding.agent_context import AgentContext, agent_context
 from mulligan.core.deciding.breaker import Guard
-from mulligan.core.deciding.budgets import remaining
-from mulligan.core.deciding.lifecycle import files_due
+from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.events import Adjusted, Role
 from mulligan.core.model.failure import Failure
@@ -23,7 +23,7 @@ from mulligan.core.state.scope import (
     FOLDER,
     failure_view,
     fill,
-    filled,
+    fill_params,
     holes,
     nearest_failure,
     reads_secrets,
@@ -33,7 +33,7 @@ from mulligan.core.state.state import Place, State
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
 # The bindings that no shell text reads by their name.
-_NOT_READ = ("env.", "logs.", FOLDER, FILE, CACHE_KEY)
+_NOT_IN_SHELL = ("env.", "logs.", FOLDER, FILE, CACHE_KEY)
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     # The breaker that is asked before it is leased.
     guard: Guard | None = None
     # What an agent is told of what came before it.
-    told: Briefing | None = None
+    told: AgentContext | None = None
     # Of a task that reads secrets: what each value is made of that holds one, texts and `{"secret": EXPRESSION}`, and
     # the values that are known. By the names of the bindings: `env.NAME`, `cwd`, and what the holes of `params` name.
     late: dict[str, list[Any]] = {}
@@ -122,7 +122,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.uid or self.run_id}:{self.place}:{self.visit}"
 
 
-def task(state: State, key: str) -> Task:
+def make_task(state: State, key: str) -> Task:
     """The task of the place's present attempt."""
     place = state.places[key]
     spec = place.spec
@@ -133,16 +133,16 @@ def task(state: State, key: str) -> Task:
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
-    told = briefing(state, place) if action.kind == AGENT else None
+    told = agent_context(state, place) if action.kind == AGENT else None
     secrets = _secrets(state.workflow) if state.workflow.callers_secrets else state.workflow.secrets
-    late = _late(spec, place) if secrets and place.bindings else {}
+    late = _late_values(spec, place) if secrets and place.bindings else {}
     # By position, in the order of the fields: so many names take five times as long to find their fields.
     return Task(
         state.run.run_id,
         key,
         place.attempt,
         action.kind,
-        filled(action, place.bindings) if action.bindings and not late else action.params,
+        fill_params(action, place.bindings) if action.bindings and not late else action.params,
         state.workflow.name,
         state.run.present_version,
         step.key,
@@ -175,12 +175,12 @@ def task(state: State, key: str) -> Task:
         {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
         _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
-        reuse_of(state, place) if state.run.changed_only or _is_found_again(step.spec) else None,
-        remaining(state, place) if told is not None else None,
+        reuse_of(state, place) if state.run.changed_only or _may_be_reused(step.spec) else None,
+        remaining_budget(state, place) if told is not None else None,
     )
 
 
-def _is_found_again(spec: Command) -> bool:
+def _may_be_reused(spec: Command) -> bool:
     return bool(spec.cache or spec.reads or spec.writes)
 
 
@@ -198,7 +198,7 @@ def demand(state: State, place: Place) -> Demand:
     return Demand(_cpus(adjusted, wanted), memory or 0, wanted.gpus or 0, wanted.labels, bound_host(state, place))
 
 
-def completed(task: Task, values: Mapping[str, Any]) -> Task:
+def fill_late_values(task: Task, values: Mapping[str, Any]) -> Task:
     """The task with the values in hand that were late. What a value looks like says nothing: only its name counts."""
     known = {**task.bound, **values}
     return msgspec.structs.replace(
@@ -220,7 +220,7 @@ def _deadline(state: State, place: Place) -> datetime | None:
 
 def _files(state: State, place: Place) -> dict[str, str]:
     step = state.step_of(place)
-    return {name: path_of(state, step, name) for name in files_due(state, place)}
+    return {name: path_of(state, step, name) for name in expected_files(state, place)}
 
 
 def _cpus(adjusted: Adjusted, wanted: Resources) -> float:
@@ -242,7 +242,7 @@ def _item(state: State, place: Place) -> int | None:
 
 def _environment(kind: str, params: dict[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The names that a shell text reads, and `env`: the bindings, but for those that fill params."""
-    others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith(_NOT_READ)}
+    others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith(_NOT_IN_SHELL)}
     found = {}
     if kind == "shell" and others:
         fed = holes(params)
@@ -256,7 +256,7 @@ def _secrets(workflow: Workflow) -> dict[str, Secret]:
     return {**workflow.secrets, **{f"caller:{i}": secret for i, secret in enumerate(workflow.callers_secrets)}}
 
 
-def _context(state: State, step: Place, place: Place, told: Briefing | None) -> str:
+def _context(state: State, step: Place, place: Place, told: AgentContext | None) -> str:
     if told is not None:
         return told.failure_text(state.run.run_id)
     if (step.key, step.visit) not in state.informed:
@@ -265,7 +265,7 @@ def _context(state: State, step: Place, place: Place, told: Briefing | None) -> 
     return context
 
 
-def _late(spec: Command, place: Place) -> dict[str, list[Any]]:
+def _late_values(spec: Command, place: Place) -> dict[str, list[Any]]:
     """What its own templates say of secrets. No other value can name one, whatever it looks like."""
     templates = dict(spec.action.bindings) if spec.action else {}
     templates.update((f"env.{name}", template) for name, template in spec.env.items())

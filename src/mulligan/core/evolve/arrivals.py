@@ -11,7 +11,7 @@ from collections.abc import Collection
 from mulligan.core.model.events import StepPutBack
 from mulligan.core.model.graph import Arc, Barrier
 from mulligan.core.model.workflow import END, Step
-from mulligan.core.state.state import Past, Place, State
+from mulligan.core.state.state import PastVisit, Place, State
 from mulligan.core.state.transitions import ACTIVE, PLACE
 
 _MET = {
@@ -165,7 +165,7 @@ def next_visit(state: State, name: str) -> int:
     return place.visit + queued + 1
 
 
-def lead_here_again(state: State, name: str) -> None:
+def reopen_arrivals(state: State, name: str) -> None:
     """A step is entered for what has arrived: from whoever goes again by now, it is arrived at once more."""
     for arc in state.graph.nodes[name].arrivals:
         if state.arcs.get(arc.key) == "taken" and not state.places[arc.source].has_ended:
@@ -183,20 +183,20 @@ def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> 
     """
     ordered = sorted(names, key=lambda name: state.graph.nodes[name].order)
     for name in ordered:
-        _withdraw(state, name, names)
+        _unsettle(state, name, names)
     for name in ordered:
         place = state.touch(name)
         arrived = place.taken_arrivals if place.status == "waiting" else 0
         if place.status != "waiting":
             if place.visit:
-                state.put(state.past, (name, place.visit), Past(place.status, place.failure_index))
+                state.put(state.past, (name, place.visit), PastVisit(place.status, place.failure_index))
             place.last_status = place.status if place.visit else ""
             place.loop_edge = None
             set_status(state, place, PLACE[StepPutBack][place.status])
-        count(state, name, kept_arrivals=arrived if is_loop else None)
+        recount(state, name, kept_arrivals=arrived if is_loop else None)
 
 
-def _withdraw(state: State, name: str, names: Collection[str]) -> None:
+def _unsettle(state: State, name: str, names: Collection[str]) -> None:
     """Take back that a step had settled. Who waits outside keeps an edge that was taken: no arrival is lost.
 
     So does who keeps its result in a new round: a step that was undone and runs again is no new arrival there.
@@ -212,22 +212,22 @@ def _withdraw(state: State, name: str, names: Collection[str]) -> None:
         return
     for target, _ in node.dependents:
         if state.places[target].status == "waiting":
-            _count_needs(state, target)
+            _recount_needs(state, target)
     for barrier in node.barriers:
-        _withdraw_member(state, barrier, is_met(barrier.on, settled))
+        _unsettle_member(state, barrier, is_met(barrier.on, settled))
 
 
-def _withdraw_member(state: State, barrier: Barrier, was_met: bool) -> None:
+def _unsettle_member(state: State, barrier: Barrier, was_met: bool) -> None:
     unsettled, bad = state.barriers[barrier.key]
     state.put(state.barriers, barrier.key, (unsettled + 1, bad if was_met else bad - 1))
     # Who waits for a group that is broken was passed over.
     if unsettled == 0 and bad == 0:
         for target in barrier.targets:
             if state.places[target].status == "waiting":
-                _count_needs(state, target)
+                _recount_needs(state, target)
 
 
-def _count_needs(state: State, name: str) -> None:
+def _recount_needs(state: State, name: str) -> None:
     """Count a waiting step's open needs from what is settled now. One that was dead may be open again."""
     place, node = state.touch(name), state.graph.nodes[name]
     settled = [(on, state.places[source].settled) for source, on in node.needs]
@@ -236,12 +236,12 @@ def _count_needs(state: State, name: str) -> None:
     place.open_needs = sum(not s for _, s in settled) + sum(unsettled > 0 for unsettled, _ in barriers)
 
 
-def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
+def recount(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
     """Count a waiting step's open needs and arrivals from what is decided; a loop keeps at most so many of these."""
     place = state.touch(name)
     node = state.graph.nodes[name]
     join = node.step.join
-    _count_needs(state, name)
+    _recount_needs(state, name)
     arcs = [state.arcs.get(arc.key) for arc in node.arrivals]
     place.open_arrivals = sum(arc is None or arc == "arrived" for arc in arcs)
     place.dead_arrivals = arcs.count("dead")

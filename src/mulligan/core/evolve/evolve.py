@@ -12,12 +12,19 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.evolve.apply_transition import SUBJECTS, enter_run, refuse_unlawful
-from mulligan.core.evolve.arrivals import arrive, lead_here_again, next_visit, put_back, requeue, set_status, settle
-from mulligan.core.evolve.places import LIVES, LIVES_MOVED, afresh, fresh_climb, is_engines_own, reset_items
+from mulligan.core.evolve.apply_transition import SUBJECTS, check_transition, move_run
+from mulligan.core.evolve.arrivals import arrive, next_visit, put_back, reopen_arrivals, requeue, set_status, settle
+from mulligan.core.evolve.places import (
+    PLACE_HANDLERS,
+    PLACE_MOVE_HANDLERS,
+    fresh_climb,
+    is_engine_action,
+    reset_items,
+    steps_starting_fresh,
+)
 from mulligan.core.evolve.revision import revise
-from mulligan.core.evolve.spending_ledger import BOOKED, raise_budgets
-from mulligan.core.evolve.tallies import COUNTED
+from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, raise_budgets
+from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.workflow import END
@@ -26,14 +33,14 @@ from mulligan.core.state.state import (
     NO_CLIMB,
     FailureRecord,
     Loop,
-    Past,
+    PastVisit,
     Place,
-    Ruling,
     Run,
     State,
     StepPause,
     Stop,
-    Undoable,
+    TriageDecision,
+    UndoableVisit,
 )
 from mulligan.core.state.transitions import PLACE
 
@@ -45,8 +52,8 @@ def evolve(state: State, entry: e.Entry) -> None:
     fact = entry.fact
     move = _MOVES.get(type(fact))
     if move is None:
-        refuse_unlawful(state, fact)
-        if (count := COUNTED.get(type(fact))) is not None:
+        check_transition(state, fact)
+        if (count := TALLY_HANDLERS.get(type(fact))) is not None:
             count(state, fact, entry)
         _HANDLERS[type(fact)](state, fact, entry)
     else:
@@ -55,7 +62,7 @@ def evolve(state: State, entry: e.Entry) -> None:
         key = subject(fact)
         place = state.places.get(key)
         if place is None or place.status not in moves:
-            refuse_unlawful(state, fact)
+            check_transition(state, fact)
         if count is not None:
             count(state, fact, entry)
         place = state.touch(key)
@@ -71,7 +78,7 @@ def evolve(state: State, entry: e.Entry) -> None:
 
 
 def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     run = state.run
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
@@ -105,13 +112,13 @@ def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
 
 
 def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     state.run.paused_at = entry.at
     state.run.reason = fact.reason
 
 
 def _run_resumed(state: State, fact: e.RunResumed, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     run = state.run
     run.due = fact.due
     _lift_pause(run)
@@ -134,11 +141,11 @@ def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
     run.paused_steps = tuple(name for name in run.paused_steps if name != fact.step)
     if run.status == "paused":
         # They start when the run goes on.
-        own = (place.key for place in held_places(state, step) if is_engines_own(place.spec))
+        own = (place.key for place in held_places(state, step) if is_engine_action(place.spec))
         run.unstarted = (*run.unstarted, *(key for key in own if key not in run.unstarted))
 
 
-def _let_go(state: State) -> None:
+def _resume_all_steps(state: State) -> None:
     """No step is held any more: the run stops, or its round is over."""
     for name in state.run.paused_steps:
         state.touch(name).pause = None
@@ -146,8 +153,8 @@ def _let_go(state: State) -> None:
 
 
 def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
-    enter_run(state, fact)
-    _let_go(state)
+    move_run(state, fact)
+    _resume_all_steps(state)
     run = state.run
     before = run.stop
     # An operator's word outweighs the engine's own reasons; the first reason stands among equals.
@@ -161,7 +168,7 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
 
 
 def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     run = state.run
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
@@ -172,30 +179,30 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
         for record in [r for r in records if r.step in steps or r.step == END]:
             state.set_at(records, record.index, _replace(record, is_closed=True))
     put_back(state, steps)
-    _forget_items(state, fact)
+    _reset_maps(state, fact)
     for name in steps:
         place = state.touch(name)
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
-        _send_again(state, place)
+        _reroute_to_next_visit(state, place)
         requeue(state, name)
     end = state.touch(END)
-    state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
+    state.put(state.past, (END, end.visit), PastVisit(end.status, end.failure_index))
     set_status(state, end, "waiting")
 
 
-def _forget_items(state: State, fact: e.RunReopened) -> None:
+def _reset_maps(state: State, fact: e.RunReopened) -> None:
     """Maps that start with a new list: from a step on, and behind what was undone. Of named items these are as new."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    for name in afresh(state, fact.from_step, fact.put_back, fact.stale):
+    for name in steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale):
         if name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None
 
 
 def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
-    enter_run(state, fact)
-    _let_go(state)
+    move_run(state, fact)
+    _resume_all_steps(state)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
     state.run.paused_at, state.run.held = None, ()
 
@@ -208,7 +215,7 @@ def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
 
 
 def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entry) -> None:
-    if place.items is not None and not _takes_up(state, place):
+    if place.items is not None and not _keeps_items(state, place):
         place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
@@ -224,23 +231,23 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
     if place.queue:
         place.arrival, place.queue = place.queue[0], place.queue[1:]
     if fact.step != END:
-        lead_here_again(state, fact.step)
+        reopen_arrivals(state, fact.step)
 
 
-def _takes_up(state: State, place: Place) -> bool:
+def _keeps_items(state: State, place: Place) -> bool:
     """Whether a visit keeps what the items of the last one did: that came to no good, or some of it goes again."""
-    if _continues(state, place, place.visit):
+    if _continues_items(state, place, place.visit):
         return True
     past = state.past.get((place.key, place.visit))
     return past is not None and past.status in ("failed", "cancelled")
 
 
-def _continues(state: State, place: Place, visit: int) -> bool:
+def _continues_items(state: State, place: Place, visit: int) -> bool:
     """Whether what a map did in `visit` goes on in the next one: the round was opened for some of its items."""
     return place.key == state.run.items_of and visit == place.visits_before
 
 
-def _take_out_undoable(state: State, step: str, visit: int) -> None:
+def _remove_undoable(state: State, step: str, visit: int) -> None:
     """Its items are part of the visit that has completed now, and are undone with that: once."""
     indexes = range(len(state.undoables) - 1, -1, -1)
     index = next((i for i in indexes if (state.undoables[i].step, state.undoables[i].visit) == (step, visit)), None)
@@ -281,9 +288,9 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
         _record_recovery(state, place, fact, entry)
     # What an earlier run did is not this run's to take back.
     if state.graph.nodes[fact.step].step.undo and not place.reused_run_id:
-        if _continues(state, place, fact.visit - 1):
-            _take_out_undoable(state, fact.step, fact.visit - 1)
-        state.append(state.undoables, Undoable(fact.step, fact.visit, fact.output))
+        if _continues_items(state, place, fact.visit - 1):
+            _remove_undoable(state, fact.step, fact.visit - 1)
+        state.append(state.undoables, UndoableVisit(fact.step, fact.visit, fact.output))
     if fact.is_final:
         settle(state, fact.step, "completed", fact.taken)
     else:
@@ -384,26 +391,26 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         defaults_used=climb.defaults_used + fact.is_default,
         parked_at=None,
         parked_for="",
-        ruling=_ruling(place, fact),
+        ruling=_triage_decision(place, fact),
     )
 
 
-def _ruling(place: Place, fact: e.StepClassified) -> Ruling:
+def _triage_decision(place: Place, fact: e.StepClassified) -> TriageDecision:
     code, exit_code = (place.failure.code, place.failure.exit_code) if place.failure else ("", None)
-    return Ruling(fact.verdict, fact.by, fact.reason, code, exit_code, fact.attempt)
+    return TriageDecision(fact.verdict, fact.by, fact.reason, code, exit_code, fact.attempt)
 
 
 def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
     place = state.places[fact.step]
     if place.loop_edge is not None:
-        _keep_awaited(state, place, (fact.step,))
+        _reroute_awaited(state, place, (fact.step,))
     put_back(state, (fact.step,))
     if fact.cause == "rerun":
-        _send_again(state, place)
+        _reroute_to_next_visit(state, place)
         requeue(state, fact.step)
 
 
-def _send_again(state: State, place: Place) -> None:
+def _reroute_to_next_visit(state: State, place: Place) -> None:
     """What the last visit was to repair and was told of, the visit that takes its place is."""
     before, after = (place.key, place.visit), (place.key, place.visit + 1)
     for table in (state.routed, state.informed):
@@ -440,11 +447,11 @@ def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
     # Loops of steps that go back to waiting are void: their edge was not taken after all.
     state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
     for name in region:
-        _keep_awaited(state, state.places[name], region)
+        _reroute_awaited(state, state.places[name], region)
     put_back(state, region, is_loop=True)
 
 
-def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
+def _reroute_awaited(state: State, fix: Place, region: Collection[str]) -> None:
     """It went back in a loop: whoever waits outside for what it was to repair waits for its next visit."""
     for index in state.routed.get((fix.key, fix.visit), ()):
         record = state.failures[index]
@@ -455,7 +462,7 @@ def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
                 state.put(table, after, (*table.get(after, ()), index))
 
 
-_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+_MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.StepEntered: _step_entered,
     e.StepSkipped: _step_skipped,
     e.StepRestored: _step_restored,
@@ -466,13 +473,13 @@ _MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.StepClassified: _step_classified,
     e.StepStoodIn: _step_stood_in,
     e.StepSettled: _step_settled,
-    **LIVES_MOVED,
+    **PLACE_MOVE_HANDLERS,
 }
 
 
-def _both(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
+def _bookkeeping(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
     """What is counted and what is booked before a fact becomes true, in one call; None where it is nothing."""
-    count, book = COUNTED.get(kind), BOOKED.get(kind)
+    count, book = TALLY_HANDLERS.get(kind), SPENDING_HANDLERS.get(kind)
     if count is None or book is None:
         return count or book
 
@@ -484,7 +491,7 @@ def _both(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
 
 
 # What one look needs: the key of the place, where it may move from here, what else is true then, and what is counted.
-_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _both(kind)) for kind, handler in _MOVED.items()}
+_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _bookkeeping(kind)) for kind, handler in _MOVE_HANDLERS.items()}
 
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,
@@ -502,5 +509,5 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.StepPutBack: _step_put_back,
     e.LoopTaken: _loop_taken,
     e.LoopFired: _loop_fired,
-    **LIVES,
+    **PLACE_HANDLERS,
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.evolve.apply_transition import enter
+from mulligan.core.evolve.apply_transition import move_place
 from mulligan.core.model import events as e
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.failure import Failure
@@ -20,22 +20,22 @@ from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
-from mulligan.errors import Unlawful
+from mulligan.errors import IllegalTransition
 
 _replace = msgspec.structs.replace
 ITEM = Command()
 # Bindings that are the paths of a step's files, and the folders that these must stay in.
-_OF_FILES = ("file.", "folder.file.")
+_FILE_BINDINGS = ("file.", "folder.file.")
 
 
 def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> None:
-    _number(state, place, fact.attempt)
+    _set_attempt(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
     if place.spec.file_paths:
-        place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_OF_FILES)}
+        place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_FILE_BINDINGS)}
     if place.climb is not NO_CLIMB:
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
-    if state.run.status == "paused" and is_engines_own(place.spec):
+    if state.run.status == "paused" and is_engine_action(place.spec):
         state.run.unstarted = (*state.run.unstarted, place.key)
 
 
@@ -52,12 +52,12 @@ def _summary(place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> RetrySum
     )
 
 
-_ENGINES_OWN = ENGINE_ACTIONS | {FAKE}
+_ENGINE_KINDS = ENGINE_ACTIONS | {FAKE}
 
 
-def is_engines_own(spec: Command) -> bool:
+def is_engine_action(spec: Command) -> bool:
     """A wait, an approval, a sub-workflow, a map: no worker is leased for it."""
-    return spec.action is None or spec.action.kind in _ENGINES_OWN
+    return spec.action is None or spec.action.kind in _ENGINE_KINDS
 
 
 def waits_until(spec: Command) -> bool:
@@ -70,7 +70,7 @@ def is_agent(spec: Command) -> bool:
     return spec.action is not None and spec.action.kind == AGENT
 
 
-def _number(state: State, place: Place, attempt: int) -> None:
+def _set_attempt(state: State, place: Place, attempt: int) -> None:
     """Attempts of a command of an item are numbered over the item."""
     place.attempt = attempt
     if place.role == "do":
@@ -104,7 +104,7 @@ def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None
 
 
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
-    _number(state, place, fact.attempt)
+    _set_attempt(state, place, fact.attempt)
     place.warnings = (*place.warnings, *fact.warnings)
     _fail(place, fact.failure, entry)
 
@@ -212,10 +212,10 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
 def fresh_climb(state: State, step: str, spec: Command) -> Climb:
     """What a visit starts from: nothing, unless this round gives the step more than the workflow says."""
     adjusted = state.run.adjustments.get(step)
-    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raised(spec, adjusted))
+    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raise_adjusted(spec, adjusted))
 
 
-def _raised(spec: Command, adjusted: Adjusted) -> Adjusted:
+def _raise_adjusted(spec: Command, adjusted: Adjusted) -> Adjusted:
     """Never less than what a command of the step asks for; and no limit of time for one that has none."""
     asked = spec.resources.memory if spec.resources and spec.resources.memory else 0
     return Adjusted(
@@ -240,7 +240,7 @@ def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
     """What the workflow says of a command below `parent`."""
     found = spec_below(parent.spec, state.step(state.step_of(parent).key), role, index)
     if found is None:
-        raise Unlawful(f"'{parent.key}' has no {role} command {index}")
+        raise IllegalTransition(f"'{parent.key}' has no {role} command {index}")
     return found
 
 
@@ -259,7 +259,7 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
     elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
         parent.climb = _replace(parent.climb, handler_output=fact.output)
     elif fact.role == "do":
-        _tell_item(parent, fact)
+        _set_item_output(parent, fact)
         # Only of a command that is all of an item the result may be found again.
         is_whole = isinstance(fact, e.CommandCompleted)
         parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
@@ -271,7 +271,7 @@ def _advice(place: Place, script: Place, fact: Any) -> Any:
     return fact.output if is_told else None
 
 
-def _tell_item(item: Place, fact: Any) -> None:
+def _set_item_output(item: Place, fact: Any) -> None:
     """What the item's next commands read as `output` and `outputs`."""
     given = None
     if isinstance(fact, e.CommandCompleted):
@@ -306,7 +306,9 @@ def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
 
 
-def afresh(state: State, from_step: str, put_back: Iterable[str], stale: Iterable[StaleFile] = ()) -> list[str]:
+def steps_starting_fresh(
+    state: State, from_step: str, put_back: Iterable[str], stale: Iterable[StaleFile] = ()
+) -> list[str]:
     """Of a round's steps those that start as if for the first time.
 
     From a step on, behind what was undone, and behind what has to write its files again.
@@ -321,9 +323,9 @@ def afresh(state: State, from_step: str, put_back: Iterable[str], stale: Iterabl
 def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     parent = state.touch(fact.parent)
     if parent.items is None:
-        raise Unlawful(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
+        raise IllegalTransition(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
     if fact.place in state.places:
-        place = enter(state, fact.place, fact)
+        place = move_place(state, fact.place, fact)
         place.failure, place.recovered_by, place.output = None, "", None
         place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
     else:
@@ -335,19 +337,19 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
 
 
 def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+    place = move_place(state, fact.place, fact)
     place.output, place.outputs, place.recovered_by = fact.output, (), fact.recovered_by
     _leave_item(state, fact.parent, has_failed=False)
 
 
 def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
-    item = enter(state, fact.place, fact)
+    item = move_place(state, fact.place, fact)
     item.failure, item.output, item.outputs = fact.failure, None, ()
     _leave_item(state, fact.parent, has_failed=True)
 
 
 def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
-    item = enter(state, fact.place, fact)
+    item = move_place(state, fact.place, fact)
     item.output, item.outputs = None, ()
     _leave_item(state, fact.parent, has_failed=False)
 
@@ -378,12 +380,12 @@ def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> 
     place.warnings = (*place.warnings, fact.failure)
 
 
-def _nothing(state: State, fact: e.Fact, entry: e.Entry) -> None:
+def _no_change(state: State, fact: e.Fact, entry: e.Entry) -> None:
     """A fact for the record: it tells the story and changes nothing."""
 
 
 # They move a place on as the table says: it is found, saved and moved before what else is true is said here.
-LIVES_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+PLACE_MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.AttemptScheduled: _attempt_scheduled,
     e.AttemptStarted: _attempt_started,
     e.AttemptSucceeded: _attempt_succeeded,
@@ -400,7 +402,7 @@ LIVES_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = 
     e.MapExpanded: _map_expanded,
 }
 
-LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RungPassed: _rung_passed,
     e.CommandEntered: _command_entered,
     e.CommandCompleted: _command_ended,
@@ -415,5 +417,5 @@ LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.UndoCompleted: _undo_ended,
     e.UndoFailed: _undo_ended,
     e.WarningRecorded: _warning_recorded,
-    e.ReportRefused: _nothing,
+    e.ReportRefused: _no_change,
 }

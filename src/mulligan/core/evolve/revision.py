@@ -24,11 +24,11 @@ from mulligan.core.model.workflow import (
     Map,
     Step,
     Workflow,
-    commands,
+    all_commands,
     decode,
     is_group,
 )
-from mulligan.core.state.state import Past, Place, Revision, State
+from mulligan.core.state.state import PastVisit, Place, Revision, State
 from mulligan.errors import Refused
 
 _replace = msgspec.structs.replace
@@ -95,9 +95,9 @@ class Difference(msgspec.Struct, frozen=True):
 # -- comparing -------------------------------------------------------------------------------------------------------
 
 
-def difference(old: Graph, new: Graph) -> Difference:
+def compare_definitions(old: Graph, new: Graph) -> Difference:
     """Where `new` is another workflow than `old`. Steps are matched by name."""
-    compared = _Compared(old, new)
+    compared = _Comparison(old, new)
     both = [name for name in new.nodes if name in old.nodes]
     changed = {name: keys for name in both if (keys := compared.keys(name))}
     return Difference(
@@ -111,14 +111,14 @@ def difference(old: Graph, new: Graph) -> Difference:
     )
 
 
-class _Compared:
+class _Comparison:
     """Two definitions of one workflow, step by step."""
 
     def __init__(self, old: Graph, new: Graph) -> None:
         self.old, self.new = old, new
-        self.files = _differing(old.workflow.files, new.workflow.files)
-        self.groups = _differing(old.workflow.groups, new.workflow.groups)
-        self.children = _differing(old.workflow.children, new.workflow.children)
+        self.files = _changed_names(old.workflow.files, new.workflow.files)
+        self.groups = _changed_names(old.workflow.groups, new.workflow.groups)
+        self.children = _changed_names(old.workflow.children, new.workflow.children)
 
     def keys(self, name: str) -> tuple[str, ...]:
         """The keys of the step that are others, in the order of the fields, each once."""
@@ -134,7 +134,7 @@ class _Compared:
     def is_renewed(self, name: str) -> bool:
         """Whether the step's result would be another: what it did before is worth nothing then."""
         old, new = self.old.nodes[name].step, self.new.nodes[name].step
-        is_other = old != new and _essence(old) != _essence(new)
+        is_other = old != new and _without_policies(old) != _without_policies(new)
         return is_other or self.has_other_edges(name) or any(True for _ in self._surroundings(new))
 
     def gained(self, name: str) -> frozenset[str]:
@@ -152,12 +152,12 @@ class _Compared:
         """What the step uses and is written elsewhere: the paths of files, the workflows that it calls."""
         if self.files and (self.files.intersection((*step.reads, *step.writes)) or "files" in _names_read(step)):
             yield "files"
-        called = (command.action for command in commands([step]) if _called(command) in self.children)
+        called = (command.action for command in all_commands([step]) if _called_file(command) in self.children)
         if self.children and (action := next(called, None)) is not None:
             yield _kind(action)
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+def _changed_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     return {name for name in {**old, **new} if old.get(name) != new.get(name)}
 
 
@@ -178,24 +178,26 @@ def _settings(old: Workflow, new: Workflow) -> Iterator[str]:
     return (name for name in names if getattr(old, name) != getattr(new, name))
 
 
-def _essence(command: Command) -> Command:
+def _without_policies(command: Command) -> Command:
     """The command without what has no part in its result."""
     plain = _replace(
         command,
         **(_STEP_POLICIES if isinstance(command, Step) else _POLICIES),
-        on_success=tuple(map(_essence, command.on_success)),
-        validator=command.validator and _essence(command.validator),
+        on_success=tuple(map(_without_policies, command.on_success)),
+        validator=command.validator and _without_policies(command.validator),
     )
     if not isinstance(plain, Step):
         return plain
-    return _replace(plain, do=tuple(map(_essence, plain.do)), map=plain.map and _plain_map(plain.map))
+    return _replace(
+        plain, do=tuple(map(_without_policies, plain.do)), map=plain.map and _map_without_policies(plain.map)
+    )
 
 
-def _plain_map(listed: Map) -> Map:
-    return _replace(listed, max_parallel=None, lister=listed.lister and _essence(listed.lister))
+def _map_without_policies(listed: Map) -> Map:
+    return _replace(listed, max_parallel=None, lister=listed.lister and _without_policies(listed.lister))
 
 
-def _called(command: Command) -> str:
+def _called_file(command: Command) -> str:
     """The file of the workflow that a command calls; "" where it calls none."""
     action = command.action
     return str(action.params.get("file", "")) if action is not None and action.kind == "workflow" else ""
@@ -215,7 +217,7 @@ def _names_read(value: Any) -> set[str]:
 # -- deciding --------------------------------------------------------------------------------------------------------
 
 
-def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e.RunRevised, Difference] | None:
+def make_revision(state: State, report: Revised, graph: Graph, by: str) -> tuple[e.RunRevised, Difference] | None:
     """What the corrected definition of `graph` makes of the run; None where it has that already. May be refused."""
     run, before, after = state.run, state.workflow.name, graph.workflow.name
     if before != after and not report.may_rename:
@@ -230,7 +232,7 @@ def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e
             f"run {run.run_id} completed: it keeps its definition",
             hint=f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
         )
-    found = difference(state.graph, graph)
+    found = compare_definitions(state.graph, graph)
     if report.keeps_completed:
         # Where a step leads was decided by edges that are no more: it has to decide again.
         found = _replace(found, renewed=found.rerouted)
@@ -250,12 +252,12 @@ def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e
     return fact, found
 
 
-def definition(plain: dict[str, Any]) -> Workflow:
+def workflow_from_plain(plain: dict[str, Any]) -> Workflow:
     """The workflow that plain data holds."""
     return decode(msgspec.json.encode(plain))
 
 
-def plain_definition(data: bytes) -> dict[str, Any]:
+def plain_from_json(data: bytes) -> dict[str, Any]:
     """A workflow's canonical JSON as the plain data that an event holds."""
     found: dict[str, Any] = msgspec.json.decode(data)
     return found
@@ -270,7 +272,7 @@ def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
     The run has ended, so nothing is under way. Whatever must run, new steps too, is put back and counted by the round
     that follows at once.
     """
-    old, graph = state.graph, Graph(definition(fact.definition))
+    old, graph = state.graph, Graph(workflow_from_plain(fact.definition))
     state.revise(graph)
     state.run.revision = Revision(fact.version, fact.file, fact.digest)
     state.run.inputs = fact.inputs
@@ -310,7 +312,7 @@ def _add(state: State, name: str, step: Step) -> None:
     if before is None:
         state.add(place)
     else:
-        state.put(state.past, (name, before.visit), Past(before.status, before.failure_index))
+        state.put(state.past, (name, before.visit), PastVisit(before.status, before.failure_index))
         place.visit = place.visits_before = before.visit
         place.attempt, place.warnings = before.attempt, before.warnings
         state.put(state.places, name, place)

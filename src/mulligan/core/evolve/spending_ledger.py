@@ -16,7 +16,7 @@ from typing import Any
 
 from mulligan.core.evolve.places import is_agent
 from mulligan.core.model import events as e
-from mulligan.core.model.spending import NOTHING_SPENT, Spent, reported
+from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
 from mulligan.core.model.workflow import Budget, Command
 from mulligan.core.state.state import Place, Run, State
 
@@ -31,7 +31,7 @@ def _book(state: State, place: Place, more: Spent) -> None:
     state.run.spent += more
 
 
-def _scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
+def _book_call(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     place = state.places[fact.place]
     if fact.is_call:
         # Until a worker says that it has begun, nobody has.
@@ -39,24 +39,24 @@ def _scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
         _book(state, place, _A_CALL)
 
 
-def _ended(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
+def _book_usage(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
     place = state.places[fact.place]
     if _calls_a_child(place.spec):
-        _book(state, place, reported(fact.usage))
+        _book(state, place, spent_from_usage(fact.usage))
     elif is_agent(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
         # Where no call was counted, the log is from before agents were: its tables have no sums, and none are made up.
-        _book(state, place, _of_agent(place, fact))
+        _book(state, place, _agent_spending(place, fact))
 
 
-def _of_agent(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> Spent:
+def _agent_spending(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> Spent:
     """What is booked beside the call itself, which was booked before."""
-    if _was_not_made(place, fact):
+    if _never_ran(place, fact):
         return _NO_CALL
-    said = reported(fact.usage)
+    said = spent_from_usage(fact.usage)
     return said + _NO_CALL if said.calls else said
 
 
-def _was_not_made(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> bool:
+def _never_ran(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> bool:
     """Whether the attempt ended before anything ran: nothing was measured, and nothing has exited."""
     if isinstance(fact, e.AttemptSucceeded):
         return fact.reused_run_id > 0
@@ -73,19 +73,19 @@ def _calls_a_child(spec: Command) -> bool:
 def raise_budgets(run: Run, more: Mapping[str, Budget]) -> None:
     """The limits of `more` hold from here on."""
     if more:
-        run.budgets = {**run.budgets, **{step: raised(run.budgets.get(step), one) for step, one in more.items()}}
+        run.budgets = {**run.budgets, **{step: raise_budget(run.budgets.get(step), one) for step, one in more.items()}}
 
 
-def raised(before: Budget | None, more: Budget) -> Budget:
+def raise_budget(before: Budget | None, more: Budget) -> Budget:
     """The budget with the limits of `more` in the place of its own."""
     limits = {**(before.limits if before else {}), **more.limits}
     return Budget(**limits)
 
 
 # What is booked before the fact becomes true. What is no agent costs one look.
-BOOKED: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
-    e.AttemptScheduled: _scheduled,
-    e.AttemptSucceeded: _ended,
-    e.AttemptFailed: _ended,
-    e.AttemptCancelled: _ended,
+SPENDING_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.AttemptScheduled: _book_call,
+    e.AttemptSucceeded: _book_usage,
+    e.AttemptFailed: _book_usage,
+    e.AttemptCancelled: _book_usage,
 }

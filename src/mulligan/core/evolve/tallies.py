@@ -42,7 +42,7 @@ def tally_key(place: str, rung: str, what: str | int = "") -> str:
     return f"{_NUMBERS.sub('', place)}:{rung}:{what}"
 
 
-def parts(key: str) -> tuple[str, tuple[str, ...], str, str]:
+def parse_tally_key(key: str) -> tuple[str, tuple[str, ...], str, str]:
     """What a tally's name says: the step, the way to the command below it, the rung, and what of the rung."""
     if key.count(":") != 2:
         raise CodecError(f"a row of the tables cannot be read: '{key[:100]}' is no name of a tally")
@@ -55,7 +55,7 @@ def _add(state: State, key: str, more: Tally) -> None:
     state.put(state.tallies, key, state.tallies.get(key, _NONE) + more)
 
 
-def _judged(worked: bool, since: datetime, at: datetime) -> Tally:
+def _judge(worked: bool, since: datetime, at: datetime) -> Tally:
     return Tally(worked=int(worked), judged=1, seconds=(at - since).total_seconds())
 
 
@@ -76,7 +76,7 @@ def _end(state: State, place_key: str, at: datetime, *, worked: bool) -> None:
     if not climb.trying:
         return
     since = climb.trying_since
-    _add(state, climb.trying, Tally(worked=int(worked)) if since is None else _judged(worked, since, at))
+    _add(state, climb.trying, Tally(worked=int(worked)) if since is None else _judge(worked, since, at))
     state.touch(place_key).climb = _replace(climb, trying="", trying_since=None)
 
 
@@ -111,7 +111,7 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
     _end(state, fact.place, entry.at, worked=worked)
     if fact.role == "script":
         since = state.places[fact.place].entered_at
-        _add(state, tally_key(fact.parent, "script", fact.index), _judged(worked, since, entry.at))
+        _add(state, tally_key(fact.parent, "script", fact.index), _judge(worked, since, entry.at))
 
 
 def _step_parked(state: State, fact: e.StepParked, entry: e.Entry) -> None:
@@ -122,7 +122,7 @@ def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> No
     """The waiting is over. Whether it was worth it is for the attempt to say."""
     climb = state.places[fact.step].climb
     if climb.trying_since is not None:
-        _add(state, climb.trying, _judged(False, climb.trying_since, entry.at))
+        _add(state, climb.trying, _judge(False, climb.trying_since, entry.at))
         trying = climb.trying if fact.verdict == "retry" else ""
         state.touch(fact.step).climb = _replace(climb, trying=trying, trying_since=None)
 
@@ -133,7 +133,7 @@ def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> No
 def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None:
     _end(state, fact.step, entry.at, worked=True)
     if state.routed:
-        _answer(state, fact.step, fact.visit, entry.at, worked=True)
+        _close_routes(state, fact.step, fact.visit, entry.at, worked=True)
 
 
 def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
@@ -143,35 +143,35 @@ def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
     if is_routed:
         _add(state, tally_key(fact.step, "route", fact.route.to or ""), _TRIED)
     if not is_routed or fact.is_allowed:
-        _answer(state, fact.step, fact.visit, entry.at, worked=False)
+        _close_routes(state, fact.step, fact.visit, entry.at, worked=False)
 
 
 def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:
     _end(state, fact.step, entry.at, worked=False)
     # One that waits has had its last visit, and that one has answered.
     if state.places[fact.step].is_active:
-        _answer(state, fact.step, fact.visit, entry.at, worked=False)
+        _close_routes(state, fact.step, fact.visit, entry.at, worked=False)
 
 
-def _answer(state: State, step: str, visit: int, at: datetime, *, worked: bool) -> None:
+def _close_routes(state: State, step: str, visit: int, at: datetime, *, worked: bool) -> None:
     """The visit has come to something; so has every failure that was sent to it, directly or by way of others."""
     ended = [(step, visit)]
     while ended:
         target, number = ended.pop()
         for record in (state.failures[index] for index in state.routed.get((target, number), ())):
-            if _asked(record, number):
-                _add(state, tally_key(record.step, "route", target), _judged(worked, record.at, at))
+            if _is_current(record, number):
+                _add(state, tally_key(record.step, "route", target), _judge(worked, record.at, at))
                 if not record.is_allowed:
                     ended.append((record.step, record.visit))
 
 
-def _asked(record: FailureRecord, visit: int) -> bool:
+def _is_current(record: FailureRecord, visit: int) -> bool:
     """Whether this visit is the one that answers: not one that a loop or a later round sent the same failure to."""
     return record.target_visit == visit and not record.is_closed
 
 
 # What is counted before the fact becomes true. A place that never failed tries nothing, so it costs one look.
-COUNTED: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+TALLY_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RetryScheduled: _retry_scheduled,
     e.AttemptFailed: _attempt_failed,
     e.ResultRejected: _attempt_failed,

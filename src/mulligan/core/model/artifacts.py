@@ -41,18 +41,18 @@ class Artifact(msgspec.Struct, frozen=True):
     format: Format = "json"
 
 
-def described(name: str, data: bytes, format: Format) -> Artifact:
+def describe_artifact(name: str, data: bytes, format: Format) -> Artifact:
     """The artifact that `data` is under a name."""
     return Artifact(name, len(data), hashlib.sha256(data).hexdigest(), format)
 
 
-def run_of(name: str) -> int:
+def run_id_of(name: str) -> int:
     """The run in whose folder a name is; 0 where it is in none."""
     first = name.partition("/")[0]
     return int(first) if first.isdecimal() and len(first) <= _RUN_DIGITS_MAX else 0
 
 
-def is_name(name: str) -> bool:
+def is_artifact_name(name: str) -> bool:
     """Whether this can be the name of an artifact: folders and a file below the place where they are kept."""
     return re.fullmatch(_NAME, name, re.ASCII) is not None
 
@@ -65,18 +65,18 @@ def is_artifact(value: Any) -> bool:
     return type(value) is dict and len(value) == 1 and KEY in value
 
 
-def reference(artifact: Artifact) -> dict[str, Any]:
+def make_reference(artifact: Artifact) -> dict[str, Any]:
     """The artifact as it stands in a fact."""
     return {KEY: msgspec.structs.asdict(artifact)}
 
 
-def referred(value: dict[str, Any]) -> Artifact:
+def parse_reference(value: dict[str, Any]) -> Artifact:
     """What a reference refers to. One that somebody has written by hand, and wrongly, refers to nothing."""
     try:
         found = msgspec.convert(value[KEY], Artifact)
     except msgspec.ValidationError as error:
-        raise ArtifactDamaged(f"'{KEY}' is no reference to an artifact: {_small(str(error))}") from None
-    if not is_name(found.name):
+        raise ArtifactDamaged(f"'{KEY}' is no reference to an artifact: {_lower_first(str(error))}") from None
+    if not is_artifact_name(found.name):
         raise ArtifactDamaged(f"'{found.name}' is no name of an artifact", name=found.name)
     return found
 
@@ -100,19 +100,19 @@ def holds_reference(value: Any) -> bool:
     return KEY_AS_JSON in msgspec.json.encode(value) and next(references(value), None) is not None
 
 
-def replaced(value: Any, by: Callable[[dict[str, Any]], Any]) -> Any:
+def replace_references(value: Any, by: Callable[[dict[str, Any]], Any]) -> Any:
     """The value with each reference replaced by what `by` gives for it, which is not looked into."""
     if is_artifact(value):
         return by(value)
     if isinstance(value, dict):
-        return {key: replaced(inner, by) for key, inner in value.items()}
-    return [replaced(inner, by) for inner in value] if isinstance(value, list) else value
+        return {key: replace_references(inner, by) for key, inner in value.items()}
+    return [replace_references(inner, by) for inner in value] if isinstance(value, list) else value
 
 
 # -- contents --------------------------------------------------------------------------------------------------------
 
 
-def checked(artifact: Artifact, data: bytes) -> bytes:
+def verify_content(artifact: Artifact, data: bytes) -> bytes:
     """The bytes themselves if they are what was kept; ArtifactDamaged if not."""
     if len(data) != artifact.size:
         raise ArtifactDamaged(
@@ -124,20 +124,20 @@ def checked(artifact: Artifact, data: bytes) -> bytes:
     return data
 
 
-def content(artifact: Artifact, data: bytes) -> Any:
+def decode_content(artifact: Artifact, data: bytes) -> Any:
     """The value that was kept as these bytes."""
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
-def whole(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
+def fetch_references(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
     """The value with what is in artifacts in the place of their references."""
 
     def content_of(reference: dict[str, Any]) -> Any:
-        artifact = referred(reference)
-        return content(artifact, fetch(artifact))
+        artifact = parse_reference(reference)
+        return decode_content(artifact, fetch(artifact))
 
-    return replaced(value, content_of)
+    return replace_references(value, content_of)
 
 
-def _small(text: str) -> str:
+def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:]

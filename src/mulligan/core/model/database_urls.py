@@ -28,7 +28,7 @@ _PORT_MAX = 65535
 _IN_PASSWORD = "in a user name or a password write it as '{}'"
 
 
-def shown_scheme(text: str) -> str:
+def scheme_to_show(text: str) -> str:
     """What stands before '://', where it can be shown; else ""."""
     scheme, separator, _ = text.strip().partition("://")
     return scheme if separator and _SCHEME.fullmatch(scheme) else ""
@@ -74,11 +74,11 @@ def secret_parts(url: str) -> tuple[str, ...]:
             found.add(value)
     # With an '@' in it that is not escaped, a piece of the password is taken for the host.
     found |= {piece for secret in found for piece in secret.split("@")}
-    found |= {_decoded(secret).decode(errors="replace") for secret in found}
+    found |= {_percent_decode(secret).decode(errors="replace") for secret in found}
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
-def redacted(text: str, secrets: Iterable[str]) -> str:
+def redact(text: str, secrets: Iterable[str]) -> str:
     """The text without these."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
@@ -88,13 +88,13 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
-        _decoded(text).decode()
+        _percent_decode(text).decode()
     except UnicodeError:
         return False
     return True
 
 
-def _decoded(text: str) -> bytes:
+def _percent_decode(text: str) -> bytes:
     """With its percent escapes undone."""
     return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode(errors="surrogatepass"))
 

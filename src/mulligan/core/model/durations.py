@@ -21,27 +21,27 @@ _ISO_SECONDS = {**_SECONDS, "w": 604800.0}
 DURATION_SECONDS_MAX = 100 * 366 * 86400.0
 
 
-def duration(value: Any) -> float:
+def parse_duration(value: Any) -> float:
     """Seconds of `500ms`, `1h30m`, `PT5M` or a number of seconds. Anything else is a ValueError."""
-    seconds = float(value) if is_number(value) else _text_duration(str(value))
+    seconds = float(value) if is_number(value) else _parse_text(str(value))
     if not 0 <= seconds <= DURATION_SECONDS_MAX:
         raise ValueError(value)
     return seconds
 
 
-def wait_seconds(value: Any) -> float:
+def parse_wait(value: Any) -> float:
     """How long a wait is that was computed: a duration, or seconds, of which less than none are none."""
     try:
         number = float(value) if isinstance(value, str) and value[:1] in "+-.0123456789" else value
     except ValueError:
         number = value
     try:
-        return duration(max(0.0, number) if is_number(number) else number)
+        return parse_duration(max(0.0, number) if is_number(number) else number)
     except (ValueError, OverflowError):
         raise ValueError(f"'{value}' is not a duration such as 30s") from None
 
 
-def moment(value: Any) -> datetime:
+def parse_time(value: Any) -> datetime:
     """The time that a text names, with its zone. Anything else is a ValueError, which says what is missing."""
     try:
         found = datetime.fromisoformat(value)
@@ -58,16 +58,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _text_duration(text: str) -> float:
+def _parse_text(text: str) -> float:
     if text and re.fullmatch(DURATION, text):
-        return _exact(sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text)))
+        return _round(sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text)))
     iso = re.fullmatch(_ISO, text)
     parts = {unit: number for unit, number in iso.groupdict().items() if number} if iso else {}
     if not parts or text.endswith("T"):
         raise ValueError(text)
-    return _exact(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
+    return _round(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
 
 
-def _exact(seconds: float) -> float:
+def _round(seconds: float) -> float:
     """Without the dust of binary fractions: 1.1s + 3ms is 1.103."""
     return round(seconds, 9)

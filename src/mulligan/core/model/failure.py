@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,21 +22,21 @@ _NOT_RETRYABLE = (
     "BUDGET_EXCEEDED"
 ).split()
 _CRITICAL = "SECURITY_VIOLATION RUN_TIMEOUT INTERNAL".split()
-_ENGINES_OWN = "WORKER_LOST INTERRUPTED CANCELLED".split()
+_ENGINE_ONLY = "WORKER_LOST INTERRUPTED CANCELLED".split()
 # Only ever a cause or a note beside a step's own failure, never the code that climbs.
 _ATTACHED = "HANDLER_FAILED UNDO_FAILED BUDGET_UNREPORTED".split()
 
 SEVERITY: dict[str, Severity] = {
-    **dict.fromkeys(_RETRYABLE + _NOT_RETRYABLE + _ENGINES_OWN + _ATTACHED, "error"),
+    **dict.fromkeys(_RETRYABLE + _NOT_RETRYABLE + _ENGINE_ONLY + _ATTACHED, "error"),
     **dict.fromkeys(_CRITICAL, "critical"),
 }
 RETRYABLE: dict[str, bool] = {
-    **dict.fromkeys(_RETRYABLE + _ENGINES_OWN, True),
+    **dict.fromkeys(_RETRYABLE + _ENGINE_ONLY, True),
     **dict.fromkeys(_NOT_RETRYABLE + _CRITICAL + _ATTACHED, False),
 }
 CODES = frozenset(SEVERITY)
 ENGINE_CODES = frozenset(
-    _ENGINES_OWN + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
+    _ENGINE_ONLY + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
 )
 
 # A NUL cannot go into a variable, a lone surrogate not into a file: neither may cost a handler its start.
@@ -82,34 +82,36 @@ def failure(code: str, message: str = "", **fields: Any) -> Failure:
     fields.setdefault("severity", SEVERITY.get(code, "error"))
     fields.setdefault("retryable", RETRYABLE.get(code, True))
     said = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
-    return Failure(code=code, message=said, **{**fields, "cause": _nearest(fields)})
+    return Failure(code=code, message=said, **{**fields, "cause": _bounded_causes(fields)})
 
 
-def _nearest(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
+def _bounded_causes(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
     """The causes, and theirs, level by level: CAUSES_MAX of them all together. The log has the rest where it arose."""
     causes: tuple[Failure, ...] = fields.get("cause", ())
     near = list(causes[:CAUSES_MAX])
     for one in near:
-        near += _below(one)[: CAUSES_MAX - len(near)]
-    return causes if len(near) < CAUSES_MAX else _only(causes, {id(one) for one in near})
+        near += _causes_of(one)[: CAUSES_MAX - len(near)]
+    return causes if len(near) < CAUSES_MAX else _keep_causes(causes, {id(one) for one in near})
 
 
-def _below(found: Failure) -> tuple[Failure, ...]:
+def _causes_of(found: Failure) -> tuple[Failure, ...]:
     return found.cause if found.handler_failure is None else (found.handler_failure, *found.cause)
 
 
-def _only(causes: tuple[Failure, ...], near: Set[int]) -> tuple[Failure, ...]:
+def _keep_causes(causes: Iterable[Failure], near: Set[int]) -> tuple[Failure, ...]:
     return tuple(
         msgspec.structs.replace(
             one,
-            cause=_only(one.cause, near),
-            handler_failure=next(iter(_only((one.handler_failure,), near)), None) if one.handler_failure else None,
+            cause=_keep_causes(one.cause, near),
+            handler_failure=next(iter(_keep_causes((one.handler_failure,), near)), None)
+            if one.handler_failure
+            else None,
         )
         for one in causes
         if id(one) in near
     )
 
 
-def figure(said: Any) -> float:
+def number_or_zero(said: Any) -> float:
     """A figure that a step, a server or a worker gave: what is none counts for nothing."""
     return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0

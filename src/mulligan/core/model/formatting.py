@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 NAMES_MAX = 3
 
 # What turns the direction of writing, or cannot be seen, deceives whoever reads it: as part of a class of characters.
-DECEIVING = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+INVISIBLE_CHARACTERS = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 
 # Escape sequences (colours, titles), and control characters but for tabs and the ends of lines.
 _CONTROLS = re.compile(
@@ -18,7 +18,7 @@ _CONTROLS = re.compile(
 )
 
 # Control characters but for tabs and the ends of lines, what deceives, what no XML may hold, lone halves of characters.
-_UNSEEN = f"\x00-\x08\x0b-\x1f\x7f-\x9f{DECEIVING}\ufffe\uffff\ud800-\udfff"
+_UNPRINTABLE = f"\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE_CHARACTERS}\ufffe\uffff\ud800-\udfff"
 
 
 def strip_control_characters(text: str) -> str:
@@ -30,7 +30,7 @@ def escape_unprintable(text: str, kept: str = r"[^\s\S]") -> str:
     """Text in which all that commands a terminal or deceives a reader is spelled out (`\\u001b`), but for `kept`."""
     if text.isprintable():
         return text
-    return re.sub(rf"({kept})|[{_UNSEEN}]", lambda found: found[1] or f"\\u{ord(found[0]):04x}", text)
+    return re.sub(rf"({kept})|[{_UNPRINTABLE}]", lambda found: found[1] or f"\\u{ord(found[0]):04x}", text)
 
 
 def single_line(text: str) -> str:

@@ -16,7 +16,7 @@ _TRUSTED_NAMES = frozenset({"env", "files"})
 _TEXT_CHARS_SHOWN = 200
 
 
-class Path(NamedTuple):
+class TemplatedPath(NamedTuple):
     """A path that a value took part in. `folder` is what the author wrote before it: "", or it ends with a slash."""
 
     text: str
@@ -32,7 +32,7 @@ class Path(NamedTuple):
         return self.text if len(self.text) <= _TEXT_CHARS_SHOWN else f"{self.text[:_TEXT_CHARS_SHOWN]}…"
 
 
-def beginning(template: Template) -> Template | None:
+def literal_prefix(template: Template) -> Template | None:
     """What the author wrote before the first value, as a template that gives text; None where there is no value."""
     for index, part in enumerate(template.parts):
         if not _is_trusted(part):
@@ -49,7 +49,7 @@ def folder_of(beginning: str) -> str:
     return beginning[: beginning.rfind("/") + 1]
 
 
-def fault_of(path: Path) -> str:
+def path_problem(path: TemplatedPath) -> str:
     """Why the text of a path leaves its folder, whatever the file system holds; "" where it does not.
 
     An absolute path that no folder was written before may still lead to where it may: that is not judged here.

@@ -25,7 +25,7 @@ def undo_key(step: str, visit: int) -> str:
     return f"{step}.undo@{visit}"
 
 
-def is_part(key: str, whole: str) -> bool:
+def is_at_or_below(key: str, whole: str) -> bool:
     """Whether a place is `whole`, or something below it: an item, a command, what one of those tries."""
     return key == whole or key.startswith((f"{whole}[", f"{whole}."))
 
@@ -34,7 +34,7 @@ def file_name(place: str) -> str:
     """A name for the place in any file system: itself where it can be, else with what cannot be in it spelled out."""
     if len(place) <= _NAME_CHARS_MAX and _PLAIN.fullmatch(place):
         return place
-    spelled = "".join(_spelled(char) for char in place)
+    spelled = "".join(_percent_encode(char) for char in place)
     if spelled.startswith("."):
         spelled = "%2E" + spelled[1:]
     if len(spelled) <= _NAME_CHARS_MAX:
@@ -43,7 +43,7 @@ def file_name(place: str) -> str:
     return f"{spelled[: _NAME_CHARS_MAX - 17]}%{digest}"
 
 
-def _spelled(char: str) -> str:
+def _percent_encode(char: str) -> str:
     if _PLAIN.fullmatch(char) or char == ".":
         return char
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))

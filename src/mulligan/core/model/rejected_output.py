@@ -36,10 +36,10 @@ def rejected_text(failure: Failure) -> str:
     if EXCERPT in details:
         return str(details[EXCERPT])
     output = details[OUTPUT]
-    return _text(output) if not is_artifact(output) else _of_artifact(output[KEY])
+    return _text(output) if not is_artifact(output) else _describe_artifact(output[KEY])
 
 
-def _of_artifact(kept: Any) -> str:
+def _describe_artifact(kept: Any) -> str:
     return f"an output of {kept['size']:,} bytes" if isinstance(kept, dict) and "size" in kept else "a large output"
 
 

@@ -66,18 +66,18 @@ def _sum(one: Any, other: Any) -> Any:
     return one + other
 
 
-def reported(usage: Mapping[str, Any]) -> Spent:
+def spent_from_usage(usage: Mapping[str, Any]) -> Spent:
     """What the usage of an attempt says of agents. What is no figure counts for nothing."""
     return Spent(
-        count(usage.get("calls")) or 0,
-        count(usage.get("tokens")),
-        count(usage.get("input_tokens")),
-        count(usage.get("output_tokens")),
-        cost(usage.get("cost")),
+        parse_count(usage.get("calls")) or 0,
+        parse_count(usage.get("tokens")),
+        parse_count(usage.get("input_tokens")),
+        parse_count(usage.get("output_tokens")),
+        parse_cost(usage.get("cost")),
     )
 
 
-def count(said: Any) -> int | None:
+def parse_count(said: Any) -> int | None:
     """A number of tokens or calls that somebody reported; None where it is none."""
     try:
         return int(said) if not isinstance(said, bool | str) and 0 <= said < _COUNT_BELOW else None
@@ -85,7 +85,7 @@ def count(said: Any) -> int | None:
         return None
 
 
-def cost(said: Any) -> Decimal | None:
+def parse_cost(said: Any) -> Decimal | None:
     """An amount of money that somebody reported, as a number or as text; None where it is none."""
     if isinstance(said, bool) or not isinstance(said, int | float | str | Decimal):
         return None
@@ -93,10 +93,10 @@ def cost(said: Any) -> Decimal | None:
         found = Decimal(str(said).strip())
     except InvalidOperation:
         return None
-    return _plain(found) if found.is_finite() and 0 <= found < _COST_BELOW else None
+    return _normalize(found) if found.is_finite() and 0 <= found < _COST_BELOW else None
 
 
-def _plain(amount: Decimal) -> Decimal:
+def _normalize(amount: Decimal) -> Decimal:
     """The amount without needless zeros, and never as `1E+1`."""
     found = amount.quantize(_SMALLEST).normalize()
     return found if found.as_tuple().exponent <= 0 else found.quantize(Decimal(1))  # type: ignore[operator]
@@ -104,7 +104,7 @@ def _plain(amount: Decimal) -> Decimal:
 
 def plain_cost(amount: Decimal) -> str:
     """`0.62`: the exact amount, for programs."""
-    return f"{_plain(amount):f}"
+    return f"{_normalize(amount):f}"
 
 
 def spent_json(spent: Spent) -> dict[str, Any] | None:
@@ -124,7 +124,7 @@ def spent_json(spent: Spent) -> dict[str, Any] | None:
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def dollars(amount: Decimal) -> str:
+def format_dollars(amount: Decimal) -> str:
     """`$0.62`, `$0.0034`: to the cent; below a dollar as exactly as four digits say it."""
     if 0 < amount < Decimal("0.0001"):
         return "less than $0.0001"
@@ -135,30 +135,30 @@ def dollars(amount: Decimal) -> str:
     return f"${whole}.{part:0<2}"
 
 
-def in_words(spent: Spent) -> str:
+def format_spent(spent: Spent) -> str:
     """`3 calls, 41,200 tokens, $0.62`: what is not known is left out, and so are all where nothing was spent."""
     if not spent:
         return ""
-    found = [amount("calls", spent.calls)] if spent.calls else []
-    found += [amount("tokens", spent.tokens)] if spent.tokens is not None else []
-    found += [amount("cost", spent.cost)] if spent.cost is not None else []
+    found = [format_amount("calls", spent.calls)] if spent.calls else []
+    found += [format_amount("tokens", spent.tokens)] if spent.tokens is not None else []
+    found += [format_amount("cost", spent.cost)] if spent.cost is not None else []
     return ", ".join(found)
 
 
-def amount(what: str, value: Any) -> str:
+def format_amount(what: str, value: Any) -> str:
     """`$0.62`, `41,200 tokens`, `1 call`."""
     if what == "cost":
-        return dollars(value)
+        return format_dollars(value)
     return f"{value:,} {what if value != 1 else what[:-1]}"
 
 
-def limits_in_words(budget: Budget | None) -> str:
+def format_limits(budget: Budget | None) -> str:
     """`20 calls, $2.00`; "" where there is none."""
-    return "" if budget is None else ", ".join(amount(what, limit) for what, limit in budget.limits.items())
+    return "" if budget is None else ", ".join(format_amount(what, limit) for what, limit in budget.limits.items())
 
 
-def raised_in_words(budgets: Mapping[str, Budget]) -> str:
+def format_raised_budgets(budgets: Mapping[str, Budget]) -> str:
     """`, agents may spend $5.00, those of 'review' 20 calls`; "" where nothing was raised."""
-    found = [limits_in_words(budgets[""])] if "" in budgets else []
-    found += [f"those of '{step}' {limits_in_words(budget)}" for step, budget in budgets.items() if step]
+    found = [format_limits(budgets[""])] if "" in budgets else []
+    found += [f"those of '{step}' {format_limits(budget)}" for step, budget in budgets.items() if step]
     return f", agents may spend {', '.join(found)}" if found else ""

@@ -34,7 +34,7 @@ END_TIMEOUT_SECONDS = 300.0
 SCRIPT_TIMEOUT_SECONDS = 300.0
 CANCEL_GRACE_SECONDS = 10.0
 # A workflow with `max_parallel` has no more steps than this: all of them are looked at whenever one has ended.
-STEPS_HELD_MAX = 1_000
+MAX_PARALLEL_STEPS = 1_000
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -344,7 +344,7 @@ class Workflow(_Frozen):
     budget: Budget | None = None
 
 
-def as_called(child: Workflow, caller: Workflow) -> Workflow:
+def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:
     """The workflow of a child run: its steps may print what the runs above it have written, so it hides their secrets.
 
     Declared with the child: a worker that has run nothing of the caller knows them too.
@@ -354,15 +354,15 @@ def as_called(child: Workflow, caller: Workflow) -> Workflow:
     return msgspec.structs.replace(child, callers_secrets=found) if found else child
 
 
-def commands(found: Iterable[Command | None]) -> Iterator[Command]:
+def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
     """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
     for command in filter(None, found):
         yield command
-        yield from commands((*command.on_success, command.validator))
-        yield from commands(rule.recovery_script for rule in command.rules)
-        yield from commands(command.on_failure.commands if command.on_failure else ())
+        yield from all_commands((*command.on_success, command.validator))
+        yield from all_commands(rule.recovery_script for rule in command.rules)
+        yield from all_commands(command.on_failure.commands if command.on_failure else ())
         if isinstance(command, Step):
-            yield from commands((*command.do, command.undo, command.map.lister if command.map else None))
+            yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
 
 
 def encode(workflow: Workflow) -> bytes:

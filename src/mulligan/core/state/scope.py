@@ -13,7 +13,7 @@ from mulligan.core.model.credentials import hide_in
 from mulligan.core.model.events import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
-from mulligan.core.model.paths import beginning, folder_of
+from mulligan.core.model.paths import folder_of, literal_prefix
 from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.workflow import AGENT, END, Action, Command, Expression, Template
 from mulligan.core.state.state import FailureRecord, Place, State
@@ -70,11 +70,11 @@ class Now(msgspec.Struct, eq=False):
     def render(self, template: Template, place: Place, **extra: Any) -> Any:
         return self.evaluator.render(template, names(self.state, place, template.reads, extra))
 
-    def fetched(self, value: Any) -> Any:
+    def fetch(self, value: Any) -> Any:
         """A value of a fact; what is in the artifact, where it is a reference to one."""
-        return fetched(self.evaluator, value)
+        return fetch_artifact(self.evaluator, value)
 
-    def kept(self, place: Place, name: str, value: Any) -> Any:
+    def keep(self, place: Place, name: str, value: Any) -> Any:
         """A value that the place gives; where it is large, a reference to where it is kept, under that name."""
         folder = f"{self.state.run.run_id}/{file_name(place.key)}/{place.visit}/{place.attempt}"
         return self.evaluator.keep(f"{folder}/{name}.json", value)
@@ -87,9 +87,9 @@ class Now(msgspec.Struct, eq=False):
             is_told_here = command.action.kind in ("wait", "approve")
             for name, template in command.action.bindings.items():
                 value = self._bind(template, place)
-                found[name] = self.fetched(value) if is_told_here else value
+                found[name] = self.fetch(value) if is_told_here else value
             if command.action.kind == AGENT and self.state.workflow.hide_credentials:
-                found = {name: _without_credentials(value) for name, value in found.items()}
+                found = {name: _hide_credentials(value) for name, value in found.items()}
         if command.env:
             for name, template in command.env.items():
                 found[f"env.{name}"] = self._bind(template, place)
@@ -104,7 +104,7 @@ class Now(msgspec.Struct, eq=False):
             for name, template in command.file_paths.items():
                 found[f"{FILE}{name}"] = self.render(template, place)
         for name, template in _paths(command):
-            before = beginning(template)
+            before = literal_prefix(template)
             if before is not None:
                 found[f"{FOLDER}{name}"] = folder_of(self.render(before, place))
         return found
@@ -113,7 +113,7 @@ class Now(msgspec.Struct, eq=False):
         if len(template.parts) == 1 and isinstance(template.parts[0], str):
             return template.parts[0]
         reads = template.reads
-        if _are_secret(reads):
+        if _includes_secrets(reads):
             return {"${}": [self._late(part, place) for part in template.parts]}
         return self.evaluator.render(template, names(self.state, place, reads, {}))
 
@@ -147,7 +147,7 @@ def _paths(command: Command) -> Iterator[tuple[str, Template]]:
         yield from ((name, command.action.bindings[binding]) for name, binding in command.action.paths.items())
 
 
-def _without_credentials(value: Any) -> Any:
+def _hide_credentials(value: Any) -> Any:
     """What an agent is told in an expression's place. Secrets that the workflow hands it by name are its to have."""
     if isinstance(value, dict) and value.keys() == {"${}"}:
         return {"${}": [hide_in(part) if isinstance(part, str) else part for part in value["${}"]]}
@@ -156,23 +156,23 @@ def _without_credentials(value: Any) -> Any:
 
 def reads_secrets(template: Template | Expression) -> bool:
     """Whether only a worker can say what it comes to."""
-    return _are_secret(template.reads)
+    return _includes_secrets(template.reads)
 
 
-def _are_secret(reads: Iterable[str]) -> bool:
+def _includes_secrets(reads: Iterable[str]) -> bool:
     return any(name.startswith("secrets.") for name in reads)
 
 
 # A plain path: evaluated, it gives what is in the artifact that it leads to.
-_ITSELF = Expression("output", ("output",))
+_OUTPUT = Expression("output", ("output",))
 
 
-def fetched(evaluator: Evaluator, value: Any) -> Any:
+def fetch_artifact(evaluator: Evaluator, value: Any) -> Any:
     """A value of a fact; what is in the artifact, where it is a reference to one. ExpressionFailed if that is gone."""
-    return evaluator.evaluate(_ITSELF, {"output": value}) if is_artifact(value) else value
+    return evaluator.evaluate(_OUTPUT, {"output": value}) if is_artifact(value) else value
 
 
-def filled(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
+def fill_params(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The action's parameters with the values in their holes."""
     result: dict[str, Any] = fill(action.params, bindings)
     return result
@@ -233,8 +233,8 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
     else:
         _add_item(state, place, root, found)
         # Not before: in a workflow of old the item may be called so.
-        if root not in found and root in _OF_ATTEMPTS:
-            found[root] = _OF_ATTEMPTS[root](state, place)
+        if root not in found and root in _ATTEMPT_NAMES:
+            found[root] = _ATTEMPT_NAMES[root](state, place)
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
@@ -250,19 +250,19 @@ def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> N
             return
 
 
-def attempt_told(state: State, place: Place) -> int:
+def attempt_number(state: State, place: Place) -> int:
     """`attempt`, when one is scheduled: its number; of a recovery script, that of the attempt that failed."""
     return state.places[place.parent].attempt if place.role == "script" else next_attempt(state, place)
 
 
-def own_step(state: State, place: Place) -> dict[str, Any]:
+def own_step_view(state: State, place: Place) -> dict[str, Any]:
     """`step`: whose attempt it is. Steps are numbered from 1 in the order of the file, and `end` is the last."""
     name = state.step_of(place).key
     nodes = state.graph.nodes
     return {"name": name, "number": (nodes[name].order if name in nodes else len(nodes)) + 1}
 
 
-_OF_ATTEMPTS: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_told, "step": own_step}
+_ATTEMPT_NAMES: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_number, "step": own_step_view}
 
 
 def next_attempt(state: State, place: Place) -> int:
@@ -361,23 +361,23 @@ def error_view(failure: Failure | None) -> dict[str, Any]:
 def nearest_failure(state: State, place: Place) -> Failure | None:
     """The failure that a handler, script or fix is about: of the place, or of what it belongs to."""
     for above in state.ancestors(place):
-        found = None if above is place else _what_ended(state, above)
+        found = None if above is place else _failure_or_cancellation(state, above)
         if found is not None:
             return found
     return place.failure
 
 
-def _what_ended(state: State, place: Place) -> Failure | None:
+def _failure_or_cancellation(state: State, place: Place) -> Failure | None:
     """Its failure; CANCELLED if it was made to end: its cleanup handler runs for that, not for an attempt before."""
     if place.phase != "stopped":
         return place.failure
     step, stop = state.step_of(place), state.run.stop
-    message = _STOPPED[stop.cause] if stop else "it was made to end"
+    message = _STOP_MESSAGES[stop.cause] if stop else "it was made to end"
     return failure("CANCELLED", message, step=step.key, visit=step.visit, attempt=place.attempt, at=state.run.at)
 
 
 RUN_TOO_LONG = "the run took longer than its timeout"
-_STOPPED: dict[StopCause, str] = {
+_STOP_MESSAGES: dict[StopCause, str] = {
     "cancelled": "the run was cancelled",
     "timed_out": RUN_TOO_LONG,
     "failed_fast": "the run stopped at another step's failure",

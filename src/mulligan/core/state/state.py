@@ -26,7 +26,7 @@ from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
+class TriageDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last word on a parked step: what was said of which failure, by whom, and why."""
 
     verdict: str
@@ -62,7 +62,7 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     # Since when it is parked and why, and the last word on it: for whoever decides, here and in later runs.
     parked_at: datetime | None = None
     parked_for: str = ""
-    ruling: Ruling | None = None
+    ruling: TriageDecision | None = None
     # What is tried now, as the name of its tally; since when, unless its time is counted already.
     trying: str = ""
     trying_since: datetime | None = None
@@ -179,7 +179,7 @@ class Place(msgspec.Struct):
     kept_run_id: int = 0
 
     @property
-    def done_in(self) -> int:
+    def result_run_id(self) -> int:
         """The run that did what its result stands for; 0 for the place's own."""
         return self.reused_run_id or self.kept_run_id
 
@@ -220,14 +220,14 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: RetrySummary | None = None
 
 
-class Past(msgspec.Struct, frozen=True, omit_defaults=True):
+class PastVisit(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an earlier visit of a step ended."""
 
     status: str
     failure_index: int | None = None
 
 
-class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
+class UndoableVisit(msgspec.Struct, frozen=True, omit_defaults=True):
     """A completed visit of a step that has an `undo`, and has not been undone."""
 
     step: str
@@ -332,7 +332,7 @@ class Run(msgspec.Struct):
 
 
 _MISSING: Any = object()
-_TAKEN: Any = object()
+_POPPED: Any = object()
 # A struct's own shallow copy: `copy.copy` would look for it at every call.
 _copy = methodcaller("__copy__")
 # What two states of one run are compared by.
@@ -354,8 +354,8 @@ class State:
         self.failures: list[FailureRecord] = []
         # Failures that a handler recovered: they fail nothing, and are not forgotten.
         self.recoveries: list[FailureRecord] = []
-        self.undoables: list[Undoable] = []
-        self.past: dict[tuple[str, int], Past] = {}
+        self.undoables: list[UndoableVisit] = []
+        self.past: dict[tuple[str, int], PastVisit] = {}
         # Failures by the visit they were routed to.
         self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
         # Failures by the visit that is told of them: where they were routed, and whoever is alerted beside.
@@ -437,7 +437,7 @@ class State:
     def take_last(self, table: list[Any]) -> None:
         value = table.pop()
         if self._journal is not None:
-            self._journal.append((table, _TAKEN, value))
+            self._journal.append((table, _POPPED, value))
 
     def set_at(self, table: list[Any], index: int, value: Any) -> None:
         if self._journal is not None:
@@ -467,7 +467,7 @@ class State:
         for table, key, old in reversed(self._journal):
             if key is None:
                 table.pop()
-            elif key is _TAKEN:
+            elif key is _POPPED:
                 table.append(old)
             elif old is _MISSING:
                 table.pop(key, None)
@@ -487,7 +487,7 @@ class State:
         """Whether it goes by another definition than at `begin`."""
         return self.graph is not self._saved_graph
 
-    def touched(self) -> dict[tuple[str, Any], Any]:
+    def changed_entries(self) -> dict[tuple[str, Any], Any]:
         """What may have changed since `begin`: table and key (in lists the index), and what stood there before.
 
         None where nothing stood. Costs time in proportion to the turn, never to the run.
@@ -499,9 +499,9 @@ class State:
         # Backwards, as `rollback` goes: so the last word on a key is the oldest, and a list has its length of then.
         for table, key, old in reversed(self._journal):
             name = names[id(table)]
-            if key is None or key is _TAKEN:
+            if key is None or key is _POPPED:
                 length = lengths.get(name, len(table))
-                key, lengths[name] = (length, length + 1) if key is _TAKEN else (length - 1, length - 1)
+                key, lengths[name] = (length, length + 1) if key is _POPPED else (length - 1, length - 1)
             found[name, key] = None if old is _MISSING else old
         return found
 

@@ -68,8 +68,10 @@ def is_degraded(state: State) -> bool:
     """Completed, but not as written: something was recovered, handled or allowed to fail."""
     if any(True for _ in open_failures(state)):
         return True
-    return any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in _lasting(state))
+    return any(
+        place.recovered_by or (place.role == "item" and place.status == "failed") for place in _steps_and_items(state)
+    )
 
 
-def _lasting(state: State) -> Iterator[Place]:
+def _steps_and_items(state: State) -> Iterator[Place]:
     return (place for place in state.places.values() if place.role in ("step", "item"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.paths import beginning
+from mulligan.core.model.paths import literal_prefix
 from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.shell_text import script
@@ -71,7 +71,7 @@ def before_value(path: Node) -> dict[str, Node]:
     """The argument that says what stands before the first value of the run in a path, where there is one."""
     assert isinstance(path, Scalar)
     for part in find_holes(path.text):
-        if isinstance(part, Hole) and beginning(Template((check(part.source),))) is not None:
+        if isinstance(part, Hole) and literal_prefix(Template((check(part.source),))) is not None:
             return {"below": made(path.text[: part.offset], path)}
     return {}
 

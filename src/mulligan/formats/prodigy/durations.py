@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from mulligan.language.durations import DurationShape
-from mulligan.language.quantities import duration
+from mulligan.language.quantities import parse_duration
 
 _BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
 
 
 def _seconds(value: Any) -> float:
-    return duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
+    return parse_duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
 
 
 SECONDS = DurationShape("a number of seconds", _seconds, {"anyOf": [{"type": "string"}, {"type": "number"}]})

@@ -11,7 +11,7 @@ from typing import Any
 
 from mulligan import StepError
 from mulligan.core.model import paths
-from mulligan.core.model.paths import fault_of, folder_of
+from mulligan.core.model.paths import folder_of, path_problem
 
 
 def write(
@@ -47,7 +47,7 @@ def refuse_outside(path: str, below: str) -> None:
     Where there is no folder in it, the path stays in that in which the step runs.
     """
     folder = folder_of(below)
-    fault = fault_of(paths.Path(path, folder))
+    fault = path_problem(paths.TemplatedPath(path, folder))
     root = os.path.realpath(folder or ".")
     if not fault and os.path.commonpath([os.path.realpath(path), root]) != root:
         fault = f"it leads out of '{folder or root}'"
