@@ -83,9 +83,9 @@ def test_what_was_kept_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"[2]", "it is not what was kept"),
-        (b"[1] ", "it has 4 bytes, and 3 were kept"),
-        (b"", "it has 0 bytes, and 3 were kept"),
+        (b"[2]", "its hash does not match"),
+        (b"[1] ", "it has 4 bytes instead of 3"),
+        (b"", "it has 0 bytes instead of 3"),
     ],
 )
 def test_anything_else_is_damaged(data: bytes, reason: str) -> None:
@@ -151,15 +151,15 @@ def test_an_artifact_is_described_by_its_size_and_its_hash() -> None:
 @pytest.mark.parametrize(
     ("written", "message", "data"),
     [
-        ({}, "'$artifact' is no reference to an artifact: object missing required field `name`", {}),
+        ({}, "'$artifact' is not a reference to an artifact: object missing required field `name`", {}),
         (
             {"name": 7, "size": 1, "sha256": ""},
-            "'$artifact' is no reference to an artifact: expected `str`, got `int` - at `$.name`",
+            "'$artifact' is not a reference to an artifact: expected `str`, got `int` - at `$.name`",
             {},
         ),
         (
             {"name": "../etc/passwd", "size": 1, "sha256": ""},
-            "'../etc/passwd' is no name of an artifact",
+            "'../etc/passwd' is not a name of an artifact",
             {"name": "../etc/passwd"},
         ),
     ],

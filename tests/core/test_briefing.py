@@ -326,7 +326,7 @@ def test_a_retry_is_told_how_the_attempt_before_it_failed():
         target_attempt=2,
         failure_seq=seq_of(run, e.AttemptFailed, attempt=1),
         created_at=T0,
-        content="attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit",
+        content="attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit",
     )
     assert headers(told(run, "a").text(1)) == [SUMMARY_HEADER]
 
@@ -398,13 +398,13 @@ def test_a_retry_that_nobody_says_anything_about_is_told_in_our_own_words(answer
 
     run.ok("a.script@1", output=answer)
 
-    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit"
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit"
 
 
 def test_an_agent_that_cannot_sum_up_does_not_stop_the_retry():
     run = run_of(SUMMED_UP).fail("a", exit_code=3, stderr_tail="rate limit").fail("a.script@1", stderr_tail="no model")
 
-    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit"
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit"
 
 
 def test_a_summary_is_of_one_failure_and_outlives_a_lost_worker():
@@ -414,7 +414,7 @@ def test_a_summary_is_of_one_failure_and_outlives_a_lost_worker():
     run.fail("a", exit_code=4).fail("a.script@3")
 
     assert after_the_loss == "Ask less."
-    assert summary_of(run) == "attempt 3 ended with EXIT_NONZERO, exit code 4; the last it said:\nexit code 4"
+    assert summary_of(run) == "attempt 3 ended with EXIT_NONZERO, exit code 4; its last message:\nexit code 4"
 
 
 def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
@@ -435,7 +435,7 @@ def test_a_shell_script_says_nothing_to_the_retry():
 
     run.ok("a.script@1", output="cleaned")
 
-    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nexit code 3"
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nexit code 3"
 
 
 def test_an_agent_that_sums_up_a_shell_step_leaves_no_trace_in_it():
@@ -490,7 +490,7 @@ def test_an_answer_that_was_found_wanting_is_told_as_such():
 
     summary = told(run, "a").summary
     assert summary is not None
-    assert summary.content.startswith("attempt 1 ended with VALIDATION_FAILED; the last it said:\n")
+    assert summary.content.startswith("attempt 1 ended with VALIDATION_FAILED; its last message:\n")
     assert summary.failure_seq == seq_of(run, e.ResultRejected)
 
 
@@ -519,7 +519,7 @@ def test_a_remediation_sees_what_the_last_attempt_of_an_agent_was_told():
     context = make_task(run.state, "b").context
     assert f"\nretry_summary_artifact_id: {seq}\n" in context
     assert f"\nretry_summary_artifact:\n  id: {seq}\n  source_attempt: 1\n  target_attempt: 2\n" in context
-    assert context.endswith("; the last it said:\nfirst\n<<<END>>>")
+    assert context.endswith("; its last message:\nfirst\n<<<END>>>")
 
 
 # -- nothing is lost on the way --------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_what_is_as_it_would_be_anyway_is_not_written() -> None:
         (b'{"name": "\xff"}', "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (
             b'{"name": "w", "steps": [], "end": {}, "inputs": {"x": {"default": ' + b"[" * 100_000,
-            "it is nested too deep",
+            "it is nested too deeply",
         ),
     ],
     ids=["cut", "empty", "newer", "text", "deep"],
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_workflow_are_refused_with_the_reason(data: bytes, rea
     with pytest.raises(CodecError) as refused:
         w.decode(data)
 
-    assert refused.value.message == f"a workflow that was kept cannot be read: {reason}"
+    assert refused.value.message == f"a stored workflow cannot be read: {reason}"
 
 
 # -- what holds where nothing is said --------------------------------------------------------------------------------

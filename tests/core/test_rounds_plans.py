@@ -62,7 +62,7 @@ def test_what_lies_between_what_was_undone_and_what_failed_runs_again() -> None:
 
     assert reasons(run) == {
         "a": "it was undone",
-        "mid": "what it was built on was undone",
+        "mid": "a step before it was undone",
         "bad": "it failed",
     }
 
@@ -73,7 +73,7 @@ def test_what_was_built_on_what_was_undone_says_so_also_where_the_round_starts_e
 
     assert reasons(run, "other") == {
         "a": "it was undone",
-        "mid": "what it was built on was undone",
+        "mid": "a step before it was undone",
         "bad": "it failed",
         "other": "the round starts here",
     }

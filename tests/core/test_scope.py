@@ -237,7 +237,7 @@ def test_a_handler_is_about_the_failure_above_it_and_its_own_retry_about_that_on
     [
         (lambda run: run.cancel(), "the run was cancelled"),
         (lambda run: run.wait(60), "the run took longer than its timeout"),
-        (lambda run: run.fail("b", None, code="SECURITY_VIOLATION"), "the run stopped at another step's failure"),
+        (lambda run: run.fail("b", None, code="SECURITY_VIOLATION"), "the run stopped because another step failed"),
     ],
 )
 def test_a_cleanup_of_what_was_made_to_end_is_about_the_stop(stop: Any, said: str) -> None:

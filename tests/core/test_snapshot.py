@@ -502,9 +502,9 @@ DAMAGE: dict[str, tuple[Row, str]] = {
     "bytes": (("places", "s0000", "", b"\xc1"), "MessagePack data is malformed: invalid opcode '\\xc1' (byte 0)"),
     "type": (("arcs", "s0000#0", "", b"\x01"), "Expected `str`, got `int`"),
     # A release that is newer than this one wrote a table that this one does not know.
-    "kind": (("dreams", "a", "", b"\x01"), "nothing is known of 'dreams'"),
+    "kind": (("dreams", "a", "", b"\x01"), "unknown name 'dreams'"),
     # A row is missing in the middle of a list.
-    "gap": (("failures", "4", "", b"\x01"), "nothing is known of '0'"),
+    "gap": (("failures", "4", "", b"\x01"), "unknown name '0'"),
     "key": (("past", "a", "", b"\x01"), "invalid literal for int() with base 10: 'a'"),
 }
 
@@ -525,7 +525,7 @@ def test_rows_of_another_workflow_are_refused():
     with pytest.raises(CodecError) as refused:
         restore(chain(1), run.table.rows.values())
 
-    assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'other'"
+    assert refused.value.message == "the tables of the run cannot be read: unknown name 'other'"
 
 
 def test_a_command_whose_parent_is_gone_is_refused():
@@ -535,7 +535,7 @@ def test_a_command_whose_parent_is_gone_is_refused():
     with pytest.raises(CodecError) as refused:
         run.restored()
 
-    assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'a'"
+    assert refused.value.message == "the tables of the run cannot be read: unknown name 'a'"
 
 
 def test_a_place_can_be_read_from_its_row_without_the_run_around_it() -> None:

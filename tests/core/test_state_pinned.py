@@ -219,7 +219,7 @@ def test_where_no_turn_is_under_way_there_is_nothing_to_take_back_or_to_write(br
     state = State(workflow(step("a")))
     bring(state)
 
-    with pytest.raises(AssertionError, match=r"^no turn is under way"):
+    with pytest.raises(AssertionError, match=r"^no turn has begun"):
         ask(state)
 
 

@@ -75,7 +75,7 @@ def test_what_ran_out_of_memory_gets_half_as_much_again(asked: int | None, peak:
 
 def test_what_was_not_done_in_time_gets_twice_the_time_in_whole_seconds():
     run = late(run_of(step("solve", timeout=1.2)), "solve")
-    assert texts(run) == ["solve: timeout 1.2s -> 3s, because it was not done in that time"]
+    assert texts(run) == ["solve: timeout 1.2s -> 3s, because it timed out"]
 
     run.retry(adjust=True)
 

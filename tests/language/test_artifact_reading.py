@@ -155,14 +155,14 @@ def test_a_store_that_is_away_is_no_fault_of_the_expression() -> None:
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        (5, "'$artifact' is no reference to an artifact: expected `object`, got `int`"),
+        (5, "'$artifact' is not a reference to an artifact: expected `object`, got `int`"),
         (
             {"name": "1/rows", "size": "many", "sha256": ""},
-            "'$artifact' is no reference to an artifact: expected `int`, got `str` - at `$.size`",
+            "'$artifact' is not a reference to an artifact: expected `int`, got `str` - at `$.size`",
         ),
-        ({"name": "../../etc/passwd", "size": 1, "sha256": ""}, "'../../etc/passwd' is no name of an artifact"),
-        ({"name": "/etc/passwd", "size": 1, "sha256": ""}, "'/etc/passwd' is no name of an artifact"),
-        ({"name": "1/../../x", "size": 1, "sha256": ""}, "'1/../../x' is no name of an artifact"),
+        ({"name": "../../etc/passwd", "size": 1, "sha256": ""}, "'../../etc/passwd' is not a name of an artifact"),
+        ({"name": "/etc/passwd", "size": 1, "sha256": ""}, "'/etc/passwd' is not a name of an artifact"),
+        ({"name": "1/../../x", "size": 1, "sha256": ""}, "'1/../../x' is not a name of an artifact"),
     ],
 )
 def test_one_that_was_written_by_hand_and_wrongly_refers_to_nothing(cel: Cel, written: Any, reason: str) -> None:

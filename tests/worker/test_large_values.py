@@ -267,12 +267,12 @@ def main(folder, text):
 
 SPOILT = {
     "gone": (lambda path: path.unlink(), "is gone"),
-    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes, and {LARGE} were kept"),
+    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes instead of {LARGE}"),
     "grown": (
         lambda path: os.truncate(path, LARGE + 9),
-        f"is damaged: it has {LARGE + 1} bytes, and {LARGE} were kept",
+        f"is damaged: it has {LARGE + 1} bytes instead of {LARGE}",
     ),
-    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: it is not what was kept"),
+    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: its hash does not match"),
 }
 
 

@@ -1,7 +1,7 @@
-"""Steps that are faked: they run nothing, and end as somebody has said. For trying the rest of a workflow.
+"""Faked steps: they run nothing and end as told, to try out the rest of a workflow.
 
-A fake takes the place of a step's action. All that the step does about its end is real: its check, its retries, its
-handler, its edges. The workflow that a run has pinned says which steps were faked, and so does the log.
+A fake replaces the action of a step. Everything else is real: its check, retries, handler and edges. Both the pinned
+workflow of the run and the log record which steps were faked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mulligan.core.model.workflow import FAKE, Action, Command, Step, Workflow
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
 
-# What of a step is about the action that it does not have.
+# Fields of a step that belong to its action, without which they are reset.
 _ACTION_DEFAULTS: dict[str, Any] = {
     **{"map": None, "do": (), "env": {}, "cwd": None, "logs": {}},
     **{"timeout": None, "resources": None, "breaker": None, "capture": "text"},
@@ -33,13 +33,13 @@ class FakeEnd(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def with_fakes(workflow: Workflow, fakes: Mapping[str, Sequence[FakeEnd]]) -> Workflow:
-    """The workflow with these steps faked: attempt by attempt, the last end for all that follow."""
+    """The workflow with these steps faked: one end per attempt, the last one for all further attempts."""
     steps = tuple(_fake_step(step, fakes[step.name]) if step.name in fakes else step for step in workflow.steps)
     return msgspec.structs.replace(workflow, steps=steps)
 
 
 def action_kind(step: Command) -> str:
-    """What a step does: the kind of its action, "map" where it has items."""
+    """The kind of a step's action; "map" if it has items."""
     if isinstance(step, Step) and step.map is not None:
         return "map"
     return step.action.kind if step.action is not None else ""
@@ -53,7 +53,7 @@ def _fake_step(step: Step, ends: Sequence[FakeEnd]) -> Step:
 
 
 def _fake_validator(step: Step) -> Command | None:
-    """Its check; one that only looks for the files it writes, where it has none: no worker does that for a fake."""
+    """The validator of a faked step. It also checks the declared files, which no worker does for a fake."""
     if not step.writes or step.validate is not None:
         return step.validator
     check = step.validator or Command(action=Action("shell", {"text": ":"}))
@@ -65,7 +65,7 @@ def is_faked(spec: Command) -> bool:
 
 
 def end_attempt(now: Now, place: Place) -> e.Fact:
-    """The end of the present attempt of a faked step."""
+    """End the current attempt of a faked step."""
     assert place.spec.action is not None
     ends = place.spec.action.params["ends"]
     found = msgspec.convert(ends[min(place.attempt, len(ends)) - 1], FakeEnd)

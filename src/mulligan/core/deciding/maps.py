@@ -21,7 +21,7 @@ FAILURES_SHOWN_MAX = 20
 
 
 def expand(now: Now, place: Place) -> Facts:
-    """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take what is not done."""
+    """Start an attempt of a map step: list its items, or, on a later attempt, continue with those not done."""
     policy = _policy(now, place)
     if place.items is not None and (place.items.visit == place.visit or _runs_chosen_items(now, place)):
         yield _continue_list(now, place, place.items)
@@ -43,18 +43,18 @@ def _over(policy: Map) -> Expression:
 
 
 def _continue_list(now: Now, place: Place, items: Items) -> e.MapExpanded:
-    """The same items once more: only those that are not done."""
+    """Continue the same list: run only the items that are not done."""
     todo = tuple(i for i in range(len(items.values)) if not _is_done(now, place, i))
     return e.MapExpanded(place.key, place.attempt, todo=todo)
 
 
 def _runs_chosen_items(now: Now, place: Place) -> bool:
-    """Whether this visit is the one that a round was opened for: the list stands, and only some of its items run."""
+    """Whether the round was opened for some items of this step: the list stays, and only those items run."""
     return place.key == now.state.run.items_of and place.visit == place.visits_before + 1
 
 
 def _is_done(now: Now, place: Place, index: int) -> bool:
-    """It has completed; or it failed before a round that was opened for others."""
+    """Whether the item need not run: it completed, or it failed before a round that was opened for other items."""
     item = now.state.places.get(item_key(place.key, index))
     if item is None or item.status != "failed" or not _runs_chosen_items(now, place):
         return item is not None and item.status == "completed"
@@ -62,7 +62,7 @@ def _is_done(now: Now, place: Place, index: int) -> bool:
 
 
 def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
-    """The command that lists the items has ended."""
+    """Expand the map from the output of its lister, or fail with it."""
     if isinstance(fact, e.CommandCompleted):
         yield from _expand_with(now, place, lambda: now.fetch(fact.output))
     elif isinstance(fact, e.CommandFailed):
@@ -85,7 +85,7 @@ def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
     except ExpressionFailed as error:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
         return
-    # A visit after one that failed: what was done stays done, if the list is still the same.
+    # After a visit that failed, completed items stay completed if the list is the same.
     if place.items is not None and _have_same_items(place.items.values, items):
         yield _continue_list(now, place, place.items)
     else:
@@ -93,10 +93,10 @@ def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
 
 
 def _have_same_items(before: list[Any], items: list[Any]) -> bool:
-    """Whether these are the same items, in whatever order they come now: the keys of an object have none."""
+    """Whether both lists have the same items, in any order: the keys of an object have no order."""
     if len(before) != len(items):
         return False
-    # As JSON, and not as Python compares: there True is 1.
+    # Compared as JSON, since for Python True == 1.
     first, second = (
         Counter(json.dumps(_normalize_numbers(value), sort_keys=True) for value in values) for values in (before, items)
     )
@@ -104,7 +104,7 @@ def _have_same_items(before: list[Any], items: list[Any]) -> bool:
 
 
 def _normalize_numbers(value: Any) -> Any:
-    """The value with its whole numbers written as such: 1.0 is 1."""
+    """The value with whole floats as integers: 1.0 becomes 1."""
     if isinstance(value, dict):
         return {key: _normalize_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -113,7 +113,7 @@ def _normalize_numbers(value: Any) -> Any:
 
 
 def select_items(now: Now, place: Place, values: Any) -> list[Any]:
-    """filter, sort_by, distinct, offset, max_items, in this order."""
+    """Apply filter, sort_by, distinct, offset and max_items, in this order."""
     policy = _policy(now, place)
     if not isinstance(values, list):
         raise ExpressionFailed(f"'over' gave {_kind(values)}, not a list")
@@ -142,7 +142,7 @@ def _holds(now: Now, place: Place, condition: Expression, name: str, value: Any,
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Values of unlike types sort by type, nulls last: a mixed list is an order, not an error."""
+    """Sort values of different types by type, nulls last, so that a mixed list is not an error."""
     if value is None:
         return (3, 0)
     if isinstance(value, bool | int | float):
@@ -159,7 +159,7 @@ def _kind(value: Any) -> str:
 
 
 def run_items(now: Now, place: Place) -> Facts:
-    """Enter as many items as may run together; when none is left and none runs, judge the step."""
+    """Enter as many items as may run in parallel; when none is left and none runs, conclude the map."""
     while may_enter(now, place):
         items = _items(place)
         index = items.todo[items.next]
@@ -186,7 +186,7 @@ def may_enter(now: Now, place: Place) -> bool:
 
 
 def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
-    """The item's command, unless its `when` says no. A condition that cannot be evaluated is the command's failure."""
+    """Enter the command of an item, or skip it if `when` is false. If `when` cannot be evaluated, the command fails."""
     when = now.state.step(item.parent).do[index].when
     if when is None:
         return enter_command(now, item, "do", index)
@@ -206,7 +206,7 @@ def _enter_and_fail(now: Now, item: Place, index: int, message: str) -> Facts:
 
 
 def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
-    """A command of an item has ended: the next one, or the item's end."""
+    """A command of an item has ended: run the next one, or end the item."""
     step = now.state.step(item.parent)
     if isinstance(fact, e.CommandCancelled):
         yield e.ItemCancelled(item.key, item.parent, item.index)
@@ -222,11 +222,11 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
         yield e.ItemCompleted(item.key, item.parent, item.index, output, item.recovered_by)
 
 
-# -- the verdict ------------------------------------------------------------------------------
+# -- the end of a map ------------------------------------------------------------------------------
 
 
 def conclude_map(now: Now, place: Place) -> Facts:
-    """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
+    """No item runs and no more may start: the step succeeds, fails with ITEMS_FAILED, or is cancelled."""
     items, policy = _items(place), _policy(now, place)
     begun, total = [item for item in now.state.items_of(place) if item is not None], len(items.values)
     failed = [item for item in begun if item.status == "failed"]
@@ -242,13 +242,13 @@ def conclude_map(now: Now, place: Place) -> Facts:
 
 
 def _map_succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
-    """The attempt has given its output. Its lists may be large: then they are kept beside the log, each by itself."""
+    """End the attempt with its output. Large lists in it are stored as artifacts, each on its own."""
     kept = {name: now.keep(place, name, output[name]) for name in ("results", "failures")}
     return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
 
 
 def _failures_allowed(policy: Map, total: int) -> float:
-    """How many items may fail: none, unless the step collects or names a bound."""
+    """How many items may fail: none, unless the step collects failures or sets a bound."""
     bounds = [] if policy.max_failures is None else [float(policy.max_failures)]
     if policy.failure_threshold is not None:
         bounds.append(math.floor(policy.failure_threshold * total + 1e-9))
@@ -266,7 +266,7 @@ def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Fa
 
 
 def map_output(items: list[Place], values: list[Any]) -> dict[str, Any]:
-    """The output of a map, all of whose items have ended: results in item order, null where the item failed."""
+    """The output of a map whose items have all ended: results in item order, null for a failed item."""
     failures = [_failure_of(item, values) for item in items if item.status == "failed"]
     return {
         "total": len(items),

@@ -1,4 +1,4 @@
-"""What attempts used, and what later ones should be given: more memory after OUT_OF_MEMORY, more time after TIMEOUT."""
+"""What attempts used, and what later ones should get: more memory after OUT_OF_MEMORY, more time after TIMEOUT."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str
     what: Literal["memory", "timeout"]
     given: int
-    # What the attempt that ran out might have: nothing where the workflow says nothing.
+    # The limit of the attempt that ran out; None without a limit.
     asked: float | None = None
-    # The most memory that was measured.
+    # The peak memory that was measured.
     used: int | None = None
 
     @property
     def text(self) -> str:
         """`memory 512MiB -> 768MiB, because it ran out at 510MiB`."""
         if self.what == "timeout":
-            return f"timeout {self.asked:g}s -> {self.given}s, because it was not done in that time"
+            return f"timeout {self.asked:g}s -> {self.given}s, because it timed out"
         before = f" {format_size(self.asked)} ->" if self.asked else ""
         at = f" at {format_size(self.used)}" if self.used else ""
         return f"memory{before} {format_size(self.given)}, because it ran out{at}"
@@ -51,7 +51,7 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def peak_memory_by_step(entries: Iterable[Entry]) -> dict[str, int]:
-    """The most memory that an attempt of each step, or of a command of its items, was seen to use."""
+    """The peak memory of each step, over its attempts and those of its items' commands."""
     found: dict[str, int] = {}
     for entry in entries:
         fact = entry.fact
@@ -62,7 +62,7 @@ def peak_memory_by_step(entries: Iterable[Entry]) -> dict[str, int]:
 
 
 def attempt_limits(place: Place) -> Adjusted:
-    """What the present attempt of a place may use: what it was given, else what the workflow says."""
+    """The limits of the current attempt: what it was granted, or what the workflow declares."""
     given, resources = place.climb.adjusted or Adjusted(), place.spec.resources
     memory = given.memory or (resources.memory if resources else None)
     return Adjusted(memory=memory, timeout=given.timeout or place.spec.timeout)
@@ -72,12 +72,12 @@ def attempt_limits(place: Place) -> Adjusted:
 
 
 def proposals(state: State, steps: Iterable[str], peaks: Mapping[str, int]) -> tuple[Proposal, ...]:
-    """What these steps should get more of, in their order: those whose last failure was a want of memory or time."""
+    """What these steps should get more of, in order: those whose last failure was a lack of memory or time."""
     return tuple(found for step in steps for found in _step_proposals(state, state.places[step], peaks.get(step, 0)))
 
 
 def adjustments_of(found: Iterable[Proposal]) -> dict[str, Adjusted]:
-    """The same by step, as a round carries it."""
+    """The proposals by step, as the fact that opens a round holds them."""
     given: dict[str, Adjusted] = {}
     for one in found:
         before = given.get(one.step, Adjusted())
@@ -98,7 +98,7 @@ def _step_proposals(state: State, place: Place, peak: int) -> Iterator[Proposal]
 
 
 def _failures(state: State, place: Place) -> Iterator[Failure]:
-    """The last failure of a step that has not done its part; of a map those of its items."""
+    """The last failure of a step that did not complete; of a map the failures of its items."""
     own = [place] if place.items is None else state.items_of(place)
     return (one.failure for one in own if one and one.failure and one.status in ("failed", "cancelled"))
 
@@ -113,14 +113,14 @@ def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Propos
 
 
 def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
-    """More of the step's own timeout, which struck: where another limit did, more of it would change nothing."""
+    """A longer timeout, if the timeout of the step itself was exceeded and not another limit."""
     asked = _largest_limit(step, late, "timeout")
     if asked:
         yield Proposal(step.name, "timeout", math.ceil(asked * TIMEOUT_FACTOR), asked)
 
 
 def _largest_limit(step: Step, failures: Iterable[Failure], what: str) -> float:
-    """The most that the failed attempts might use: the failures say it; what does not is the workflow's to say."""
+    """The largest limit of the failed attempts: as the failures record it, or as the workflow declares it."""
     said = [number_or_zero(failure.details.get(what)) for failure in failures]
     return max((one or _declared_limit(step, what) for one in said), default=0.0)
 

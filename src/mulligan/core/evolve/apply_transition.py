@@ -1,4 +1,4 @@
-"""The door to change: a fact that the table does not know for what it is about raises, and nothing has changed."""
+"""Check a fact against the table of transitions before anything changes, and apply the new status."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import PLACE, RUN
 from mulligan.errors import IllegalTransition
 
-# They tell of something that may be gone, or may never have been.
+# Facts about a place that may be gone or may never have existed.
 _ALWAYS_ALLOWED = frozenset({e.TimerHeld, e.ReportRefused})
 
-# What a fact is about: the key of a place, or the name of a step.
+# The subject of a fact: the key of a place, or the name of a step.
 SUBJECTS: dict[type[e.Fact], Callable[[Any], str]] = {
     kind: attrgetter("place" if "place" in kind.__struct_fields__ else "step") for kind in e.FACTS if kind not in RUN
 }
@@ -23,7 +23,7 @@ _HAVE_PARENTS = frozenset(kind for kind in e.FACTS if "parent" in kind.__struct_
 
 
 def check_transition(state: State, fact: Any) -> None:
-    """Raise `Unlawful` unless the fact may follow for its run or its place as they are now."""
+    """Raise `IllegalTransition` unless the fact is allowed for the current status of its run or place."""
     kind = type(fact)
     if kind in RUN:
         if state.run.status not in RUN[kind]:
@@ -48,7 +48,7 @@ def _check_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
 
 
 def move_place(state: State, key: str, fact: e.Fact) -> Place:
-    """The place, saved for the journal and moved on as the table says. That it is lawful was asked before."""
+    """Move a place to its next status by the table. `check_transition` was called before."""
     place = state.touch(key)
     set_status(state, place, PLACE[type(fact)][place.status])
     return place

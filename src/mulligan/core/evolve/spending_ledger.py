@@ -1,12 +1,12 @@
-"""What agents spend, booked from the facts alone to the step that they work for and to the run. Part of `evolve`.
+"""Book what agents spend to their step and to the run, from facts alone. Part of `evolve`.
 
-    scheduled    an attempt of an agent is a call from here on: so nobody can schedule more calls than a budget leaves
-    ended        the tokens and the money that it reported, and its further calls, if it made any
-    not made     one that failed or was cancelled before anything ran, or took over an earlier result: its call is
+    scheduled    an attempt of an agent counts as a call, so that a budget bounds the calls that can be scheduled
+    ended        the tokens and the money that it reported, and its further calls
+    never ran    an attempt that failed or was cancelled before it ran, or took over an earlier result: its call is
                  given back
 
-A child run reports what its agents have spent when it ends, and that is booked to the step that called it. An attempt
-whose worker was lost stays a call; what it spent beside that, nobody knows.
+A child run reports what its agents spent when it ends; that is booked to the step that called it. An attempt of a lost
+worker stays a call; what else it spent is unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _book(state: State, place: Place, more: Spent) -> None:
 def _book_call(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     place = state.places[fact.place]
     if fact.is_call:
-        # Until a worker says that it has begun, nobody has.
+        # Cleared until a worker reports that it has started.
         state.touch(fact.place).worker = ""
         _book(state, place, _A_CALL)
 
@@ -44,20 +44,20 @@ def _book_usage(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.Att
     if _calls_a_child(place.spec):
         _book(state, place, spent_from_usage(fact.usage))
     elif is_agent(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
-        # Where no call was counted, the log is from before agents were: its tables have no sums, and none are made up.
+        # Without a counted call the log is older than budgets: its tables have no sums, so nothing is booked.
         _book(state, place, _agent_spending(place, fact))
 
 
 def _agent_spending(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> Spent:
-    """What is booked beside the call itself, which was booked before."""
+    """What to book at the end of an attempt. The call itself was booked when it was scheduled."""
     if _never_ran(place, fact):
         return _NO_CALL
-    said = spent_from_usage(fact.usage)
-    return said + _NO_CALL if said.calls else said
+    spent = spent_from_usage(fact.usage)
+    return spent + _NO_CALL if spent.calls else spent
 
 
 def _never_ran(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> bool:
-    """Whether the attempt ended before anything ran: nothing was measured, and nothing has exited."""
+    """Whether the attempt ended before anything ran: no usage was measured, and there is no exit code."""
     if isinstance(fact, e.AttemptSucceeded):
         return fact.reused_run_id > 0
     if isinstance(fact, e.AttemptFailed):
@@ -71,18 +71,18 @@ def _calls_a_child(spec: Command) -> bool:
 
 
 def raise_budgets(run: Run, more: Mapping[str, Budget]) -> None:
-    """The limits of `more` hold from here on."""
+    """Raise the budgets of the run by step."""
     if more:
         run.budgets = {**run.budgets, **{step: raise_budget(run.budgets.get(step), one) for step, one in more.items()}}
 
 
 def raise_budget(before: Budget | None, more: Budget) -> Budget:
-    """The budget with the limits of `more` in the place of its own."""
+    """The budget with its limits replaced by those of `more`."""
     limits = {**(before.limits if before else {}), **more.limits}
     return Budget(**limits)
 
 
-# What is booked before the fact becomes true. What is no agent costs one look.
+# Called before the fact is applied. An attempt without an agent costs one lookup.
 SPENDING_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.AttemptScheduled: _book_call,
     e.AttemptSucceeded: _book_usage,

@@ -1,4 +1,4 @@
-"""What went wrong, as a value: the `Failure` and the table of its codes (rung 0 of the ladder)."""
+"""The `Failure` record and the table of failure codes (rung 0 of the ladder)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 Severity = Literal["warning", "error", "critical"]
 
-# Rung 0. What is not in the table is a step's own code: an error, retryable.
+# A code that is not in these tables is a step's own: an error, retryable.
 _RETRYABLE = (
     "EXIT_NONZERO SIGNALED EXCEPTION CONNECTION HTTP_5XX HTTP_429 TIMEOUT OUT_OF_MEMORY OUTPUT_MISSING "
     "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY"
@@ -23,7 +23,7 @@ _NOT_RETRYABLE = (
 ).split()
 _CRITICAL = "SECURITY_VIOLATION RUN_TIMEOUT INTERNAL".split()
 _ENGINE_ONLY = "WORKER_LOST INTERRUPTED CANCELLED".split()
-# Only ever a cause or a note beside a step's own failure, never the code that climbs.
+# Only attached to another failure, as a cause or a warning; never the failure that climbs the ladder.
 _ATTACHED = "HANDLER_FAILED UNDO_FAILED BUDGET_UNREPORTED".split()
 
 SEVERITY: dict[str, Severity] = {
@@ -39,16 +39,16 @@ ENGINE_CODES = frozenset(
     _ENGINE_ONLY + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
 )
 
-# A NUL cannot go into a variable, a lone surrogate not into a file: neither may cost a handler its start.
+# A NUL cannot go into an environment variable, a lone surrogate not into a file: a handler must start in spite of them.
 UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 8000
-# A child run may have thousands of failures, and a handler's handler fails a level deeper: the nearest are kept.
+# A child run may have thousands of failures, and handlers nest: only the nearest causes are kept.
 CAUSES_MAX = 40
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The structured record of what went wrong. Bounded: it fits in an event."""
+    """The structured record of a failure. Bounded, so that it fits in an event."""
 
     code: str
     message: str = ""
@@ -68,25 +68,25 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_fatal(self) -> bool:
-        """Critical, or not retryable: retried only by a rule that names its code."""
+        """Whether only a rule that names its code retries it: it is critical or not retryable."""
         return self.severity == "critical" or not self.retryable
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What edge filters match: its own code, and HANDLER_FAILED where its handler failed too."""
+        """The codes that edges match: its own, and HANDLER_FAILED if its handler failed too."""
         return (self.code, self.handler_failure.code) if self.handler_failure else (self.code,)
 
 
 def failure(code: str, message: str = "", **fields: Any) -> Failure:
-    """A failure with the severity and retryability that the table gives its code."""
+    """A failure with the severity and retryability of its code by the table."""
     fields.setdefault("severity", SEVERITY.get(code, "error"))
     fields.setdefault("retryable", RETRYABLE.get(code, True))
-    said = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
-    return Failure(code=code, message=said, **{**fields, "cause": _bounded_causes(fields)})
+    text = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
+    return Failure(code=code, message=text, **{**fields, "cause": _bounded_causes(fields)})
 
 
 def _bounded_causes(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
-    """The causes, and theirs, level by level: CAUSES_MAX of them all together. The log has the rest where it arose."""
+    """The causes and their causes, level by level, CAUSES_MAX in total. The log has all of them where they occurred."""
     causes: tuple[Failure, ...] = fields.get("cause", ())
     near = list(causes[:CAUSES_MAX])
     for one in near:
@@ -112,6 +112,6 @@ def _keep_causes(causes: Iterable[Failure], near: Set[int]) -> tuple[Failure, ..
     )
 
 
-def number_or_zero(said: Any) -> float:
-    """A figure that a step, a server or a worker gave: what is none counts for nothing."""
-    return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0
+def number_or_zero(value: Any) -> float:
+    """A number reported by a step, a server or a worker; 0 if it is not a finite number."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

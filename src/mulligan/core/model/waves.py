@@ -1,4 +1,4 @@
-"""The order in which the steps of a workflow can run: wave by wave, each step in the first that it can be in."""
+"""The order in which the steps of a workflow can run: wave by wave, each step as early as possible."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mulligan.core.model.graph import Graph
 
 
 def waves(graph: Graph) -> list[list[str]]:
-    """The steps by wave, in file order: in the first those that a run enters first, then what only waits for them.
+    """The steps by wave, in file order: first the start steps, then those that wait only for them, and so on.
 
-    Edges that lead back count for nothing. Costs time in proportion to the edges.
+    Loop edges are ignored. Takes time in proportion to the edges.
     """
-    # Barriers are vertices of their own, so that a group of n steps that m others need is n + m edges.
+    # Barriers are vertices, so that a group of n steps that m others need has n + m edges.
     open_: dict[str, int] = {key: len(barrier.members) for key, barrier in graph.barriers.items()}
     for name, node in graph.nodes.items():
         open_[name] = len(node.needs) + len(node.waits) + len(node.arrivals)
