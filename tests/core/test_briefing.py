@@ -32,13 +32,13 @@ from .writing import run_of
 
 
 def told(run: History, key: str) -> AgentContext:
-    found = make_task(run.state, key).told
+    found = make_task(run.state, key).agent_context
     assert found is not None
     return found
 
 
 def heard(run: History, key: str) -> list[tuple[str, Any]]:
-    return [(one.step, one.output) for one in told(run, key).heard]
+    return [(one.step, one.output) for one in told(run, key).outputs]
 
 
 def headers(text: str) -> list[str]:
@@ -68,7 +68,7 @@ def test_an_agent_that_comes_first_is_told_nothing():
 def test_no_other_action_is_briefed():
     run = run_of("{name: w, steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a]}]}").ok("a", output="x")
 
-    assert make_task(run.state, "b").told is None
+    assert make_task(run.state, "b").agent_context is None
 
 
 def test_a_briefing_survives_being_written_and_read():
@@ -93,8 +93,8 @@ def test_a_remediation_is_told_the_failure_first_then_what_it_needs():
     run = run_of(REMEDY).ok("build", output="built").fail("tests", stderr_tail="2 failed")
 
     found = make_task(run.state, "fix")
-    assert found.told is not None
-    text = found.told.text(1)
+    assert found.agent_context is not None
+    text = found.agent_context.text(1)
     assert headers(text) == [FAILURE_HEADER, UPSTREAM_HEADER]
     assert text.startswith(f"{found.context}\n\n{UPSTREAM_HEADER}\n")
     assert "\n2 failed\n" in found.context
@@ -233,7 +233,7 @@ def test_what_stands_in_for_a_step_is_told_in_its_name():
     """)
     run.fail("prices").ok("old", output=17)
 
-    [one] = told(run, "judge").heard
+    [one] = told(run, "judge").outputs
     assert (one.step, one.output, one.output_seq) == ("prices", 17, seq_of(run, e.StepStoodIn))
 
 
@@ -257,7 +257,7 @@ def test_the_numbers_of_an_output_are_those_of_its_events():
     run = run_of("{name: w, steps: [{step: a, shell: a}, {step: j, agent: judge, needs: [a]}]}").ok("a", output="x")
 
     entered, completed = seq_of(run, e.StepEntered, step="a"), seq_of(run, e.StepCompleted, step="a")
-    assert told(run, "j").heard == (PriorOutput("a", 1, 1, entered, completed, T0, "x"),)
+    assert told(run, "j").outputs == (PriorOutput("a", 1, 1, entered, completed, T0, "x"),)
 
 
 def test_a_result_that_a_fork_kept_is_told():
@@ -276,7 +276,7 @@ def test_a_result_that_a_fork_kept_is_told():
     ],
 )
 def test_text_is_told_as_it_is_and_everything_else_as_json(output: Any, content: str, kind: str):
-    text = AgentContext("j", heard=(PriorOutput("a", 1, 1, 2, 3, T0, output),)).text(7)
+    text = AgentContext("j", outputs=(PriorOutput("a", 1, 1, 2, 3, T0, output),)).text(7)
 
     assert f"\ncontent_type: {kind}\n" in text
     assert text.endswith(f"<<<BEGIN>>>\n{content}\n<<<END>>>")
@@ -287,18 +287,18 @@ def test_an_end_that_is_an_agent_is_told_nothing_but_its_own_failures():
     run.fail("end", stderr_tail="overloaded")
 
     found = told(run, "end")
-    assert (found.failed, found.heard) == ((), ())
+    assert (found.failed, found.outputs) == ((), ())
     assert found.summary is not None
 
 
 def test_whoever_can_read_artifacts_puts_them_in():
     parts = AgentContext(
-        "j", heard=(PriorOutput("a", 1, 1, 2, 3, T0, {"$artifact": {}}), PriorOutput("b", 1, 1, 4, 5, T0, "b"))
+        "j", outputs=(PriorOutput("a", 1, 1, 2, 3, T0, {"$artifact": {}}), PriorOutput("b", 1, 1, 4, 5, T0, "b"))
     )
 
     found = parts.with_outputs(lambda output: "large" if isinstance(output, dict) else output)
 
-    assert [one.output for one in found.heard] == ["large", "b"]
+    assert [one.output for one in found.outputs] == ["large", "b"]
 
 
 def test_an_agent_that_knows_it_all_from_its_prompt_is_not_told_the_outputs_again():
@@ -389,7 +389,7 @@ def test_an_answer_that_was_not_accepted_is_told_of_no_later_failure():
 
     run = run_of(REJECTED).ok("a", output=answer).ok("a.script@1", output="Decide.").fail("a")
 
-    assert told(run, "a.script@2").heard == ()
+    assert told(run, "a.script@2").outputs == ()
 
 
 @pytest.mark.parametrize("answer", [{"content": " \n"}, {"content": 7}, {}, None, "text"])
@@ -427,7 +427,7 @@ def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
 
     found = restore(run.state.workflow, changes(state))
 
-    assert make_task(found, "a").told == told(run, "a")
+    assert make_task(found, "a").agent_context == told(run, "a")
 
 
 def test_a_shell_script_says_nothing_to_the_retry():

@@ -248,7 +248,7 @@ def test_a_workflow_can_turn_it_off() -> None:
 
     assert "hunter2" in run.facts(e.AttemptScheduled)[-1].bindings["P"]
     assert "hunter2" in make_task(run.state, "fix").context
-    assert make_task(run.state, "fix").told.hides is False
+    assert make_task(run.state, "fix").agent_context.hides is False
 
 
 def test_the_summary_for_the_next_attempt_of_an_agent_has_no_credential() -> None:

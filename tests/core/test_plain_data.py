@@ -78,4 +78,4 @@ def test_what_is_for_nobody_in_particular_names_nobody() -> None:
     assert (timer.place, timer.number) == ("", 0)
     assert (wait.place, wait.attempt, wait.worker, wait.count) == ("", 0, "", 0)
     assert (line.tone, line.seq, line.is_detail, line.is_whole, line.child_run_id) == ("plain", 0, False, False, 0)
-    assert Task(1, "a", 1, "shell", {}, "w", "v", "a", 1).told_attempt == 0
+    assert Task(1, "a", 1, "shell", {}, "w", "v", "a", 1).env_attempt == 0

@@ -39,7 +39,7 @@ def test_a_plain_step_is_told_where_it_belongs_and_what_it_runs():
         step="a",
         visit=1,
         home="/srv/runs",
-        told_attempt=1,
+        env_attempt=1,
     )
 
 
@@ -82,7 +82,7 @@ def test_a_step_with_everything_is_told_everything():
         memory=2**30,
         gpus=1,
         labels=("big",),
-        told_attempt=1,
+        env_attempt=1,
         files={"mesh": "out/mesh.vtk"},
         folders={"cwd": "work/"},
         reuse=Reuse(definition=told(run, "build").reuse.definition),
@@ -302,7 +302,7 @@ def test_a_recovery_script_is_told_the_attempt_that_failed_and_its_return_code()
     run.fail("a", exit_code=11)
 
     script = told(run, "a.script@2")
-    assert (script.step, script.role, script.attempt, script.told_attempt) == ("a", "script", 1, 2)
+    assert (script.step, script.role, script.attempt, script.env_attempt) == ("a", "script", 1, 2)
     assert (script.error_code, script.return_code) == ("EXIT_NONZERO", 11)
 
 

@@ -109,8 +109,8 @@ def test_an_agent_that_mends_is_told_the_failure_also_where_no_edge_has_led() ->
     run.fail("a", 7, stderr_tail="it broke")
 
     fix = make_task(run.state, "a.on_failure@1.0")
-    assert fix.told is not None
-    assert fix.context == fix.told.failure_text(1)
+    assert fix.agent_context is not None
+    assert fix.context == fix.agent_context.failure_text(1)
     assert "it broke" in fix.context
 
 
@@ -138,7 +138,7 @@ def test_what_a_script_is_told_is_about_the_attempt_and_a_step_is_told_its_own()
 
     run.fail("a", 9)
 
-    assert (make_task(run.state, "a.script@1").told_attempt, make_task(run.state, "a.script@1").return_code) == (1, 9)
+    assert (make_task(run.state, "a.script@1").env_attempt, make_task(run.state, "a.script@1").return_code) == (1, 9)
 
 
 def test_what_holds_of_a_task_where_nothing_is_said() -> None:
@@ -146,4 +146,4 @@ def test_what_holds_of_a_task_where_nothing_is_said() -> None:
 
     assert (plain.role, plain.item, plain.home, plain.cwd, plain.capture) == ("step", None, "", "", "text")
     assert (plain.cpus, plain.gpus, plain.host, plain.context, plain.error_code) == (1.0, 0, "", "", "")
-    assert (plain.told_attempt, plain.uid, plain.is_careful, plain.tries) == (0, "", False, 0)
+    assert (plain.env_attempt, plain.uid, plain.is_careful, plain.tries) == (0, "", False, 0)

@@ -223,8 +223,8 @@ def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
 
 def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
-    found, said = classify(report.outcome)
-    warnings = tuple(add_location(now, place, warning) for warning in said) if said else ()
+    found, notes = classify(report.outcome)
+    warnings = tuple(add_location(now, place, note) for note in notes) if notes else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         if not report.reused_run_id:
             warnings += _memory_warnings(now, place, report.usage) + _budget_warnings(now, place, report.usage)

@@ -46,7 +46,7 @@ class AgentContext(msgspec.Struct, frozen=True, omit_defaults=True):
 
     target: str
     failed: tuple[FailedSource, ...] = ()
-    heard: tuple[PriorOutput, ...] = ()
+    outputs: tuple[PriorOutput, ...] = ()
     summary: RetrySummary | None = None
     # Whether anything that looks like a credential is hidden.
     hides: bool = True
@@ -57,14 +57,14 @@ class AgentContext(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def text(self, run_id: int, own: Any = None) -> str:
         """The whole text. `own`, the context written in the workflow, follows the failures. Empty parts are omitted."""
-        outputs = [_as_upstream_output(one) for one in self.heard]
+        outputs = [_as_upstream_output(one) for one in self.outputs]
         theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
         return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs, self.hides).text
 
     def with_outputs(self, fetch: Callable[[Any], Any]) -> AgentContext:
         """The same context with each output replaced by `fetch(output)`: a worker fetches artifacts this way."""
-        heard = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.heard)
-        return msgspec.structs.replace(self, heard=tuple(heard))
+        outputs = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.outputs)
+        return msgspec.structs.replace(self, outputs=tuple(outputs))
 
 
 def _as_upstream_output(one: PriorOutput) -> UpstreamOutput:
@@ -95,11 +95,11 @@ def agent_context(state: State, place: Place) -> AgentContext:
     step = state.step_of(place)
     failed = failed_sources(state, step)
     handled = _failure_to_handle(state, place)
-    heard = _prior_outputs(state, step.key) if reads_upstream(place.spec) else ()
+    outputs = _prior_outputs(state, step.key) if reads_upstream(place.spec) else ()
     return AgentContext(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
-        heard=tuple(islice(chain(_rejected_output(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
+        outputs=tuple(islice(chain(_rejected_output(state, place), outputs), UPSTREAM_OUTPUTS_MAX)),
         summary=place.climb.summary,
         hides=state.workflow.hide_credentials,
     )

@@ -140,8 +140,8 @@ def _final_status(now: Now, end: Place) -> tuple[str, str]:
         return status, state.run.stop.reason if state.run.stop else ""
     if end.status == "failed":
         return "failed", f"end failed: {end.failure.code if end.failure else ''}"
-    said = _end_result(now, end)
-    wanted, reason = said.get("status"), str(said.get("reason") or "")
+    result = _end_result(now, end)
+    wanted, reason = result.get("status"), str(result.get("reason") or "")
     if wanted == "failed" and status == "completed":
         return wanted, reason or "end returned the status failed"
     if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):

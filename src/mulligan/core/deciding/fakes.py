@@ -1,4 +1,4 @@
-"""Faked steps: they run nothing and end as told, to try out the rest of a workflow.
+"""Faked steps: they run nothing and end in a given way, to try out the rest of a workflow.
 
 A fake replaces the action of a step. Everything else is real: its check, retries, handler and edges. Both the pinned
 workflow of the run and the log record which steps were faked.
@@ -71,8 +71,8 @@ def end_attempt(now: Now, place: Place) -> e.Fact:
     found = msgspec.convert(ends[min(place.attempt, len(ends)) - 1], FakeEnd)
     if found.failure is None:
         return e.AttemptSucceeded(place.key, place.attempt, now.keep(place, "output", found.output))
-    said = found.failure
-    fields = {name: getattr(said, name) for name in ("severity", "retryable", "exit_code", "signal", "details")}
+    wanted = found.failure
+    fields = {name: getattr(wanted, name) for name in ("severity", "retryable", "exit_code", "signal", "details")}
     return e.AttemptFailed(
-        place.key, place.attempt, add_location(now, place, failure(said.code, said.message, **fields))
+        place.key, place.attempt, add_location(now, place, failure(wanted.code, wanted.message, **fields))
     )

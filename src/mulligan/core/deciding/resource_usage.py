@@ -121,8 +121,8 @@ def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
 
 def _largest_limit(step: Step, failures: Iterable[Failure], what: str) -> float:
     """The largest limit of the failed attempts: as the failures record it, or as the workflow declares it."""
-    said = [number_or_zero(failure.details.get(what)) for failure in failures]
-    return max((one or _declared_limit(step, what) for one in said), default=0.0)
+    recorded = (number_or_zero(failure.details.get(what)) for failure in failures)
+    return max((limit or _declared_limit(step, what) for limit in recorded), default=0.0)
 
 
 def _declared_limit(step: Step, what: str) -> float:

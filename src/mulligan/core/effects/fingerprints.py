@@ -37,7 +37,7 @@ def fingerprint(task: Task, contents: Mapping[str, str]) -> str:
     about = task.reuse
     assert about is not None, f"'{task.place}' cannot be reused"
     values = [task.params, task.env, task.cwd, task.late, task.bound, about.key]
-    values += [(one.step, one.output) for one in task.told.heard] if task.told else []
+    values += [(one.step, one.output) for one in task.agent_context.outputs] if task.agent_context else []
     known_by = (_VERSION, task.workflow, task.step, task.home, task.kind, about.definition, about.after, contents)
     return digest_of((*known_by, contents_of(values)))[:FINGERPRINT_CHARS]
 

@@ -83,7 +83,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     error_code: str = ""
     return_code: int | None = None
     # The value of `$MULLIGAN_ATTEMPT`: in a recovery script the attempt that failed.
-    told_attempt: int = 0
+    env_attempt: int = 0
     # Declared files that must exist after success, by name.
     files: dict[str, str] = {}
     # Where to find all secrets of the workflow: it may print any of them, so all are redacted.
@@ -95,7 +95,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     # The circuit breaker that is checked before it is leased.
     guard: Guard | None = None
     # For an agent: the context of earlier failures and outputs.
-    told: AgentContext | None = None
+    agent_context: AgentContext | None = None
     # For a task that reads secrets: the parts of each value with a secret in it, texts and `{"secret": EXPRESSION}`;
     # and the values that are known. By the names of the bindings: `env.NAME`, `cwd`, and the holes of `params`.
     late: dict[str, list[Any]] = {}
@@ -133,7 +133,7 @@ def make_task(state: State, key: str) -> Task:
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
-    told = agent_context(state, place) if action.kind == AGENT else None
+    context = agent_context(state, place) if action.kind == AGENT else None
     secrets = _secrets(state.workflow) if state.workflow.callers_secrets else state.workflow.secrets
     late = _late_values(spec, place) if secrets and place.bindings else {}
     # Positional, in field order: with so many fields, keywords take five times as long.
@@ -160,7 +160,7 @@ def make_task(state: State, key: str) -> Task:
         wanted.gpus or 0,
         wanted.labels,
         bound_host(state, place),
-        _context(state, step, place, told) if told or state.informed else "",
+        _failure_context(state, step, place, context) if context or state.informed else "",
         about.code if about else "",
         about.exit_code if about else None,
         state.places[place.parent].attempt if place.role == "script" else place.attempt,
@@ -169,14 +169,14 @@ def make_task(state: State, key: str) -> Task:
         state.run.uid,
         spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
         None if spec.breaker is None else Guard(spec.breaker, state.workflow.breakers[spec.breaker]),
-        told,
+        context,
         late,
         {name: value for name, value in place.bindings.items() if name not in late} if late else {},
         {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
         _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
         reuse_of(state, place) if state.run.changed_only or _may_be_reused(step.spec) else None,
-        remaining_budget(state, place) if told is not None else None,
+        remaining_budget(state, place) if context is not None else None,
     )
 
 
@@ -256,13 +256,13 @@ def _secrets(workflow: Workflow) -> dict[str, Secret]:
     return {**workflow.secrets, **{f"caller:{i}": secret for i, secret in enumerate(workflow.callers_secrets)}}
 
 
-def _context(state: State, step: Place, place: Place, told: AgentContext | None) -> str:
-    if told is not None:
-        return told.failure_text(state.run.run_id)
+def _failure_context(state: State, step: Place, place: Place, context: AgentContext | None) -> str:
+    if context is not None:
+        return context.failure_text(state.run.run_id)
     if (step.key, step.visit) not in state.informed:
         return ""
-    context: str = failure_view(state, place)["context"]
-    return context
+    text: str = failure_view(state, place)["context"]
+    return text
 
 
 def _late_values(spec: Command, place: Place) -> dict[str, list[Any]]:

@@ -146,7 +146,7 @@ def preparation(task: Task, sides: Sides, new_path: Callable[[], str]) -> Prepar
 def write_files(task: dict[str, Any], paths: list[str], references: str) -> dict[str, str] | None:
     """Called in a child. `references` are the words as they were before what is in artifacts was put into them."""
     found = msgspec.convert(task, Task)
-    if found.told is not None and found.told.hides:
+    if found.agent_context is not None and found.agent_context.hides:
         words = _without_credentials(msgspec.json.decode(references), found.params)
         found = msgspec.structs.replace(found, params=words)
     try:
@@ -175,7 +175,7 @@ def _write_prompt(task: Task, prompt_file: str, context_file: str, stdin: str) -
     prompt = as_text(task.params["prompt"])
     if not prompt.strip():
         raise InputInvalid("the prompt is empty")
-    context = (task.told or AgentContext(task.place)).text(task.run_id, task.params.get("context"))
+    context = (task.agent_context or AgentContext(task.place)).text(task.run_id, task.params.get("context"))
     write_side(prompt_file, prompt)
     write_side(context_file, context)
     is_alone = not context or prompt.startswith("/")
