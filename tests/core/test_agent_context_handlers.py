@@ -1,4 +1,4 @@
-"""What an agent is told that mends, sums up or cleans up: of whom, since when, and what was not accepted."""
+"""The context of agents in handlers and recovery scripts: failures, times and rejected outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is proposed where several things ran out at once, and where the failure does not say how much it had."""
+"""Proposals if several limits were exceeded, or if the failure does not record its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rest of what a worker is told: what it may lose, where it must run, how large it is, and where its logs go."""
+"""Fields of a task: what may be lost, where it must run, how large it is, where its logs go."""
 
 from __future__ import annotations
 

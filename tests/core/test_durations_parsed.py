@@ -1,4 +1,4 @@
-"""How long a written duration is, to its last unit, and what is none."""
+"""Parsing durations to the last unit, and refusing what is not a duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round with `adjust` gives: more memory to what ran out of it, more time to what was not done in time."""
+"""A round with `adjust`: more memory or time for steps that ran out of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of one stage of a place's life when the next begins: nothing that the next could take for its own."""
+"""When a place moves to its next stage, nothing of the stage before is left."""
 
 from __future__ import annotations
 

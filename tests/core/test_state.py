@@ -1,8 +1,8 @@
-"""The state of a run: what a row that says little is read as, and what a turn remembers to be taken back."""
+"""The state of a run: defaults of stored structs, and rolling a turn back."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ import pytest
 from mulligan.core.effects import effects as fx
 from mulligan.core.model.events import Route
 from mulligan.core.model.failure import failure
-from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Map
 from mulligan.core.state.state import (
@@ -19,7 +18,6 @@ from mulligan.core.state.state import (
     NO_CLIMB,
     Climb,
     FailureRecord,
-    Items,
     PastVisit,
     Place,
     Run,
@@ -151,27 +149,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
     }
 
 
-def test_items_that_nobody_has_begun_are_none_under_way_and_none_failed() -> None:
-    assert Items(["x"], 1).counts == (1, 0, 0, 0, False)
-    assert Items(["x"], 1).todo == ()
-
-
-def test_what_never_was_is_dated_to_the_beginning_of_time() -> None:
-    assert datetime(1970, 1, 1, tzinfo=UTC) == EPOCH
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def test_states_of_one_workflow_can_share_its_graph() -> None:
-    flow = workflow(step("a"))
-    graph = Graph(flow)
-
-    assert State(flow, graph).graph is graph
-
-
-def test_a_state_is_like_no_thing_that_is_not_a_state() -> None:
-    assert State(workflow(step("a"))) != "a state"
 
 
 def test_a_step_that_has_listed_nothing_has_no_items() -> None:
