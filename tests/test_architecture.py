@@ -344,8 +344,11 @@ def test_an_arrow_against_the_stream_is_found(path: str, text: str, sentence: st
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("mulligan/core/turn.py", "from mulligan.errors import Unlawful\nfrom mulligan.core import state"),
-        ("mulligan/core/turn.py", "from . import state\nfrom .state import State\nfrom ..errors import Unlawful"),
+        ("mulligan/core/turn.py", "from mulligan.errors import IllegalTransition\nfrom mulligan.core import state"),
+        (
+            "mulligan/core/turn.py",
+            "from . import state\nfrom .state import State\nfrom ..errors import Refused",
+        ),
         ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.service.verbs import Service"),
         ("mulligan/app.py", "import mulligan.cli.main, mulligan.store.sqlite, mulligan.engine.loop"),
         ("mulligan/store/sqlite.py", "import apsw\nimport mulligan.ports"),

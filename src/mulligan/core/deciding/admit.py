@@ -53,22 +53,22 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
     yield e.RunStarted(
         report.run_id,
         workflow.name,
-        report.version,
-        report.inputs,
-        report.by,
-        report.parent_run_id,
-        report.forked_from,
-        report.kept,
-        _run_due(now),
-        report.cwd,
-        report.uid,
-        report.file,
-        report.digest,
-        report.stale,
-        report.changed_only,
-        report.forced,
-        report.labels,
-        report.callers_budget,
+        version=report.version,
+        inputs=report.inputs,
+        by=report.by,
+        parent_run_id=report.parent_run_id,
+        forked_from=report.forked_from,
+        kept=report.kept,
+        due=_run_due(now),
+        cwd=report.cwd,
+        uid=report.uid,
+        file=report.file,
+        digest=report.digest,
+        stale=report.stale,
+        changed_only=report.changed_only,
+        forced=report.forced,
+        labels=report.labels,
+        callers_budget=report.callers_budget,
     )
 
 
@@ -87,7 +87,9 @@ def _cancel(now: Now, report: r.CancelRequested) -> Facts:
         )
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
-        yield e.RunStopping("cancelled", report.now, report.by, report.reason, run.held, run.unstarted)
+        yield e.RunStopping(
+            "cancelled", report.now, by=report.by, reason=report.reason, held=run.held, unstarted=run.unstarted
+        )
 
 
 def _pause(now: Now, report: r.PauseRequested) -> Facts:
@@ -160,7 +162,7 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
     elif run.status == "paused":
         assert run.paused_at is not None
         due = None if run.due is None else run.due + (now.at - run.paused_at)
-        yield e.RunResumed(report.by, report.reason, due, run.held, run.unstarted)
+        yield e.RunResumed(report.by, report.reason, due=due, held=run.held, unstarted=run.unstarted)
 
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
@@ -178,14 +180,14 @@ def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReope
     return e.RunReopened(
         now.state.run.round + 1,
         report.by,
-        report.reason,
-        plan.steps,
-        _run_due(now),
-        plan.from_step,
-        plan.items,
-        adjustments_of(plan.proposals),
-        plan.stale,
-        report.budgets,
+        reason=report.reason,
+        put_back=plan.steps,
+        due=_run_due(now),
+        from_step=plan.from_step,
+        indexes=plan.items,
+        adjustments=adjustments_of(plan.proposals),
+        stale=plan.stale,
+        budgets=report.budgets,
     )
 
 
@@ -231,17 +233,19 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
         return e.AttemptSucceeded(
             place.key,
             place.attempt,
-            report.output,
-            report.usage,
-            warnings,
-            report.files,
-            report.fingerprint,
-            report.reused_run_id,
+            output=report.output,
+            usage=report.usage,
+            warnings=warnings,
+            files=report.files,
+            fingerprint=report.fingerprint,
+            reused_run_id=report.reused_run_id,
         )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt, spent_from_usage(report.usage).as_usage)
     found = add_location(now, place, msgspec.structs.replace(found, details=_failure_details(place, found, report)))
-    return e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found), report.usage, warnings)
+    return e.AttemptFailed(
+        place.key, place.attempt, failure=with_cap_detail(place, found), usage=report.usage, warnings=warnings
+    )
 
 
 def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
@@ -348,7 +352,13 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     adjusted = _requested_adjustment(place, report)
     check_raised_budgets(now.state, report.budgets, now.state.graph)
     yield e.StepClassified(
-        place.key, place.attempt, report.verdict, report.reason, report.by, adjusted, budgets=report.budgets
+        place.key,
+        place.attempt,
+        verdict=report.verdict,
+        reason=report.reason,
+        by=report.by,
+        adjusted=adjusted,
+        budgets=report.budgets,
     )
 
 
@@ -489,7 +499,12 @@ def _triage_due(now: Now, place: Place) -> Facts:
     wants_retry = policy.default == "retry" and place.climb.defaults_used == 0
     verdict: Any = "retry" if wants_retry else "fail"
     yield e.StepClassified(
-        place.key, place.attempt, verdict, "not classified before the timeout", "timeout", is_default=True
+        place.key,
+        place.attempt,
+        verdict=verdict,
+        reason="not classified before the timeout",
+        by="timeout",
+        is_default=True,
     )
 
 

@@ -59,7 +59,15 @@ class AgentContext(msgspec.Struct, frozen=True, omit_defaults=True):
         """The whole text. `own`, the context written in the workflow, follows the failures. Empty parts are omitted."""
         outputs = [_as_upstream_output(one) for one in self.outputs]
         theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
-        return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs, self.hides).text
+        return assemble(
+            run_id,
+            self.target,
+            failed=self.failed,
+            upstream=outputs,
+            summary=self.summary,
+            own=theirs,
+            hides=self.hides,
+        ).text
 
     def with_outputs(self, fetch: Callable[[Any], Any]) -> AgentContext:
         """The same context with each output replaced by `fetch(output)`: a worker fetches artifacts this way."""
@@ -69,7 +77,16 @@ class AgentContext(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def _as_upstream_output(one: PriorOutput) -> UpstreamOutput:
     text, kind = _as_text(_answer_text(one.output))
-    return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
+    return UpstreamOutput(
+        one.step,
+        one.visit,
+        attempt=one.attempt,
+        entered_seq=one.entered_seq,
+        output_seq=one.output_seq,
+        created_at=one.given_at,
+        content=text,
+        content_type=kind,
+    )
 
 
 # The keys of an agent's answer that holds nothing but a text. Of the optional ones `json` repeats the text.

@@ -242,7 +242,7 @@ def _loop_taken(now: Now, arc: Arc) -> e.LoopTaken:
     number = now.state.run.loops_taken.get(arc.key, 0) + 1
     seed = f"{now.state.run.run_id}:{arc.key}:{number}"
     due = now.at + timedelta(seconds=delay_seconds(arc.edge.backoff, number, seed, {}))
-    return e.LoopTaken(arc.source, arc.edge.index, arc.to, number, due)
+    return e.LoopTaken(arc.source, arc.edge.index, to=arc.to, number=number, due=due)
 
 
 # -- remediation ------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def _after_remediation(now: Now, fix: Place, visit: int) -> Facts:
         elif record.then == "rerun":
             yield e.StepPutBack(source.key, "rerun", fix.key)
         else:
-            yield _stand_in(now, source, record, fix.key, output)
+            yield _stand_in(now, source, record=record, by=fix.key, output=output)
 
 
 def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
@@ -278,11 +278,13 @@ def _stand_in(now: Now, source: Place, record: FailureRecord, by: str, output: A
         # The always edges were taken when the source failed.
         taken = success_edges(now, source, output, with_always=False)
     except ExpressionFailed as error:
-        return _cannot_stand_in(now, source, record, "EXPRESSION_FAILED", error.message)
+        return _cannot_stand_in(now, source, record=record, code="EXPRESSION_FAILED", message=error.message)
     no_route = has_no_route(now, source, taken)
     if no_route and now.state.step(source.key).no_match == "fail":
-        return _cannot_stand_in(now, source, record, "NO_ROUTE", "the condition of none of its success edges holds")
-    return e.StepStoodIn(source.key, by, output, taken, no_route)
+        return _cannot_stand_in(
+            now, source, record=record, code="NO_ROUTE", message="the condition of none of its success edges holds"
+        )
+    return e.StepStoodIn(source.key, by, output=output, taken=taken, no_route=no_route)
 
 
 def _cannot_stand_in(now: Now, source: Place, record: FailureRecord, code: str, message: str) -> e.StepSettled:

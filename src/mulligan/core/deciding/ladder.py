@@ -98,7 +98,15 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
         yield e.RungPassed(place.key, "retry", refusal)
         return False
     adjusted = adjust(rule.adjust, place, failure)
-    yield e.RetryScheduled(place.key, place.attempt + 1, index, number, due, rule.recovery_script is not None, adjusted)
+    yield e.RetryScheduled(
+        place.key,
+        place.attempt + 1,
+        rule=index,
+        number=number,
+        due=due,
+        has_script=rule.recovery_script is not None,
+        adjusted=adjusted,
+    )
     if rule.recovery_script is not None:
         yield from enter_command(now, place, "script", index)
     elif due <= now.at:
@@ -328,7 +336,7 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
         yield e.RungPassed(place.key, "triage", "loop_limit")
         return False
     due = None if policy.timeout is None else now.at + timedelta(seconds=policy.timeout)
-    yield e.StepParked(place.key, place.visit, place.attempt, failure, reason, due)
+    yield e.StepParked(place.key, place.visit, attempt=place.attempt, failure=failure, reason=reason, due=due)
     return True
 
 
@@ -366,7 +374,14 @@ def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     if is_fatal_handler_failure(place, failure):
         failure = _critical(failure)
     if place.role != "step":
-        yield e.CommandFailed(place.key, place.parent, place.role, failure, place.index, place.spec.continue_on_error)
+        yield e.CommandFailed(
+            place.key,
+            place.parent,
+            role=place.role,
+            failure=failure,
+            index=place.index,
+            is_allowed=place.spec.continue_on_error,
+        )
         return True
     chosen = _choose_route(now, place, failure)
     if chosen.status != "selected":
@@ -399,11 +414,11 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
     return e.StepFailed(
         place.key,
         place.visit,
-        failure,
-        place.attempt,
-        chosen,
-        taken,
-        is_allowed,
+        failure=failure,
+        attempt=place.attempt,
+        route=chosen,
+        taken=taken,
+        is_allowed=is_allowed,
         is_final=not awaits and is_last_visit(now.state, place) and not takes_loop(now.state, place.key, taken),
         routed_to_end=not is_routed,
         original_failed_step="" if is_routed else place.key,

@@ -249,7 +249,9 @@ def _has_next(place: Place, fact: e.Fact, index: int) -> bool:
 def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
     """Complete the place. A step chooses its edges first; to find none may itself be a failure."""
     if place.role != "step":
-        fact: e.Fact = e.CommandCompleted(place.key, place.parent, place.role, place.index, output, recovered_by)
+        fact: e.Fact = e.CommandCompleted(
+            place.key, place.parent, role=place.role, index=place.index, output=output, recovered_by=recovered_by
+        )
     elif place.key == END:
         fact = _end_completed(now, place, output, recovered_by)
     else:
@@ -264,7 +266,7 @@ def _end_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.
         problem = status_problem(now.fetch(output))
         if problem:
             return e.ResultRejected(END, place.attempt, make_failure(now, place, "OUTPUT_INVALID", problem))
-    return e.StepCompleted(END, place.visit, place.attempt, output, recovered_by)
+    return e.StepCompleted(END, place.visit, attempt=place.attempt, output=output, recovered_by=recovered_by)
 
 
 def _step_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:

@@ -219,7 +219,7 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
             yield e.ItemCancelled(item.key, item.parent, item.index)
     else:
         output = fact.output if isinstance(fact, e.CommandCompleted) else None
-        yield e.ItemCompleted(item.key, item.parent, item.index, output, item.recovered_by)
+        yield e.ItemCompleted(item.key, item.parent, index=item.index, output=output, recovered_by=item.recovered_by)
 
 
 # -- the end of a map ------------------------------------------------------------------------------

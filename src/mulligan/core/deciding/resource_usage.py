@@ -109,7 +109,7 @@ def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Propos
     start = max(asked, used)
     if start:
         given = math.ceil(start * MEMORY_FACTOR / MIB) * MIB
-        yield Proposal(step.name, "memory", given, asked or None, used or None)
+        yield Proposal(step.name, "memory", given=given, asked=asked or None, used=used or None)
 
 
 def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:

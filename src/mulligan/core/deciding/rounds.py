@@ -64,7 +64,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
         # The list of the map may change: none of its items is kept.
         items = ()
     found = proposals(state, steps, report.peaks) if report.adjust else ()
-    return Round(steps, report.from_step, items, found, stale)
+    return Round(steps, report.from_step, items=items, proposals=found, stale=stale)
 
 
 def kept_files(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:

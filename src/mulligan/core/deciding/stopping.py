@@ -85,7 +85,14 @@ def conclude(now: Now, place: Place) -> Facts:
     if place.role == "step":
         yield _step_ended(place, found)
     elif found is not None:
-        yield e.CommandFailed(place.key, place.parent, place.role, found, place.index, place.spec.continue_on_error)
+        yield e.CommandFailed(
+            place.key,
+            place.parent,
+            role=place.role,
+            failure=found,
+            index=place.index,
+            is_allowed=place.spec.continue_on_error,
+        )
     else:
         yield e.CommandCancelled(place.key, place.parent, place.role, place.index)
 
@@ -96,9 +103,9 @@ def _step_ended(place: Place, found: Failure | None) -> e.Fact:
     return e.StepFailed(
         place.key,
         place.visit,
-        found,
-        place.attempt,
-        e.Route("skipped_terminal", reason="stopping"),
+        failure=found,
+        attempt=place.attempt,
+        route=e.Route("skipped_terminal", reason="stopping"),
         is_allowed=place.spec.continue_on_error and place.key != END,
         routed_to_end=True,
         original_failed_step=place.key,

@@ -302,4 +302,4 @@ def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command
 def _items(counts: _Counts, data: bytes) -> Items:
     values, todo = _reader("items")(data)
     visit, entered, running, failed, is_judged = counts
-    return Items(values, visit, todo, entered, running, failed, is_judged)
+    return Items(values, visit, todo=todo, next=entered, running=running, failed=failed, is_judged=is_judged)

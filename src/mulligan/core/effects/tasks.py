@@ -195,7 +195,9 @@ def demand(state: State, place: Place) -> Demand:
     wanted = place.spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     memory = wanted.memory if adjusted.memory is None else adjusted.memory
-    return Demand(_cpus(adjusted, wanted), memory or 0, wanted.gpus or 0, wanted.labels, bound_host(state, place))
+    return Demand(
+        _cpus(adjusted, wanted), memory or 0, gpus=wanted.gpus or 0, labels=wanted.labels, host=bound_host(state, place)
+    )
 
 
 def fill_late_values(task: Task, values: Mapping[str, Any]) -> Task:

@@ -45,7 +45,7 @@ def _count_in_loops(state: State, step: str, change: int) -> None:
     loops = dict(state.run.loops)
     for key, loop in loops.items():
         if step in state.graph.region(loop.to):
-            loops[key] = type(loop)(loop.step, loop.edge, loop.to, loop.due, loop.busy + change)
+            loops[key] = type(loop)(loop.step, loop.edge, to=loop.to, due=loop.due, busy=loop.busy + change)
     state.run.loops = loops
 
 

@@ -397,7 +397,9 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
 
 def _triage_decision(place: Place, fact: e.StepClassified) -> TriageDecision:
     code, exit_code = (place.failure.code, place.failure.exit_code) if place.failure else ("", None)
-    return TriageDecision(fact.verdict, fact.by, fact.reason, code, exit_code, fact.attempt)
+    return TriageDecision(
+        fact.verdict, fact.by, reason=fact.reason, code=code, exit_code=exit_code, attempt=fact.attempt
+    )
 
 
 def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
@@ -438,7 +440,7 @@ def _step_settled(state: State, place: Place, fact: e.StepSettled, entry: e.Entr
 def _loop_taken(state: State, fact: e.LoopTaken, entry: e.Entry) -> None:
     key = state.graph.arc(fact.step, fact.edge).key
     busy = sum(state.places[name].is_active for name in state.graph.region(fact.to))
-    state.run.loops = {**state.run.loops, key: Loop(fact.step, fact.edge, fact.to, fact.due, busy)}
+    state.run.loops = {**state.run.loops, key: Loop(fact.step, fact.edge, to=fact.to, due=fact.due, busy=busy)}
     state.run.loops_taken = {**state.run.loops_taken, key: fact.number}
 
 

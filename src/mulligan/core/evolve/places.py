@@ -194,7 +194,9 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
     spec = command_spec(state, parent, fact.role, fact.index)
     # Attempt numbers of an item's commands continue from the number of the item.
     attempt = parent.attempt if fact.role == "do" else 0
-    place = Place(fact.place, fact.role, spec, "ready", fact.parent, fact.index, visit=1, attempt=attempt)
+    place = Place(
+        fact.place, fact.role, spec=spec, status="ready", parent=fact.parent, index=fact.index, visit=1, attempt=attempt
+    )
     if fact.role == "do" and state.run.adjustments:
         place.climb = fresh_climb(state, parent.parent, spec)
     place.entered_at, place.entered_seq = entry.at, entry.seq
@@ -326,7 +328,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
         place.failure, place.recovered_by, place.output = None, "", None
         place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
     else:
-        place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
+        place = Place(fact.place, "item", spec=ITEM, status="running", parent=fact.parent, index=fact.index)
         state.add(place)
     place.visit = parent.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq

@@ -184,7 +184,7 @@ def own_context(run_id: int, target: str, content: str, content_type: ContentTyp
     would help to guess them.
     """
     fields: dict[str, object] = {"workflow_run_id": run_id, "target_node_key": target, "content_type": content_type}
-    draft = _Draft(0, OWN_HEADER, fields, neutralise(content), CONTEXT_CHARS_MAX)
+    draft = _Draft(0, OWN_HEADER, fields=fields, payload=neutralise(content), limit=CONTEXT_CHARS_MAX)
     return _envelope(draft, draft.wants)
 
 
@@ -199,11 +199,13 @@ def head_tail(text: str, limit: int) -> tuple[str, Truncation]:
     """`text` within `limit` characters: its head and tail, with a visible marker at the cut."""
     size = len(text)
     if size <= limit:
-        return text, Truncation(False, "none", size, size, 0)
+        return text, Truncation(False, "none", original_chars=size, included_chars=size, dropped_chars=0)
     head, tail = text[: limit // 2], text[size - (limit - limit // 2) :]
     dropped = size - limit
     marker = f"\n[... {dropped} characters left out ...]\n"
-    return head + marker + tail, Truncation(True, "head_tail", size, limit, dropped)
+    return head + marker + tail, Truncation(
+        True, "head_tail", original_chars=size, included_chars=limit, dropped_chars=dropped
+    )
 
 
 def neutralise(text: str) -> str:
@@ -291,7 +293,7 @@ def _failure_draft(run_id: int, target: str, source: FailedSource, hides: bool) 
         "created_at": source.failed_at,
     }
     payload = "\n".join(_failure_payload(source, hides))
-    return _Draft(source.failure_seq, FAILURE_HEADER, fields, payload, FAILURE_CHARS_MAX)
+    return _Draft(source.failure_seq, FAILURE_HEADER, fields=fields, payload=payload, limit=FAILURE_CHARS_MAX)
 
 
 def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: bool) -> _Draft:
@@ -308,7 +310,7 @@ def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: boo
         "created_at": source.created_at,
         "sha256": _sha256(payload),
     }
-    return _Draft(source.output_seq, UPSTREAM_HEADER, fields, payload, UPSTREAM_CHARS_MAX)
+    return _Draft(source.output_seq, UPSTREAM_HEADER, fields=fields, payload=payload, limit=UPSTREAM_CHARS_MAX)
 
 
 def _summary_draft(run_id: int, target: str, summary: RetrySummary, hides: bool) -> _Draft:
@@ -323,7 +325,7 @@ def _summary_draft(run_id: int, target: str, summary: RetrySummary, hides: bool)
         "created_at": summary.created_at,
         "sha256": _sha256(payload),
     }
-    return _Draft(summary.seq, SUMMARY_HEADER, fields, payload, SUMMARY_CHARS_MAX)
+    return _Draft(summary.seq, SUMMARY_HEADER, fields=fields, payload=payload, limit=SUMMARY_CHARS_MAX)
 
 
 def _payload(text: str, limit: int, hides: bool) -> str:

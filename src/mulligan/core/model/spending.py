@@ -37,9 +37,9 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
         return Spent(
             self.calls + other.calls,
             _sum(self.tokens, other.tokens),
-            _sum(self.input_tokens, other.input_tokens),
-            _sum(self.output_tokens, other.output_tokens),
-            _sum(self.cost, other.cost),
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            cost=_sum(self.cost, other.cost),
         )
 
     @property
@@ -71,9 +71,9 @@ def spent_from_usage(usage: Mapping[str, Any]) -> Spent:
     return Spent(
         parse_count(usage.get("calls")) or 0,
         parse_count(usage.get("tokens")),
-        parse_count(usage.get("input_tokens")),
-        parse_count(usage.get("output_tokens")),
-        parse_cost(usage.get("cost")),
+        input_tokens=parse_count(usage.get("input_tokens")),
+        output_tokens=parse_count(usage.get("output_tokens")),
+        cost=parse_cost(usage.get("cost")),
     )
 
 
