@@ -31,10 +31,6 @@ class Condition(NamedTuple):
     matches_in_edge: Callable[[Any, Failure], bool] | None = None
 
 
-def _describe_exit_codes(exit_codes: tuple[int, ...]) -> str:
-    return f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(number_ranges(exit_codes))}"
-
-
 # In the order of precedence: a rule with codes wins over one with exit codes, and so on.
 CONDITIONS = (
     Condition(
@@ -52,7 +48,7 @@ CONDITIONS = (
         mismatch=lambda failure: (
             "there was no exit code" if failure.exit_code is None else f"exit code was {failure.exit_code}"
         ),
-        describe=_describe_exit_codes,
+        describe=lambda codes: f"exit code{'s' if len(codes) > 1 else ''} {', '.join(number_ranges(codes))}",
     ),
     Condition(
         "pattern",

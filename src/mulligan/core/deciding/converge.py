@@ -40,7 +40,9 @@ def converge(now: Now) -> Facts:
     if now.state.places[END].status == "waiting":
         undoable = _next_undo(now.state)
         if undoable is not None:
-            yield from _undo(now, undoable)
+            yield e.UndoStarted(undoable.step, undoable.visit)
+            place = now.state.places[undoable.step]
+            yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
         else:
             yield from _enter_end(now)
 
@@ -85,12 +87,6 @@ def _next_undo(state: State) -> UndoableVisit | None:
     if (stop is not None and stop.now) or not state.undoables or verdict(state) == "completed":
         return None
     return state.undoables[-1]
-
-
-def _undo(now: Now, undoable: UndoableVisit) -> Facts:
-    yield e.UndoStarted(undoable.step, undoable.visit)
-    place = now.state.places[undoable.step]
-    yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
 
 
 def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:

@@ -117,10 +117,6 @@ def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
     return after_passing_over(now, fact.step)
 
 
-def _step_cancelled(now: Now, fact: e.StepCancelled) -> Facts:
-    return after_end(now, fact.step, fact.visit)
-
-
 def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
     place = now.state.places[fact.step]
     if fact.cause == "rerun" and not waits_for_slot(now.state, place):
@@ -180,10 +176,6 @@ def _then_refuse_queued(now: Now, place: Place, follows: Facts) -> Facts:
     yield from refuse_queued(now, step)
 
 
-def _attempt_lost(now: Now, fact: e.AttemptLost) -> Facts:
-    return after_loss(now, now.state.places[fact.place], fact.worker)
-
-
 def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
     place = now.state.places[fact.place]
     if place.phase == "stopping" or not now.may_start(place):
@@ -196,18 +188,6 @@ def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
     place = now.state.places[fact.place]
     follows = conclude(now, place)
     return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
-
-
-def _handler_succeeded(now: Now, fact: e.HandlerSucceeded) -> Facts:
-    return after_handler_success(now, now.state.places[fact.place], fact)
-
-
-def _handler_failed(now: Now, fact: e.HandlerFailed) -> Facts:
-    return climb_after_handler(now, now.state.places[fact.place])
-
-
-def _classified(now: Now, fact: e.StepClassified) -> Facts:
-    return after_classified(now, now.state.places[fact.step], fact)
 
 
 def _command_ended(now: Now, fact: Any) -> Facts:
@@ -229,10 +209,6 @@ def _command_ended(now: Now, fact: Any) -> Facts:
         yield from after_undo(now, parent, fact)
 
 
-def _map_expanded(now: Now, fact: e.MapExpanded) -> Facts:
-    return run_items(now, now.state.places[fact.place])
-
-
 def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
     return run_items(now, now.state.places[fact.parent])
 
@@ -247,8 +223,8 @@ _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.StepFailed: _step_ended,
     e.StepSkipped: _step_passed_over,
     e.StepRestored: _step_passed_over,
-    e.StepCancelled: _step_cancelled,
-    e.StepClassified: _classified,
+    e.StepCancelled: lambda now, fact: after_end(now, fact.step, fact.visit),
+    e.StepClassified: lambda now, fact: after_classified(now, now.state.places[fact.step], fact),
     e.StepPutBack: _step_put_back,
     e.StepStoodIn: _step_spread,
     e.StepSettled: _step_spread,
@@ -257,16 +233,16 @@ _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.AttemptSucceeded: _attempt_succeeded,
     e.AttemptFailed: _attempt_failed,
     e.ResultRejected: _attempt_failed,
-    e.AttemptLost: _attempt_lost,
+    e.AttemptLost: lambda now, fact: after_loss(now, now.state.places[fact.place], fact.worker),
     e.AttemptInterrupted: _attempt_interrupted,
     e.AttemptCancelled: _attempt_cancelled,
-    e.HandlerSucceeded: _handler_succeeded,
-    e.HandlerFailed: _handler_failed,
+    e.HandlerSucceeded: lambda now, fact: after_handler_success(now, now.state.places[fact.place], fact),
+    e.HandlerFailed: lambda now, fact: climb_after_handler(now, now.state.places[fact.place]),
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
     e.CommandSkipped: _command_ended,
-    e.MapExpanded: _map_expanded,
+    e.MapExpanded: lambda now, fact: run_items(now, now.state.places[fact.place]),
     e.ItemCompleted: _item_ended,
     e.ItemFailed: _item_ended,
     e.ItemCancelled: _item_ended,

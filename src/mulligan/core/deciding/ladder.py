@@ -91,9 +91,13 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
         return False
     rule = place.spec.rules[index]
     number = place.climb.retries.get(index, 0) + 1
-    delay = delay_seconds(rule.backoff, number, _seed(now.state, place), failure.details)
+    seed = f"{now.state.run.run_id}:{place.key}:{place.visit}:{place.attempt}"
+    delay = delay_seconds(rule.backoff, number, seed, failure.details)
     due = max(now.at + timedelta(seconds=delay), _not_before(failure, now.at))
-    refusal = _retry_refusal(now, place, rule, number, due) or _cap_refusal(rule, place, failure)
+    refusal = _retry_refusal(now, place, rule, number, due)
+    if not refusal and (cap := reached_cap(rule.adjust, place, failure)):
+        # A retry would get no more of what ran out.
+        refusal = f"{cap}_reached"
     if refusal:
         yield e.RungPassed(place.key, "retry", refusal)
         return False
@@ -140,12 +144,6 @@ def _retry_refusal(now: Now, place: Place, rule: Rule, number: int, due: datetim
     return ""
 
 
-def _cap_refusal(rule: Rule, place: Place, failure: Failure) -> str:
-    """`max_memory_reached` etc. if a retry would get no more of what ran out; otherwise empty."""
-    cap = reached_cap(rule.adjust, place, failure)
-    return f"{cap}_reached" if cap else ""
-
-
 def with_cap_detail(place: Place, failure: Failure) -> Failure:
     """The failure, with the name of the cap in its details if the cap keeps the rule from giving more."""
     if failure.code not in ("OUT_OF_MEMORY", "TIMEOUT") or place.climb.reruns:
@@ -181,10 +179,6 @@ def _growth(factor: float, number: int) -> float:
 # A century: dates stay representable whatever delay a workflow or a server asks for.
 _LONGEST_SECONDS = 100 * 365 * 86400.0
 _GROWTH_MAX = 1e12
-
-
-def _seed(state: State, place: Place) -> str:
-    return f"{state.run.run_id}:{place.key}:{place.visit}:{place.attempt}"
 
 
 def after_script(now: Now, place: Place, fact: e.Fact) -> Facts:
@@ -269,7 +263,8 @@ def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
         output = _handler_output(now, place, handler)
     except ExpressionFailed as error:
         return _handler_failed(now, place, make_failure(now, place, "EXPRESSION_FAILED", error.message))
-    if handler.strategy == "custom" and not _is_decision(output):
+    is_decision = isinstance(output, dict) and output.get("status") in ("completed", "failed")
+    if handler.strategy == "custom" and not is_decision:
         message = 'a custom handler must write {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
         return _handler_failed(now, place, make_failure(now, place, "OUTPUT_INVALID", message))
     return e.HandlerSucceeded(place.key, place.attempt, handler.strategy, output)
@@ -282,10 +277,6 @@ def _handler_output(now: Now, place: Place, handler: Handler) -> Any:
         # Rendered like the values of an action: a plain path to an artifact stays a reference.
         output = {name: now.render(Template((x,)), place, **names) for name, x in handler.capture.items()}
     return now.fetch(output) if handler.strategy == "custom" else output
-
-
-def _is_decision(output: Any) -> bool:
-    return isinstance(output, dict) and output.get("status") in ("completed", "failed")
 
 
 def after_handler_success(now: Now, place: Place, fact: e.HandlerSucceeded) -> Facts:
@@ -372,7 +363,7 @@ def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
 def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """End the place as failed: a step chooses a failure edge; a command reports to its parent."""
     if is_fatal_handler_failure(place, failure):
-        failure = _critical(failure)
+        failure = msgspec.structs.replace(failure, severity="critical")
     if place.role != "step":
         yield e.CommandFailed(
             place.key,
@@ -388,10 +379,6 @@ def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
         yield e.RungPassed(place.key, "route", chosen.status if chosen.reason == "no_edge" else chosen.reason)
     yield step_failed(now, place, failure, chosen)
     return True
-
-
-def _critical(failure: Failure) -> Failure:
-    return msgspec.structs.replace(failure, severity="critical")
 
 
 def _choose_route(now: Now, place: Place, failure: Failure) -> Route:

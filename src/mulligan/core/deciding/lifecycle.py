@@ -47,14 +47,15 @@ def add_location(now: Now, place: Place, found: Failure, attempt: int | None = N
     return msgspec.structs.replace(
         found,
         step=step.key,
-        item=_item_of(now.state, place),
+        item=item_index(now.state, place),
         visit=step.visit,
         attempt=place.attempt if attempt is None else attempt,
         at=now.at,
     )
 
 
-def _item_of(state: State, place: Place) -> int | None:
+def item_index(state: State, place: Place) -> int | None:
+    """The index of the item that a place belongs to; None outside of a map."""
     return next((above.index for above in state.ancestors(place) if above.role == "item"), None)
 
 
@@ -71,7 +72,9 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         message = f"the step was already visited {now.state.step(place.key).max_visits} times (max_visits)"
         found = add_location(now, place, failure("LOOP_LIMIT", message), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
-    if place.spec.deadline is not None and _is_past_deadline(now, place, place.spec.deadline):
+    deadline = place.spec.deadline
+    # It may have passed during a script, a triage or a lost attempt.
+    if deadline is not None and now.at >= place.entered_at + timedelta(seconds=deadline):
         found = add_location(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
     if is_agent(place.spec) and (refused := budget_refusal(now.state, place)) is not None:
@@ -128,11 +131,6 @@ def _advice(now: Now, place: Place) -> str:
         return ""
     advice = content.strip()
     return head_tail(hide_at_ends(advice, CONTEXT_CHARS_MAX) if hides else advice, CONTEXT_CHARS_MAX)[0]
-
-
-def _is_past_deadline(now: Now, place: Place, deadline: float) -> bool:
-    """Whether the deadline of the visit has passed, for example during a script, a triage or a lost attempt."""
-    return now.at >= place.entered_at + timedelta(seconds=deadline)
 
 
 def _schedule_engine_action(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:
@@ -233,14 +231,10 @@ def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
             yield e.ResultRejected(place.key, place.attempt, found)
             return
         yield e.WarningRecorded(place.key, fact.failure)
-    elif _has_next(place, fact, index) and now.may_start(place):
+    elif not isinstance(fact, e.CommandCancelled) and index + 1 < len(place.spec.on_success) and now.may_start(place):
         yield from enter_command(now, place, "success", index + 1)
         return
     yield from complete(now, place, place.output, "")
-
-
-def _has_next(place: Place, fact: e.Fact, index: int) -> bool:
-    return not isinstance(fact, e.CommandCancelled) and index + 1 < len(place.spec.on_success)
 
 
 # -- ends ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mulligan.core.deciding.lifecycle import Facts, add_location, command_key, e
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.workflow import Expression, Map
+from mulligan.core.model.workflow import Map
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Items, Place
 from mulligan.errors import ExpressionFailed
@@ -27,19 +27,14 @@ def expand(now: Now, place: Place) -> Facts:
         yield _continue_list(now, place, place.items)
     elif policy.lister is not None:
         yield from enter_command(now, place, "lister", 0)
-    else:
-        yield from _expand_with(now, place, lambda: now.evaluate(_over(policy), place))
+    elif (over := policy.over) is not None:
+        yield from _expand_with(now, place, lambda: now.evaluate(over, place))
 
 
 def _policy(now: Now, place: Place) -> Map:
     policy = now.state.step(place.key).map
     assert policy is not None
     return policy
-
-
-def _over(policy: Map) -> Expression:
-    assert policy.over is not None
-    return policy.over
 
 
 def _continue_list(now: Now, place: Place, items: Items) -> e.MapExpanded:
@@ -119,7 +114,8 @@ def select_items(now: Now, place: Place, values: Any) -> list[Any]:
         raise ExpressionFailed(f"'over' gave {_kind(values)}, not a list")
     items = values
     if policy.filter is not None:
-        items = [v for i, v in enumerate(items) if _holds(now, place, policy.filter, policy.name, v, i)]
+        keeps = policy.filter
+        items = [v for i, v in enumerate(items) if now.condition(keeps, place, **{policy.name: v, "index": i})]
     if policy.sort_by is not None:
         keys = [
             _sort_key(now.evaluate(policy.sort_by, place, **{policy.name: v, "index": i})) for i, v in enumerate(items)
@@ -135,10 +131,6 @@ def select_items(now: Now, place: Place, values: Any) -> list[Any]:
         items = list(seen.values())
     stop = None if policy.max_items is None else policy.offset + policy.max_items
     return list(items[policy.offset : stop])
-
-
-def _holds(now: Now, place: Place, condition: Expression, name: str, value: Any, index: int) -> bool:
-    return now.condition(condition, place, **{name: value, "index": index})
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:

@@ -132,12 +132,9 @@ def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> 
 
 def _outdated(state: State, revised: Difference) -> list[str]:
     """The changed steps whose results are not kept: they would differ, or the step did not complete by itself."""
+    changed = ((name, state.places[name]) for name in revised.changed)
     renewed = frozenset(revised.renewed)
-    return [name for name in revised.changed if name in renewed or not _is_plainly_completed(state.places[name])]
-
-
-def _is_plainly_completed(place: Place) -> bool:
-    return place.status == "completed" and not place.recovered_by
+    return [name for name, at in changed if name in renewed or at.status != "completed" or at.recovered_by]
 
 
 def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
@@ -193,12 +190,9 @@ def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
     anew = frozenset(steps_starting_fresh(state, plan.from_step, plan.steps, plan.stale))
     for place in (state.places[name] for name in plan.steps if name not in anew):
         if place.items is not None and place.status in ("failed", "cancelled"):
-            found[place.key] = tuple(_not_done(state, place))
+            items = enumerate(state.items_of(place))
+            found[place.key] = tuple(i for i, item in items if item is None or item.status != "completed")
     return found
-
-
-def _not_done(state: State, place: Place) -> Iterator[int]:
-    return (i for i, item in enumerate(state.items_of(place)) if item is None or item.status != "completed")
 
 
 def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:

@@ -35,8 +35,11 @@ def _open_edges(now: Now, place: Place, kinds: tuple[str, ...], holds: Callable[
     node = now.state.graph.nodes[place.key]
     taken: list[Arc] = []
     for arc in node.by_priority:
-        is_late = arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)
-        if arc.edge.on in kinds and not is_late and _is_open(now.state, arc) and holds(arc.edge):
+        is_first_only = arc.edge.on == "success" and node.step.take == "first"
+        is_late = is_first_only and any(one.edge.on == "success" for one in taken)
+        # No edge leads to a step that has had its visit beyond max_visits.
+        is_open = arc.to == END or can_be_entered(now.state, arc.to)
+        if arc.edge.on in kinds and not is_late and is_open and holds(arc.edge):
             taken.append(arc)
     return taken
 
@@ -49,10 +52,6 @@ def _only_loop(taken: list[Arc]) -> tuple[int, ...]:
 def takes_loop(state: State, step: str, taken: Iterable[int]) -> bool:
     """Whether one of the edges taken is a loop: the step will be visited again, so this visit is not final."""
     return any(state.graph.arc(step, index).is_loop for index in taken)
-
-
-def _has_success(taken: list[Arc]) -> bool:
-    return any(arc.edge.on == "success" for arc in taken)
 
 
 def has_no_route(now: Now, place: Place, taken: tuple[int, ...]) -> bool:
@@ -70,11 +69,6 @@ def _holds_without_output(now: Now, place: Place, edge: Edge) -> bool:
         return _holds(now, place, edge, None)
     except ExpressionFailed:
         return False
-
-
-def _is_open(state: State, arc: Arc) -> bool:
-    """Whether an edge may be taken: none leads to a step after its visit beyond max_visits."""
-    return arc.to == END or can_be_entered(state, arc.to)
 
 
 # -- failure edges ------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.agent_context import AgentContext, agent_context
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.deciding.lifecycle import expected_files
+from mulligan.core.deciding.lifecycle import expected_files, item_index
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.events import Adjusted, Role
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.workflow import AGENT, Budget, Capture, Command, Resources, Secret, Workflow
+from mulligan.core.model.workflow import AGENT, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.scope import (
     CACHE_KEY,
     FILE,
@@ -134,8 +134,12 @@ def make_task(state: State, key: str) -> Task:
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
     context = agent_context(state, place) if action.kind == AGENT else None
-    secrets = _secrets(state.workflow) if state.workflow.callers_secrets else state.workflow.secrets
+    secrets = state.workflow.secrets
+    if state.workflow.callers_secrets:
+        # Under names that no expression can use.
+        secrets = {**secrets, **{f"caller:{i}": secret for i, secret in enumerate(state.workflow.callers_secrets)}}
     late = _late_values(spec, place) if secrets and place.bindings else {}
+    may_be_reused = state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes
     # Positional, in field order: with so many fields, keywords take five times as long.
     return Task(
         state.run.run_id,
@@ -148,7 +152,7 @@ def make_task(state: State, key: str) -> Task:
         step.key,
         step.visit,
         place.role,
-        None if is_step else _item(state, place),
+        None if is_step else item_index(state, place),
         _environment(action.kind, action.params, place.bindings) if place.bindings and not late else {},
         state.run.cwd,
         "" if late else place.bindings.get("cwd", ""),
@@ -175,13 +179,9 @@ def make_task(state: State, key: str) -> Task:
         {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
         _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
-        reuse_of(state, place) if state.run.changed_only or _may_be_reused(step.spec) else None,
+        reuse_of(state, place) if may_be_reused else None,
         remaining_budget(state, place) if context is not None else None,
     )
-
-
-def _may_be_reused(spec: Command) -> bool:
-    return bool(spec.cache or spec.reads or spec.writes)
 
 
 def _folders(place: Place, step: Place) -> dict[str, str]:
@@ -238,10 +238,6 @@ def _failure_about(state: State, place: Place) -> Failure | None:
     return None
 
 
-def _item(state: State, place: Place) -> int | None:
-    return next((above.index for above in state.ancestors(place) if above.role == "item"), None)
-
-
 def _environment(kind: str, params: dict[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The environment: the bindings that shell text reads, without those that fill params, and `env`."""
     others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith(_NOT_IN_SHELL)}
@@ -251,11 +247,6 @@ def _environment(kind: str, params: dict[str, Any], bindings: Mapping[str, Any])
         found = {name: value for name, value in others.items() if name not in fed}
     found.update((name[4:], value) for name, value in bindings.items() if name.startswith("env."))
     return found
-
-
-def _secrets(workflow: Workflow) -> dict[str, Secret]:
-    """Its own secrets by name; those of its callers under names that no expression can use."""
-    return {**workflow.secrets, **{f"caller:{i}": secret for i, secret in enumerate(workflow.callers_secrets)}}
 
 
 def _failure_context(state: State, step: Place, place: Place, context: AgentContext | None) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from mulligan.core.evolve.places import is_agent
 from mulligan.core.model import events as e
 from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
-from mulligan.core.model.workflow import Budget, Command
+from mulligan.core.model.workflow import Budget
 from mulligan.core.state.state import Place, Run, State
 
 _A_CALL, _NO_CALL = Spent(calls=1), Spent(calls=-1)
@@ -41,7 +41,7 @@ def _book_call(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
 
 def _book_usage(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
     place = state.places[fact.place]
-    if _calls_a_child(place.spec):
+    if place.spec.action is not None and place.spec.action.kind == "workflow":
         _book(state, place, spent_from_usage(fact.usage))
     elif is_agent(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
         # Without a counted call the log is older than budgets: its tables have no sums, so nothing is booked.
@@ -64,10 +64,6 @@ def _never_ran(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.Atte
         found = fact.failure
         return not (fact.usage or found.exit_code or found.signal) and found.code != "WORKER_LOST"
     return isinstance(fact, e.AttemptCancelled) and not place.worker and not fact.usage
-
-
-def _calls_a_child(spec: Command) -> bool:
-    return spec.action is not None and spec.action.kind == "workflow"
 
 
 def raise_budgets(run: Run, more: Mapping[str, Budget]) -> None:

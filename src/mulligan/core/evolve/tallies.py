@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
-from mulligan.core.state.state import FailureRecord, State, Tally
+from mulligan.core.state.state import State, Tally
 from mulligan.errors import CodecError
 
 # Item and attempt numbers are left out of the keys, so that the number of tallies is bounded by the workflow.
@@ -158,15 +158,11 @@ def _close_routes(state: State, step: str, visit: int, at: datetime, *, worked: 
     while ended:
         target, number = ended.pop()
         for record in (state.failures[index] for index in state.routed.get((target, number), ())):
-            if _is_current(record, number):
+            # Not if a loop or a later round rerouted the failure.
+            if record.target_visit == number and not record.is_closed:
                 _add(state, tally_key(record.step, "route", target), _judge(worked, record.at, at))
                 if not record.is_allowed:
                     ended.append((record.step, record.visit))
-
-
-def _is_current(record: FailureRecord, visit: int) -> bool:
-    """Whether this visit judges the route: not if a loop or a later round rerouted the failure."""
-    return record.target_visit == visit and not record.is_closed
 
 
 # Called before the fact is applied. A place that never failed costs one lookup.

@@ -75,7 +75,8 @@ def parse_reference(value: dict[str, Any]) -> Artifact:
     try:
         found = msgspec.convert(value[KEY], Artifact)
     except msgspec.ValidationError as error:
-        raise ArtifactDamaged(f"'{KEY}' is not a reference to an artifact: {_lower_first(str(error))}") from None
+        problem = str(error)[:1].lower() + str(error)[1:]
+        raise ArtifactDamaged(f"'{KEY}' is not a reference to an artifact: {problem}") from None
     if not is_artifact_name(found.name):
         raise ArtifactDamaged(f"'{found.name}' is not a name of an artifact", name=found.name)
     return found
@@ -137,7 +138,3 @@ def fetch_references(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
         return decode_content(artifact, fetch(artifact))
 
     return replace_references(value, content_of)
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]

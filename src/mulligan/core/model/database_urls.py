@@ -47,7 +47,11 @@ def url_problem(url: str) -> str:
         return "it contains '%00', which is not allowed"
     _, tail = _user_and_tail(rest)
     authority, path, query = _split(tail)
-    return _problem_of_hosts(authority) or _problem_of_path(path) or _problem_of_query(query)
+    if problem := _problem_of_hosts(authority):
+        return problem
+    if "@" in path:
+        return f"a '/' or an '@' is not escaped: {_IN_PASSWORD.format('%2F')} or '%40'"
+    return _problem_of_query(query)
 
 
 def is_unclear(url: str) -> bool:
@@ -135,12 +139,6 @@ def _problem_of_hosts(authority: str) -> str:
                 "write '@' and the host after a password, and a '/' in it as '%2F'"
             )
         return "the host contains a character that is not allowed there; in a password write it as '%' and its code"
-    return ""
-
-
-def _problem_of_path(path: str) -> str:
-    if "@" in path:
-        return f"a '/' or an '@' is not escaped: {_IN_PASSWORD.format('%2F')} or '%40'"
     return ""
 
 

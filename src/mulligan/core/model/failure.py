@@ -90,12 +90,9 @@ def _bounded_causes(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
     causes: tuple[Failure, ...] = fields.get("cause", ())
     near = list(causes[:CAUSES_MAX])
     for one in near:
-        near += _causes_of(one)[: CAUSES_MAX - len(near)]
+        below = one.cause if one.handler_failure is None else (one.handler_failure, *one.cause)
+        near += below[: CAUSES_MAX - len(near)]
     return causes if len(near) < CAUSES_MAX else _keep_causes(causes, {id(one) for one in near})
-
-
-def _causes_of(found: Failure) -> tuple[Failure, ...]:
-    return found.cause if found.handler_failure is None else (found.handler_failure, *found.cause)
 
 
 def _keep_causes(causes: Iterable[Failure], near: Set[int]) -> tuple[Failure, ...]:

@@ -119,10 +119,10 @@ class Graph:
             vertex = stack[-1]
             if vertex not in leads:
                 leads[vertex] = False
-                stack += [step for step in self._onward(vertex) if step not in leads]
+                stack += [step for step in self.onward(vertex) if step not in leads]
             else:
                 stack.pop()
-                leads[vertex] = leads[vertex] or any(leads[s] or s in targets for s in self._onward(vertex))
+                leads[vertex] = leads[vertex] or any(leads[s] or s in targets for s in self.onward(vertex))
         return {vertex for vertex, does in leads.items() if does and vertex in self.nodes}
 
     def sources(self, name: str) -> frozenset[str]:
@@ -135,7 +135,7 @@ class Graph:
         """The successors of a vertex: targets of its edges in file order, then steps and barriers that need it."""
         return (hop.to if isinstance(hop, Arc) else hop for hop in self._hops(vertex))
 
-    def _onward(self, vertex: str) -> list[str]:
+    def onward(self, vertex: str) -> list[str]:
         """Like `after`, without loop edges."""
         hops = (hop for hop in self._hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
         return [hop.to if isinstance(hop, Arc) else hop for hop in hops]
@@ -280,7 +280,7 @@ class Graph:
         found = list(dict.fromkeys(starts))
         seen = set(found)
         for vertex in found:
-            fresh = dict.fromkeys(target for target in self._onward(vertex) if target not in seen)
+            fresh = dict.fromkeys(target for target in self.onward(vertex) if target not in seen)
             seen.update(fresh)
             found.extend(fresh)
         return found

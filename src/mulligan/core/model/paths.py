@@ -35,13 +35,9 @@ class TemplatedPath(NamedTuple):
 def literal_prefix(template: Template) -> Template | None:
     """What the author wrote before the first value, as a template; None without a value."""
     for index, part in enumerate(template.parts):
-        if not _is_trusted(part):
+        if isinstance(part, Expression) and not (part.any_path or _TRUSTED_NAMES.issuperset(part.reads)):
             return Template(("", *template.parts[:index]))
     return None
-
-
-def _is_trusted(part: str | Expression) -> bool:
-    return isinstance(part, str) or part.any_path or _TRUSTED_NAMES.issuperset(part.reads)
 
 
 def folder_of(beginning: str) -> str:

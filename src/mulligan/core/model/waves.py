@@ -21,7 +21,7 @@ def waves(graph: Graph) -> list[list[str]]:
     while ready:
         vertex = ready.popleft()
         is_step = vertex in graph.nodes
-        for target in _onward(graph, vertex):
+        for target in graph.onward(vertex):
             level[target] = max(level[target], level[vertex] + is_step)
             open_[target] -= 1
             if not open_[target]:
@@ -30,11 +30,3 @@ def waves(graph: Graph) -> list[list[str]]:
     for name in graph.nodes:
         found[level[name]].append(name)
     return found
-
-
-def _onward(graph: Graph, vertex: str) -> list[str]:
-    if vertex in graph.barriers:
-        return graph.barriers[vertex].targets
-    node = graph.nodes[vertex]
-    arcs = [arc.to for arc in node.arcs if arc.to in graph.nodes and not arc.is_loop]
-    return [*arcs, *(target for target, _ in node.dependents), *(barrier.key for barrier in node.barriers)]

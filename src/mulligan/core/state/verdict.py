@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mulligan.core.model.workflow import END
-from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.state import FailureRecord, State
 from mulligan.core.state.transitions import ENDED
 
 
@@ -68,10 +68,5 @@ def is_degraded(state: State) -> bool:
     """Whether the run needed help: a failure was recovered, handled or allowed."""
     if any(True for _ in open_failures(state)):
         return True
-    return any(
-        place.recovered_by or (place.role == "item" and place.status == "failed") for place in _steps_and_items(state)
-    )
-
-
-def _steps_and_items(state: State) -> Iterator[Place]:
-    return (place for place in state.places.values() if place.role in ("step", "item"))
+    lasting = (place for place in state.places.values() if place.role in ("step", "item"))
+    return any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in lasting)
