@@ -22,10 +22,10 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import TOLD_FACTS, Line, Teller
 from mulligan.history.views import Progress, Wait, waiting, who_paused
 from mulligan.ports import Store
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.failure_summary import Account
 from mulligan.service.home import Home
-from mulligan.service.worker_capacity import crew_of
+from mulligan.service.workers import find_worker_pool
 
 # With more steps than this, only what is out of the ordinary is told; and never more lines than this.
 STEPS_TOLD_MAX, LINES_MAX = 100, 1000
@@ -342,7 +342,7 @@ def in_queue(store: Store, home: Home, state: State) -> list[Moving]:
     """
     if len(state.graph.nodes) > STEPS_QUEUED_MAX or state.run.status != "running":
         return []
-    found = waiting(state, held_up(store, state), crew_of(home, store, state))
+    found = waiting(state, find_breaker_waits(store, state), find_worker_pool(home, store, state))
     told = {wait.text: wait for wait in reversed(found) if wait.kind in ("worker", "breaker") and wait.obstacles}
     return [_queued(state, wait) for wait in reversed(told.values()) if _is_kept_out(state, wait)]
 

@@ -2,8 +2,8 @@
 
 Python's `re` backtracks: with a few choices in an expression, such as `.*a.*b.*c`, a hostile message can keep the
 engine busy for hours, and messages come from untrusted steps. So an expression with more than one choice runs as an
-automaton: a set of positions in the expression moves along the text once and never goes back. docs/adr/0024 says why
-no library is used.
+automaton: a set of positions in the expression moves along the text once and never goes back. Why no library is used:
+docs/project/adr/0024.
 
 The dialect is Python's without what needs backtracking: backreferences, lookahead and lookbehind, conditions,
 possessive and atomic parts. Single characters and anchors are still matched by `re`, with the same meaning.
