@@ -14,7 +14,7 @@ from mulligan.cli.dispatch import call_for
 from mulligan.cli.run import given_inputs
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.credentials import HIDDEN, hide_credentials
-from mulligan.core.model.durations import duration, moment, wait_seconds
+from mulligan.core.model.durations import parse_duration, parse_time, parse_wait
 from mulligan.formats.noetl.runtime import templates
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
@@ -119,7 +119,7 @@ def query(data: bytes) -> None:
 def quantity(data: bytes) -> None:
     """Durations, sizes, factors, moments and plain scalars: a value, or a ValueError."""
     text = data.decode("utf-8", "replace")
-    for read in (duration, wait_seconds, quantities.size, quantities.factor, moment, scalars.resolve):
+    for read in (parse_duration, parse_wait, quantities.size, quantities.factor, parse_time, scalars.resolve):
         with refusing(ValueError):
             read(text)
     quantities.meant_duration(text)

@@ -134,7 +134,7 @@ def test_a_retry_goes_on_where_nobody_can_sum_up(agent_here: Agent):
     ran = agent_here.run([node("a", 1, maxRetries=1)])
 
     assert (ran.status, agent_here.done) == ("completed", ["a", "a-summary", "a-2"])
-    assert "attempt 1 ended with EXIT_NONZERO, exit code 1; the last it said:\nlocked" in agent_here.told("a")
+    assert "attempt 1 ended with EXIT_NONZERO, exit code 1; its last message:\nlocked" in agent_here.told("a")
 
 
 def test_no_failure_is_summed_up_after_the_last_attempt(agent_here: Agent):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from mulligan.core.model.paths import beginning
+from mulligan.core.model.paths import literal_prefix
 from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import is_prompt
@@ -234,7 +234,7 @@ def path_prefix(path: Node) -> dict[str, Node]:
     """The argument `below`: the literal start of a path, if a value of the run follows it."""
     assert isinstance(path, Scalar)
     for part in find_holes(path.text):
-        if isinstance(part, Hole) and beginning(Template((check(part.source),))) is not None:
+        if isinstance(part, Hole) and literal_prefix(Template((check(part.source),))) is not None:
             return {"below": made(path.text[: part.offset], path)}
     return {}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mulligan.language.action_keys import ANY_TEXT, as_node
 from mulligan.language.durations import DurationShape
-from mulligan.language.quantities import duration
+from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.shapes import (
     FLAG,
@@ -34,7 +34,7 @@ _BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
 
 
 def _read_seconds(value: Any) -> float:
-    return duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
+    return parse_duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
 
 
 SECONDS = DurationShape("a number of seconds", _read_seconds, {"anyOf": [{"type": "string"}, {"type": "number"}]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.durations import duration
+from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries_of
@@ -79,10 +79,10 @@ def _memory(node: Node | None, source: Source) -> tuple[int, str]:
 def _runtime(node: Node | None, source: Source) -> float:
     """The runtime in seconds."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
-        return duration(RUNTIME_DEFAULT)
+        return parse_duration(RUNTIME_DEFAULT)
     try:
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.text[:1] == "P":
-            return duration(node.text)
+            return parse_duration(node.text)
     except ValueError:
         pass
     raise source.refuse("type", f"'runtime' is {describe(node)}, a duration such as PT30M or P0DT1H is expected", node)

@@ -13,7 +13,7 @@ from typing import Any
 
 from mulligan import StepError
 from mulligan.core.model import paths
-from mulligan.core.model.paths import fault_of, folder_of
+from mulligan.core.model.paths import folder_of, path_problem
 from mulligan.formats.prodigy.queries import parse_path
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def refuse_outside(path: str, below: str) -> None:
     If that names no folder, the path must stay in the working folder of the step.
     """
     folder = folder_of(below)
-    fault = fault_of(paths.Path(path, folder))
+    fault = path_problem(paths.TemplatedPath(path, folder))
     root = os.path.realpath(folder or ".")
     if not fault and os.path.commonpath([os.path.realpath(path), root]) != root:
         fault = f"it leads out of '{folder or root}'"

@@ -1,4 +1,4 @@
-"""What an agent is told that mends, sums up or cleans up: of whom, since when, and what was not accepted."""
+"""The context of agents in handlers and recovery scripts: failures, times and rejected outputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard, briefing, hears_upstream
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context, reads_upstream
 from mulligan.core.model.workflow import Action, Command, Handler, Rule, Step
 from mulligan.testing.history import T0, History, command, edge, expression, step, workflow
 
@@ -24,8 +24,8 @@ def run_of(*steps: Step, answers: dict[str, Any] | None = None, **fields: Any) -
     return History(workflow(*steps, **fields), answers).start()
 
 
-def told(run: History, key: str) -> Briefing:
-    return briefing(run.state, run[key])
+def told(run: History, key: str) -> AgentContext:
+    return agent_context(run.state, run[key])
 
 
 def test_an_agent_that_mends_is_told_whose_failure_it_is_and_what_the_rules_said_of_it() -> None:
@@ -47,7 +47,7 @@ def test_since_when_a_failure_is_there_does_not_change_with_what_is_reported_lat
     run.wait(10).ok("b")
 
     found, since = told(run, "a.on_failure@1.0"), T0 + timedelta(seconds=5)
-    assert (found.failed[0].failed_at, found.heard[0].given_at) == (since, since)
+    assert (found.failed[0].failed_at, found.outputs[0].given_at) == (since, since)
 
 
 def test_an_agent_that_is_a_recovery_script_is_told_that_a_retry_comes() -> None:
@@ -102,24 +102,26 @@ def test_what_was_not_accepted_is_told_to_who_mends_it_before_all_else() -> None
     mended = step("b", needs=["a"], validate=expression("good", "output"), on_failure=Handler((agent(),)))
     run = run_of(step("a"), mended, answers={"good": False}).ok("a", output="from a").wait(5).ok("b", output="bad")
 
-    heard = told(run, "b.on_failure@1.0").heard
+    heard = told(run, "b.on_failure@1.0").outputs
 
     assert [(one.step, one.output) for one in heard] == [("b", "bad"), ("a", "from a")]
     place = run["b"]
-    assert heard[0] == Heard("b", 1, 1, place.entered_seq, place.climb.failure_seq, T0 + timedelta(seconds=5), "bad")
+    assert heard[0] == PriorOutput(
+        "b", 1, 1, place.entered_seq, place.climb.failure_seq, T0 + timedelta(seconds=5), "bad"
+    )
 
 
 def test_where_nothing_was_given_there_is_nothing_that_was_not_accepted() -> None:
     run = run_of(step("b", on_failure=Handler((agent(),)))).fail("b")
 
-    assert told(run, "b.on_failure@1.0").heard == ()
+    assert told(run, "b.on_failure@1.0").outputs == ()
 
 
 def test_nothing_was_given_and_that_was_not_accepted() -> None:
     mended = step("b", validate=expression("good", "output"), on_failure=Handler((agent(),)))
     run = run_of(mended, answers={"good": False}).ok("b")
 
-    assert told(run, "b.on_failure@1.0").heard == ()
+    assert told(run, "b.on_failure@1.0").outputs == ()
 
 
 # -- what came before ------------------------------------------------------------------------------------------------
@@ -137,7 +139,7 @@ def test_nothing_was_given_and_that_was_not_accepted() -> None:
     ],
 )
 def test_only_an_agent_hears_what_came_before_and_only_if_it_wants_to(spec: Command, hears: bool) -> None:
-    assert hears_upstream(spec) is hears
+    assert reads_upstream(spec) is hears
 
 
 def test_those_whose_edges_led_here_are_heard_in_the_order_of_the_file() -> None:
@@ -146,7 +148,7 @@ def test_those_whose_edges_led_here_are_heard_in_the_order_of_the_file() -> None
 
     run.ok("a", output=1).ok("b", output=2).ok("c", output=3)
 
-    assert [one.step for one in told(run, "z").heard] == ["c", "b", "a"]
+    assert [one.step for one in told(run, "z").outputs] == ["c", "b", "a"]
 
 
 def test_an_edge_that_is_still_waited_for_is_not_heard_and_one_that_has_arrived_is() -> None:
@@ -155,7 +157,7 @@ def test_an_edge_that_is_still_waited_for_is_not_heard_and_one_that_has_arrived_
 
     run.ok("b", output="early")
 
-    assert [(one.step, one.output) for one in told(run, "z").heard] == [("b", "early")]
+    assert [(one.step, one.output) for one in told(run, "z").outputs] == [("b", "early")]
 
 
 def test_an_arrival_that_came_while_another_visit_was_under_way_is_heard_in_its_own() -> None:
@@ -164,15 +166,15 @@ def test_an_arrival_that_came_while_another_visit_was_under_way_is_heard_in_its_
 
     run.ok("z")
 
-    assert {one.step for one in told(run, "z").heard} <= {"a", "b"}
-    assert "b" in {one.step for one in told(run, "z").heard}
+    assert {one.step for one in told(run, "z").outputs} <= {"a", "b"}
+    assert "b" in {one.step for one in told(run, "z").outputs}
 
 
 def test_a_loop_that_led_back_is_heard_beside_who_led_there_first() -> None:
     steps = (step("s", next=["a"]), thinking("a", next=["b"]), step("b", next=[edge("a", when="more")]))
     run = run_of(*steps, answers={"more": True}).ok("s", output="first").ok("a", output="x").ok("b", output="again")
 
-    assert [(one.step, one.output) for one in told(run, "a").heard] == [("s", "first"), ("b", "again")]
+    assert [(one.step, one.output) for one in told(run, "a").outputs] == [("s", "first"), ("b", "again")]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_a_loop_that_led_back_is_heard_beside_who_led_there_first() -> None:
     ],
 )
 def test_an_answer_that_has_nothing_but_a_text_is_told_as_that_text(output: dict[str, Any], text: str) -> None:
-    found = Briefing("z", heard=(Heard("a", 1, 1, 1, 2, T0, output),)).text(1)
+    found = AgentContext("z", outputs=(PriorOutput("a", 1, 1, 1, 2, T0, output),)).text(1)
 
     assert text in found
     assert ("content_type: text" in found) is (text == "said")

@@ -1,4 +1,4 @@
-"""What is proposed where several things ran out at once, and where the failure does not say how much it had."""
+"""Proposals if several limits were exceeded, or if the failure does not record its limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.resource_usage import MIB, Proposal, adjusted, limits, peaks, proposals
+from mulligan.core.deciding.resource_usage import (
+    MIB,
+    Proposal,
+    adjustments_of,
+    attempt_limits,
+    peak_memory_by_step,
+    proposals,
+)
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.failure import failure
@@ -132,7 +139,7 @@ def test_a_step_that_asks_for_cpus_alone_has_asked_for_no_memory() -> None:
 
 def test_time_that_a_round_gave_and_that_was_too_little_again_is_doubled_again() -> None:
     run = late(History(workflow(step("a", timeout=3))).start(), "a").retry(adjust=True)
-    assert limits(run["a"]) == Adjusted(timeout=6.0)
+    assert attempt_limits(run["a"]) == Adjusted(timeout=6.0)
 
     late(run, "a")
 
@@ -145,11 +152,11 @@ def test_peaks_are_found_in_a_whole_log_whoever_else_speaks_in_it() -> None:
     out_of_memory(run, "a", 3)
     ended(run, "b", Outcome(), 5)
 
-    assert peaks(run.log) == {"a": 3 * MIB, "b": 5 * MIB}
+    assert peak_memory_by_step(run.log) == {"a": 3 * MIB, "b": 5 * MIB}
 
 
 def test_what_is_given_by_step_has_whole_bytes_and_seconds_with_a_point() -> None:
-    found = adjusted([Proposal("a", "memory", 7), Proposal("b", "timeout", 9), Proposal("a", "timeout", 8)])
+    found = adjustments_of([Proposal("a", "memory", 7), Proposal("b", "timeout", 9), Proposal("a", "timeout", 8)])
 
     assert found == {"a": Adjusted(memory=7, timeout=8.0), "b": Adjusted(timeout=9.0)}
     assert (type(found["a"].memory), type(found["a"].timeout)) == (int, float)

@@ -1,4 +1,4 @@
-"""Which visit of a step is its last, said in the very fact that ends it: whoever needs it waits no longer than that."""
+"""The fact that ends the last visit of a step says so, so that dependents wait no longer."""
 
 from __future__ import annotations
 

@@ -450,13 +450,13 @@ def test_failures_left_out_are_in_the_manifest():
     [
         (
             failure("EXIT_NONZERO", "no space left\n", exit_code=7),
-            "attempt 2 ended with EXIT_NONZERO, exit code 7; the last it said:\nno space left",
+            "attempt 2 ended with EXIT_NONZERO, exit code 7; its last message:\nno space left",
         ),
         (
             failure("SIGNALED", exit_code=137, signal=9, item=3),
-            "attempt 2 ended with SIGNALED, exit code 137, signal 9, item 3 and said nothing",
+            "attempt 2 ended with SIGNALED, exit code 137, signal 9, item 3 without a message",
         ),
-        (failure("TIMEOUT", "  \n"), "attempt 2 ended with TIMEOUT and said nothing"),
+        (failure("TIMEOUT", "  \n"), "attempt 2 ended with TIMEOUT without a message"),
     ],
 )
 def test_a_failed_attempt_is_summed_up_in_plain_words(what, expected):

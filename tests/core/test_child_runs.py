@@ -1,4 +1,4 @@
-"""How a called run is named after its caller, and how the caller is found again by that name."""
+"""The uid of a child run, and finding the calling place by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the figures of a context are just met: nothing is cut, counted or left out one too early."""
+"""The limits of a failure context: nothing is cut, counted or left out one character too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What facts and reports mean where they say nothing: logs and inboxes of old were written so, and must be read so."""
+"""Facts and reports without optional fields: old logs and inboxes are read with these defaults."""
 
 from __future__ import annotations
 

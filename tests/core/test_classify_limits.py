@@ -1,4 +1,4 @@
-"""How much of what a step says about itself is kept, to the character; and what is kept of what was seen beside it."""
+"""How much of what a step reports about itself is kept."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard, briefing
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context
 from mulligan.core.effects.snapshot import changes, restore
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.evolve.places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,
@@ -31,14 +31,14 @@ from mulligan.testing.simulator import Simulation
 from .writing import run_of
 
 
-def told(run: History, key: str) -> Briefing:
-    found = task(run.state, key).told
+def told(run: History, key: str) -> AgentContext:
+    found = make_task(run.state, key).agent_context
     assert found is not None
     return found
 
 
 def heard(run: History, key: str) -> list[tuple[str, Any]]:
-    return [(one.step, one.output) for one in told(run, key).heard]
+    return [(one.step, one.output) for one in told(run, key).outputs]
 
 
 def headers(text: str) -> list[str]:
@@ -61,19 +61,19 @@ def seq_of(run: History, kind: type[e.Fact], **fields: Any) -> int:
 def test_an_agent_that_comes_first_is_told_nothing():
     run = run_of("{name: w, steps: [{step: a, agent: look around}]}")
 
-    assert told(run, "a") == Briefing("a")
+    assert told(run, "a") == AgentContext("a")
     assert told(run, "a").text(1) == ""
 
 
 def test_no_other_action_is_briefed():
     run = run_of("{name: w, steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a]}]}").ok("a", output="x")
 
-    assert task(run.state, "b").told is None
+    assert make_task(run.state, "b").agent_context is None
 
 
 def test_a_briefing_survives_being_written_and_read():
     run = run_of(REMEDY).fail("tests", stderr_tail="2 failed").fail("fix")
-    wanted = task(run.state, "fix")
+    wanted = make_task(run.state, "fix")
 
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(wanted), type=Task) == wanted
 
@@ -92,9 +92,9 @@ REMEDY = """
 def test_a_remediation_is_told_the_failure_first_then_what_it_needs():
     run = run_of(REMEDY).ok("build", output="built").fail("tests", stderr_tail="2 failed")
 
-    found = task(run.state, "fix")
-    assert found.told is not None
-    text = found.told.text(1)
+    found = make_task(run.state, "fix")
+    assert found.agent_context is not None
+    text = found.agent_context.text(1)
     assert headers(text) == [FAILURE_HEADER, UPSTREAM_HEADER]
     assert text.startswith(f"{found.context}\n\n{UPSTREAM_HEADER}\n")
     assert "\n2 failed\n" in found.context
@@ -115,7 +115,7 @@ def test_an_agent_in_a_handler_is_told_the_failure_that_it_is_to_mend():
     assert (failed.failure.message, failed.failure.exit_code, failed.summary) == ("no space", 7, None)
     assert failed.failure_seq == seq_of(run, e.AttemptFailed, place="build")
     assert failed.entered_seq == seq_of(run, e.StepEntered, step="build")
-    assert f"target_node_key: {key}\nsource_node_key: build\n" in task(run.state, key).context
+    assert f"target_node_key: {key}\nsource_node_key: build\n" in make_task(run.state, key).context
 
 
 def test_an_agent_in_the_handler_of_an_item_is_told_how_that_item_failed():
@@ -141,7 +141,7 @@ def test_in_the_handler_of_a_remediation_the_failure_to_mend_comes_before_the_on
     """)
     run.fail("a", stderr_tail="a broke").fail("b", stderr_tail="b broke")
 
-    context = task(run.state, "b.on_failure@1.0").context
+    context = make_task(run.state, "b.on_failure@1.0").context
     assert re.findall("^[ab] broke$", context, re.MULTILINE) == ["b broke", "a broke"]
 
 
@@ -233,7 +233,7 @@ def test_what_stands_in_for_a_step_is_told_in_its_name():
     """)
     run.fail("prices").ok("old", output=17)
 
-    [one] = told(run, "judge").heard
+    [one] = told(run, "judge").outputs
     assert (one.step, one.output, one.output_seq) == ("prices", 17, seq_of(run, e.StepStoodIn))
 
 
@@ -257,7 +257,7 @@ def test_the_numbers_of_an_output_are_those_of_its_events():
     run = run_of("{name: w, steps: [{step: a, shell: a}, {step: j, agent: judge, needs: [a]}]}").ok("a", output="x")
 
     entered, completed = seq_of(run, e.StepEntered, step="a"), seq_of(run, e.StepCompleted, step="a")
-    assert told(run, "j").heard == (Heard("a", 1, 1, entered, completed, T0, "x"),)
+    assert told(run, "j").outputs == (PriorOutput("a", 1, 1, entered, completed, T0, "x"),)
 
 
 def test_a_result_that_a_fork_kept_is_told():
@@ -276,7 +276,7 @@ def test_a_result_that_a_fork_kept_is_told():
     ],
 )
 def test_text_is_told_as_it_is_and_everything_else_as_json(output: Any, content: str, kind: str):
-    text = Briefing("j", heard=(Heard("a", 1, 1, 2, 3, T0, output),)).text(7)
+    text = AgentContext("j", outputs=(PriorOutput("a", 1, 1, 2, 3, T0, output),)).text(7)
 
     assert f"\ncontent_type: {kind}\n" in text
     assert text.endswith(f"<<<BEGIN>>>\n{content}\n<<<END>>>")
@@ -287,16 +287,18 @@ def test_an_end_that_is_an_agent_is_told_nothing_but_its_own_failures():
     run.fail("end", stderr_tail="overloaded")
 
     found = told(run, "end")
-    assert (found.failed, found.heard) == ((), ())
+    assert (found.failed, found.outputs) == ((), ())
     assert found.summary is not None
 
 
 def test_whoever_can_read_artifacts_puts_them_in():
-    parts = Briefing("j", heard=(Heard("a", 1, 1, 2, 3, T0, {"$artifact": {}}), Heard("b", 1, 1, 4, 5, T0, "b")))
+    parts = AgentContext(
+        "j", outputs=(PriorOutput("a", 1, 1, 2, 3, T0, {"$artifact": {}}), PriorOutput("b", 1, 1, 4, 5, T0, "b"))
+    )
 
-    found = parts.fetched(lambda output: "large" if isinstance(output, dict) else output)
+    found = parts.with_outputs(lambda output: "large" if isinstance(output, dict) else output)
 
-    assert [one.output for one in found.heard] == ["large", "b"]
+    assert [one.output for one in found.outputs] == ["large", "b"]
 
 
 def test_an_agent_that_knows_it_all_from_its_prompt_is_not_told_the_outputs_again():
@@ -324,7 +326,7 @@ def test_a_retry_is_told_how_the_attempt_before_it_failed():
         target_attempt=2,
         failure_seq=seq_of(run, e.AttemptFailed, attempt=1),
         created_at=T0,
-        content="attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit",
+        content="attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit",
     )
     assert headers(told(run, "a").text(1)) == [SUMMARY_HEADER]
 
@@ -387,7 +389,7 @@ def test_an_answer_that_was_not_accepted_is_told_of_no_later_failure():
 
     run = run_of(REJECTED).ok("a", output=answer).ok("a.script@1", output="Decide.").fail("a")
 
-    assert told(run, "a.script@2").heard == ()
+    assert told(run, "a.script@2").outputs == ()
 
 
 @pytest.mark.parametrize("answer", [{"content": " \n"}, {"content": 7}, {}, None, "text"])
@@ -396,13 +398,13 @@ def test_a_retry_that_nobody_says_anything_about_is_told_in_our_own_words(answer
 
     run.ok("a.script@1", output=answer)
 
-    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit"
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit"
 
 
 def test_an_agent_that_cannot_sum_up_does_not_stop_the_retry():
     run = run_of(SUMMED_UP).fail("a", exit_code=3, stderr_tail="rate limit").fail("a.script@1", stderr_tail="no model")
 
-    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit"
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit"
 
 
 def test_a_summary_is_of_one_failure_and_outlives_a_lost_worker():
@@ -412,7 +414,7 @@ def test_a_summary_is_of_one_failure_and_outlives_a_lost_worker():
     run.fail("a", exit_code=4).fail("a.script@3")
 
     assert after_the_loss == "Ask less."
-    assert summary_of(run) == "attempt 3 ended with EXIT_NONZERO, exit code 4; the last it said:\nexit code 4"
+    assert summary_of(run) == "attempt 3 ended with EXIT_NONZERO, exit code 4; its last message:\nexit code 4"
 
 
 def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
@@ -425,7 +427,7 @@ def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
 
     found = restore(run.state.workflow, changes(state))
 
-    assert task(found, "a").told == told(run, "a")
+    assert make_task(found, "a").agent_context == told(run, "a")
 
 
 def test_a_shell_script_says_nothing_to_the_retry():
@@ -433,7 +435,7 @@ def test_a_shell_script_says_nothing_to_the_retry():
 
     run.ok("a.script@1", output="cleaned")
 
-    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nexit code 3"
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nexit code 3"
 
 
 def test_an_agent_that_sums_up_a_shell_step_leaves_no_trace_in_it():
@@ -488,7 +490,7 @@ def test_an_answer_that_was_found_wanting_is_told_as_such():
 
     summary = told(run, "a").summary
     assert summary is not None
-    assert summary.content.startswith("attempt 1 ended with VALIDATION_FAILED; the last it said:\n")
+    assert summary.content.startswith("attempt 1 ended with VALIDATION_FAILED; its last message:\n")
     assert summary.failure_seq == seq_of(run, e.ResultRejected)
 
 
@@ -514,10 +516,10 @@ def test_a_remediation_sees_what_the_last_attempt_of_an_agent_was_told():
     run.fail("a", stderr_tail="first").fail("a", stderr_tail="second")
 
     seq = seq_of(run, e.AttemptScheduled, place="a")
-    context = task(run.state, "b").context
+    context = make_task(run.state, "b").context
     assert f"\nretry_summary_artifact_id: {seq}\n" in context
     assert f"\nretry_summary_artifact:\n  id: {seq}\n  source_attempt: 1\n  target_attempt: 2\n" in context
-    assert context.endswith("; the last it said:\nfirst\n<<<END>>>")
+    assert context.endswith("; its last message:\nfirst\n<<<END>>>")
 
 
 # -- nothing is lost on the way --------------------------------------------------------------------------------------
@@ -528,7 +530,7 @@ def test_a_replay_tells_the_same():
 
     state = fold(run.state.workflow, run.log)
 
-    assert task(state, "fix") == task(run.state, "fix")
+    assert make_task(state, "fix") == make_task(run.state, "fix")
 
 
 def test_the_tables_tell_the_same():
@@ -540,7 +542,7 @@ def test_the_tables_tell_the_same():
 
     found = restore(run.state.workflow, changes(state))
 
-    assert task(found, "fix") == task(run.state, "fix")
+    assert make_task(found, "fix") == make_task(run.state, "fix")
 
 
 # -- what the workflow itself says -----------------------------------------------------------------------------------
@@ -592,12 +594,12 @@ def test_what_the_workflow_says_is_cut_to_the_size_of_a_context():
 
 @pytest.mark.parametrize("own", [None, "", [], {}])
 def test_nothing_said_is_nothing_told(own: Any):
-    assert Briefing("fix").text(1, own) == ""
+    assert AgentContext("fix").text(1, own) == ""
 
 
 def test_nought_and_no_are_something():
-    assert headers(Briefing("fix").text(1, 0)) == [OWN_HEADER]
-    assert headers(Briefing("fix").text(1, False)) == [OWN_HEADER]
+    assert headers(AgentContext("fix").text(1, 0)) == [OWN_HEADER]
+    assert headers(AgentContext("fix").text(1, False)) == [OWN_HEADER]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -608,6 +610,6 @@ def test_whatever_happens_in_a_run_its_tasks_can_be_told(seed: int):
     for entry in simulation.log:
         evolve(state, entry)
         fact = entry.fact
-        if isinstance(fact, e.AttemptScheduled) and not is_engines_own(state.places[fact.place].spec):
-            found = briefing(state, state.places[fact.place])
+        if isinstance(fact, e.AttemptScheduled) and not is_engine_action(state.places[fact.place].spec):
+            found = agent_context(state, state.places[fact.place])
             assert len(found.text(1)) < 2 * CONTEXT_CHARS_MAX

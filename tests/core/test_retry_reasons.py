@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.workflow import Rule, Triage
-from mulligan.core.state.state import Ruling
+from mulligan.core.state.state import TriageDecision
 from mulligan.history.retry_reasons import why_not
 from mulligan.testing.history import T0, History, handler, step, workflow
 
@@ -110,7 +110,7 @@ def test_what_is_parked_knows_since_when_and_why_and_the_word_on_it_stays():
     assert (run["a"].status, climb.parked_at, climb.parked_for) == ("completed", None, "")
     assert climb.adjusted == Adjusted(memory=1 << 30)
     assert climb.ruling is not None
-    assert climb.ruling == Ruling("retry", climb.ruling.by, climb.ruling.reason, "EXIT_NONZERO", 42, 1)
+    assert climb.ruling == TriageDecision("retry", climb.ruling.by, climb.ruling.reason, "EXIT_NONZERO", 42, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The rest of what a worker is told: what it may lose, where it must run, how large it is, and where its logs go."""
+"""Fields of a task: what may be lost, where it must run, how large it is, where its logs go."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.effects.tasks import Task, completed, task
+from mulligan.core.effects.tasks import Task, fill_late_values, make_task
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Resources, Rule, Secret, Template
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
@@ -15,7 +15,7 @@ PLAIN = expression("inputs.x", "inputs")
 
 
 def told(key: str, *steps: Any, answers: dict[str, Any] | None = None, **fields: Any) -> Task:
-    return task(History(workflow(*steps, **fields), answers).start().state, key)
+    return make_task(History(workflow(*steps, **fields), answers).start().state, key)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_task_is_small_if_it_asks_for_a_processor_and_nothing_else(
 def test_an_idempotency_key_has_the_name_that_the_run_has_in_any_store() -> None:
     run = History(workflow(step("a"))).start(uid="u-1")
 
-    assert task(run.state, "a").idempotency_key == "u-1:a:1"
+    assert make_task(run.state, "a").idempotency_key == "u-1:a:1"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_is_completed_late_has_its_folder_and_its_environment() -> None:
     late = told("a", spec, answers={"inputs.x": 7}, secrets={"token": Secret(env="T")})
     assert (late.cwd, late.env) == ("", {})
 
-    found = completed(late, {"cwd": "/srv/s", "env.T": "s"})
+    found = fill_late_values(late, {"cwd": "/srv/s", "env.T": "s"})
 
     assert (found.cwd, found.env, found.late, found.bound) == ("/srv/s", {"T": "s", "N": 7}, {}, {})
 
@@ -79,7 +79,7 @@ def test_what_is_completed_late_has_its_folder_and_its_environment() -> None:
 def test_what_is_completed_late_and_has_no_folder_of_its_own_has_none_then() -> None:
     late = told("a", step("a", env={"T": Template((SECRET,))}), secrets={"token": Secret(env="T")})
 
-    assert completed(late, {"env.T": "s"}).cwd == ""
+    assert fill_late_values(late, {"env.T": "s"}).cwd == ""
 
 
 def test_the_commands_of_an_item_run_where_the_first_of_them_ran() -> None:
@@ -88,9 +88,9 @@ def test_the_commands_of_an_item_run_where_the_first_of_them_ran() -> None:
 
     run.started("m[0].0", host="h7").ok("m[0].0").ok("m[1].0")
 
-    assert task(run.state, "m[0].1").host == "h7"
+    assert make_task(run.state, "m[0].1").host == "h7"
     # Nobody knows where that one ran.
-    assert (task(run.state, "m[1].1").host, run["m[1].1"].index) == ("", 1)
+    assert (make_task(run.state, "m[1].1").host, run["m[1].1"].index) == ("", 1)
 
 
 def test_the_first_command_of_an_item_runs_anywhere_also_when_it_is_tried_again() -> None:
@@ -99,7 +99,7 @@ def test_the_first_command_of_an_item_runs_anywhere_also_when_it_is_tried_again(
 
     run.started("m[0].0", host="h7").fail("m[0].0")
 
-    assert (task(run.state, "m[0].0").attempt, task(run.state, "m[0].0").host) == (2, "")
+    assert (make_task(run.state, "m[0].0").attempt, make_task(run.state, "m[0].0").host) == (2, "")
 
 
 def test_an_agent_that_mends_is_told_the_failure_also_where_no_edge_has_led() -> None:
@@ -108,9 +108,9 @@ def test_an_agent_that_mends_is_told_the_failure_also_where_no_edge_has_led() ->
 
     run.fail("a", 7, stderr_tail="it broke")
 
-    fix = task(run.state, "a.on_failure@1.0")
-    assert fix.told is not None
-    assert fix.context == fix.told.failure_text(1)
+    fix = make_task(run.state, "a.on_failure@1.0")
+    assert fix.agent_context is not None
+    assert fix.context == fix.agent_context.failure_text(1)
     assert "it broke" in fix.context
 
 
@@ -120,16 +120,16 @@ def test_a_step_beside_one_that_an_edge_led_to_has_no_context() -> None:
 
     run.ok("b")
 
-    assert task(run.state, "c").context == ""
+    assert make_task(run.state, "c").context == ""
 
 
 def test_how_often_the_visit_has_failed_before_is_told() -> None:
     run = History(workflow(step("a", rules=retry(2)))).start()
-    first = task(run.state, "a").tries
+    first = make_task(run.state, "a").tries
 
     run.fail("a").fail("a")
 
-    assert (first, task(run.state, "a").tries) == (0, 2)
+    assert (first, make_task(run.state, "a").tries) == (0, 2)
 
 
 def test_what_a_script_is_told_is_about_the_attempt_and_a_step_is_told_its_own() -> None:
@@ -138,7 +138,7 @@ def test_what_a_script_is_told_is_about_the_attempt_and_a_step_is_told_its_own()
 
     run.fail("a", 9)
 
-    assert (task(run.state, "a.script@1").told_attempt, task(run.state, "a.script@1").return_code) == (1, 9)
+    assert (make_task(run.state, "a.script@1").env_attempt, make_task(run.state, "a.script@1").return_code) == (1, 9)
 
 
 def test_what_holds_of_a_task_where_nothing_is_said() -> None:
@@ -146,4 +146,4 @@ def test_what_holds_of_a_task_where_nothing_is_said() -> None:
 
     assert (plain.role, plain.item, plain.home, plain.cwd, plain.capture) == ("step", None, "", "", "text")
     assert (plain.cpus, plain.gpus, plain.host, plain.context, plain.error_code) == (1.0, 0, "", "", "")
-    assert (plain.told_attempt, plain.uid, plain.is_careful, plain.tries) == (0, "", False, 0)
+    assert (plain.env_attempt, plain.uid, plain.is_careful, plain.tries) == (0, "", False, 0)

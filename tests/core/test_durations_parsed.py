@@ -1,4 +1,4 @@
-"""How long a written duration is, to its last unit, and what is none."""
+"""Parsing durations to the last unit, and refusing what is not a duration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.durations import DURATION_SECONDS_MAX, duration, wait_seconds
+from mulligan.core.model.durations import DURATION_SECONDS_MAX, parse_duration, parse_wait
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from mulligan.core.model.durations import DURATION_SECONDS_MAX, duration, wait_s
     ],
 )
 def test_every_unit_counts_for_what_it_is(written: Any, seconds: float) -> None:
-    assert duration(written) == seconds
+    assert parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_every_unit_counts_for_what_it_is(written: Any, seconds: float) -> None:
     ],
 )
 def test_a_duration_has_no_dust_of_binary_fractions(written: str, seconds: float) -> None:
-    assert duration(written) == seconds
+    assert parse_duration(written) == seconds
 
 
 def test_a_century_is_the_longest_duration() -> None:
     century = 100 * 366 * 86400
 
     assert century == DURATION_SECONDS_MAX
-    assert (duration("36600d"), duration(century)) == (century, century)
+    assert (parse_duration("36600d"), parse_duration(century)) == (century, century)
     for longer in ("36600d1s", century + 1):
         with pytest.raises(ValueError, match=str(longer)):
-            duration(longer)
+            parse_duration(longer)
 
 
 @pytest.mark.parametrize(
@@ -76,21 +76,21 @@ def test_a_century_is_the_longest_duration() -> None:
 )
 def test_what_is_no_duration_is_an_error(written: Any) -> None:
     with pytest.raises(ValueError):
-        duration(written)
+        parse_duration(written)
 
 
 @pytest.mark.parametrize("value", ["+5", "5", "5.0", "05"])
 def test_seconds_in_a_text_are_a_wait_as_well(value: str) -> None:
-    assert wait_seconds(value) == 5.0
+    assert parse_wait(value) == 5.0
 
 
 def test_a_fraction_may_begin_with_its_point() -> None:
-    assert wait_seconds(".5") == 0.5
+    assert parse_wait(".5") == 0.5
 
 
 @pytest.mark.parametrize("value", ["infinity", "nan", " 5"])
 def test_what_python_would_take_for_a_number_and_nobody_else_is_no_wait(value: str) -> None:
     with pytest.raises(ValueError) as caught:
-        wait_seconds(value)
+        parse_wait(value)
 
     assert str(caught.value) == f"'{value}' is not a duration such as 30s"

@@ -1,4 +1,4 @@
-"""When a step has ended: what was sent to it, who is brought back for it, and who strikes for what."""
+"""The end of a step: arrivals that came meanwhile, remediation, fail-fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round with `adjust` gives: more memory to what ran out of it, more time to what was not done in time."""
+"""A round with `adjust`: more memory or time for steps that ran out of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.resource_usage import MIB, peaks, proposals
-from mulligan.core.effects.tasks import task
+from mulligan.core.deciding.resource_usage import MIB, peak_memory_by_step, proposals
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Adjusted
@@ -69,18 +69,18 @@ def test_what_ran_out_of_memory_gets_half_as_much_again(asked: int | None, peak:
     run.retry(adjust=True)
 
     assert given(run) == {"solve": Adjusted(memory=mib * MIB)}
-    assert task(run.state, "solve").memory == mib * MIB
+    assert make_task(run.state, "solve").memory == mib * MIB
     assert fold(run.state.workflow, run.log) == run.state
 
 
 def test_what_was_not_done_in_time_gets_twice_the_time_in_whole_seconds():
     run = late(run_of(step("solve", timeout=1.2)), "solve")
-    assert texts(run) == ["solve: timeout 1.2s -> 3s, because it was not done in that time"]
+    assert texts(run) == ["solve: timeout 1.2s -> 3s, because it timed out"]
 
     run.retry(adjust=True)
 
     assert given(run) == {"solve": Adjusted(timeout=3.0)}
-    assert task(run.state, "solve").timeout == 3.0
+    assert make_task(run.state, "solve").timeout == 3.0
 
 
 def test_where_nothing_is_known_and_where_something_else_went_wrong_nothing_is_given():
@@ -96,7 +96,7 @@ def test_a_round_without_adjust_gives_what_the_workflow_says():
 
     run.retry()
 
-    assert (given(run), task(run.state, "solve").memory) == ({}, 512 * MIB)
+    assert (given(run), make_task(run.state, "solve").memory) == ({}, 512 * MIB)
 
 
 def test_the_most_that_any_attempt_was_seen_to_use_counts():
@@ -114,7 +114,7 @@ def test_the_peaks_of_a_step_are_those_of_its_attempts_and_of_its_items_not_of_i
     run = run_of(step("a"))
     used = [("m[0].0", 5), ("m[7].1", 9), ("m[7].1.on_failure@2.0", 90), ("a", 3), ("a.undo@1", 50), ("b", None)]
 
-    assert peaks(succeeded(place, peak) for place, peak in used) == {"m": 9, "a": 3}
+    assert peak_memory_by_step(succeeded(place, peak) for place, peak in used) == {"m": 9, "a": 3}
 
 
 # -- in the round ----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_rule_that_adjusts_builds_on_what_the_round_gave():
 
     out_of_memory(run.retry(adjust=True), "solve", 300)
 
-    assert task(run.state, "solve").memory == 600 * MIB
+    assert make_task(run.state, "solve").memory == 600 * MIB
 
 
 def test_what_a_round_gave_is_for_that_round():
@@ -137,7 +137,7 @@ def test_what_a_round_gave_is_for_that_round():
     run.retry(adjust=True).fail("solve")
     run.retry()
 
-    assert task(run.state, "solve").memory == 100 * MIB
+    assert make_task(run.state, "solve").memory == 100 * MIB
 
 
 def test_a_second_round_that_adjusts_goes_on_from_the_first():
@@ -145,7 +145,7 @@ def test_a_second_round_that_adjusts_goes_on_from_the_first():
 
     out_of_memory(run.retry(adjust=True), "solve", 150).retry(adjust=True)
 
-    assert task(run.state, "solve").memory == 225 * MIB
+    assert make_task(run.state, "solve").memory == 225 * MIB
 
 
 def test_every_visit_of_the_round_gets_it():
@@ -154,7 +154,7 @@ def test_every_visit_of_the_round_gets_it():
 
     run.lose("solve")
 
-    assert (run["solve"].attempt, task(run.state, "solve").memory) == (3, 150 * MIB)
+    assert (run["solve"].attempt, make_task(run.state, "solve").memory) == (3, 150 * MIB)
 
 
 def test_items_get_what_the_worst_of_them_needs_and_no_command_less_than_it_asks_for():
@@ -166,9 +166,9 @@ def test_items_get_what_the_worst_of_them_needs_and_no_command_less_than_it_asks
     out_of_memory(run, "m[1].0", 120).retry(adjust=True)
 
     assert given(run) == {"m": Adjusted(memory=180 * MIB)}
-    assert task(run.state, "m[0].0").memory == 180 * MIB
+    assert make_task(run.state, "m[0].0").memory == 180 * MIB
     run.ok("m[0].0")
-    assert task(run.state, "m[0].1").memory == 900 * MIB
+    assert make_task(run.state, "m[0].1").memory == 900 * MIB
 
 
 def test_a_command_of_an_item_without_a_timeout_gets_none():
@@ -178,9 +178,9 @@ def test_a_command_of_an_item_without_a_timeout_gets_none():
 
     late(run, "m[0].0").retry(adjust=True)
 
-    assert task(run.state, "m[0].0").timeout == 10
+    assert make_task(run.state, "m[0].0").timeout == 10
     run.ok("m[0].0")
-    assert task(run.state, "m[0].1").timeout is None
+    assert make_task(run.state, "m[0].1").timeout is None
 
 
 def test_one_step_may_get_both():

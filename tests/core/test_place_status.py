@@ -1,4 +1,4 @@
-"""What a place holds belongs to its status: nothing of an attempt, a delay or a handler is left when that is over."""
+"""The fields of a place match its status: nothing of an attempt, a delay or a handler is left over."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_run_starts_once() -> None:
     with pytest.raises(Refused) as caught:
         run.start()
 
-    assert caught.value.render() == "error[refused]: run 1 has started already"
+    assert caught.value.render() == "error[refused]: run 1 has already started"
 
 
 def test_now_said_twice_is_heard_once() -> None:
@@ -152,7 +152,7 @@ def test_where_nothing_was_said_about_it_a_failure_says_nothing_either(outcome: 
 @pytest.mark.parametrize(
     ("memory", "used", "warnings"),
     [
-        (64 * MIB, 65 * MIB, ["it had 65MiB, and asks for 64MiB"]),
+        (64 * MIB, 65 * MIB, ["used 65MiB of memory, more than the 64MiB it asks for"]),
         (64 * MIB, 64 * MIB, []),
         # Nothing was asked for, nothing was measured, or what was measured is no number.
         (None, 65 * MIB, []),
@@ -173,7 +173,9 @@ def test_what_a_person_gave_it_is_what_it_may_use() -> None:
 
     ended(run, Outcome(), peak_memory=65 * MIB)
 
-    assert [warning.message for warning in run["a"].warnings] == ["it had 65MiB, and asks for 64MiB"]
+    assert [warning.message for warning in run["a"].warnings] == [
+        "used 65MiB of memory, more than the 64MiB it asks for"
+    ]
 
 
 # -- child runs ------------------------------------------------------------------------------------------------------
@@ -231,14 +233,14 @@ def test_a_step_that_never_was_parked_cannot_be_classified() -> None:
     assert said == "error[step.not_parked]: step 'a' is ready, so there is nothing to classify"
 
 
-@pytest.mark.parametrize(("by", "who"), [("ada", "ada"), ("", "somebody")])
-def test_whoever_comes_second_is_told_who_decided_and_how(by: str, who: str) -> None:
+@pytest.mark.parametrize(("by", "author"), [("ada", " by ada"), ("", "")])
+def test_a_second_classification_is_refused_with_the_first_as_the_hint(by: str, author: str) -> None:
     run = parked()
     run.tell(r.Classified(run.clock, "a", "retry", by, reason="a flaky disk"))
 
     assert refusal(run, classified(run)) == (
         "error[step.not_parked]: step 'a' is ready, so there is nothing to classify\n"
-        f"  {who} has said retry: a flaky disk"
+        f"  already classified as retry{author}: a flaky disk"
     )
 
 
@@ -247,7 +249,7 @@ def test_whoever_classifies_an_approval_is_told_how_to_answer_it() -> None:
 
     assert refusal(run, classified(run)) == (
         "error[step.not_parked]: step 'a' is running, so there is nothing to classify\n"
-        "  it waits for an approval: mulligan approve 1 a --reason TEXT"
+        "  the step waits for an approval: mulligan approve 1 a --reason TEXT"
     )
 
 
@@ -275,8 +277,8 @@ def test_the_next_attempt_may_get_very_little_and_keeps_what_it_was_given_before
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"memory": 0}, "error[input.invalid]: memory must be more than nothing, not 0"),
-        ({"timeout": -0.5}, "error[input.invalid]: timeout must be more than nothing, not -0.5"),
+        ({"memory": 0}, "error[input.invalid]: memory must be greater than 0, not 0"),
+        ({"timeout": -0.5}, "error[input.invalid]: timeout must be greater than 0, not -0.5"),
     ],
 )
 def test_nothing_is_no_allowance(fields: Any, said: str) -> None:
@@ -342,7 +344,7 @@ def test_whoever_approves_what_is_parked_is_told_how_to_classify_it() -> None:
 
     assert refusal(run, approval(run, "a")) == (
         "error[step.not_waiting]: 'a' does not wait for an approval\n"
-        "  it is parked: mulligan classify 1 a retry|fail --reason TEXT"
+        "  the step is parked: mulligan classify 1 a retry|fail --reason TEXT"
     )
 
 
@@ -407,10 +409,10 @@ def test_an_approval_that_nobody_gave_is_what_it_says_it_is_then(default: str | 
     run = run_of(step("a", action=asked)).wait(60)
 
     if default == "approve":
-        assert run["a"].output == {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+        assert run["a"].output == {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
     else:
         failure = run["a"].failure
-        assert (failure.code, failure.message) == ("APPROVAL_EXPIRED", "nobody answered in time")
+        assert (failure.code, failure.message) == ("APPROVAL_EXPIRED", "no answer before the timeout")
 
 
 def test_a_map_whose_time_is_up_has_its_items_end_and_fails() -> None:

@@ -22,12 +22,9 @@ from mulligan.core.model.formatting import (
     single_line,
     strip_control_characters,
 )
-from mulligan.core.model.workflow import Rule
 from mulligan.history.phrases import (
     describe_adjustment,
     describe_failure,
-    describe_filter,
-    describe_rule,
     failure_label,
     last_lines,
 )
@@ -290,28 +287,6 @@ def test_three_names_are_said_and_the_others_are_counted(names: list[str], said:
 def test_whoever_has_more_room_says_more_names() -> None:
     assert quote_names(["a", "b", "c"], 2) == "'a', 'b' and 1 more"
     assert quote_names(["a", "b", "c", "d"], 4) == "'a', 'b', 'c', 'd'"
-
-
-@pytest.mark.parametrize(
-    ("codes", "exit_codes", "said"),
-    [
-        (("TIMEOUT",), (), "TIMEOUT"),
-        (("TIMEOUT", "CONNECTION"), (), "TIMEOUT, CONNECTION"),
-        ((), (10,), "exit code 10"),
-        ((), (10, 11), "exit codes 10, 11"),
-        ((), (1, *range(128, 256), 10, 12, 11), "exit codes 1, 10-12, 128-255"),
-        (("TIMEOUT",), (10,), "TIMEOUT and exit code 10"),
-        ((), (), ""),
-    ],
-)
-def test_what_a_rule_or_an_edge_looks_for(codes: tuple[str, ...], exit_codes: tuple[int, ...], said: str) -> None:
-    assert describe_filter(codes, exit_codes) == said
-
-
-def test_a_rule_is_named_by_what_it_is_for() -> None:
-    rules = (Rule(pattern="no space"), Rule(pattern=""), Rule(codes=("TIMEOUT",)), Rule(any=True))
-
-    assert [describe_rule(rule) for rule in rules] == ["'no space'", "''", "TIMEOUT", "any failure"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Maps: which list a visit goes on with, and what of it still starts."""
+"""Maps: which list a visit continues with, and which of its items still start."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is left of one stage of a place's life when the next begins: nothing that the next could take for its own."""
+"""When a place moves to its next stage, nothing of the stage before is left."""
 
 from __future__ import annotations
 
-from mulligan.core.deciding.agent_context import briefing
+from mulligan.core.deciding.agent_context import agent_context
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Adjusted
@@ -46,7 +46,7 @@ def test_what_rung_1_said_of_an_earlier_failure_is_not_told_of_one_that_it_retri
 
     run.fail("a", None, is_timed_out=True)
 
-    [told] = briefing(run.state, run["a.script@2"]).failed
+    [told] = agent_context(run.state, run["a.script@2"]).failed
     assert (told.reason, told.failure.code) == ("retry_scheduled", "TIMEOUT")
 
 

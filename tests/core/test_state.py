@@ -1,8 +1,8 @@
-"""The state of a run: what a row that says little is read as, and what a turn remembers to be taken back."""
+"""The state of a run: defaults of stored structs, and rolling a turn back."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ import pytest
 from mulligan.core.effects import effects as fx
 from mulligan.core.model.events import Route
 from mulligan.core.model.failure import failure
-from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Map
 from mulligan.core.state.state import (
@@ -19,15 +18,14 @@ from mulligan.core.state.state import (
     NO_CLIMB,
     Climb,
     FailureRecord,
-    Items,
-    Past,
+    PastVisit,
     Place,
-    Ruling,
     Run,
     State,
     Stop,
     Tally,
-    Undoable,
+    TriageDecision,
+    UndoableVisit,
 )
 from mulligan.testing.history import T0, History, command, expression, step, workflow
 
@@ -37,7 +35,7 @@ FAILED = failure("TIMEOUT", "too late")
 # A struct with nothing but what it must have, what is written of it, and what the rest of it is read as.
 WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
     (
-        Ruling("fail", "someone", "why", "TIMEOUT"),
+        TriageDecision("fail", "someone", "why", "TIMEOUT"),
         {"verdict": "fail", "by": "someone", "reason": "why", "code": "TIMEOUT"},
         {"exit_code": None, "attempt": 0},
     ),
@@ -90,8 +88,8 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
             "summary": None,
         },
     ),
-    (Past("failed"), {"status": "failed"}, {"failure_index": None}),
-    (Undoable("a", 1), {"step": "a", "visit": 1}, {"output": None}),
+    (PastVisit("failed"), {"status": "failed"}, {"failure_index": None}),
+    (UndoableVisit("a", 1), {"step": "a", "visit": 1}, {"output": None}),
     (Tally(), {}, {"tried": 0, "worked": 0, "judged": 0, "seconds": 0.0}),
     (
         Spent(),
@@ -151,27 +149,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
     }
 
 
-def test_items_that_nobody_has_begun_are_none_under_way_and_none_failed() -> None:
-    assert Items(["x"], 1).counts == (1, 0, 0, 0, False)
-    assert Items(["x"], 1).todo == ()
-
-
-def test_what_never_was_is_dated_to_the_beginning_of_time() -> None:
-    assert datetime(1970, 1, 1, tzinfo=UTC) == EPOCH
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def test_states_of_one_workflow_can_share_its_graph() -> None:
-    flow = workflow(step("a"))
-    graph = Graph(flow)
-
-    assert State(flow, graph).graph is graph
-
-
-def test_a_state_is_like_no_thing_that_is_not_a_state() -> None:
-    assert State(workflow(step("a"))) != "a state"
 
 
 def test_a_step_that_has_listed_nothing_has_no_items() -> None:
@@ -213,13 +191,13 @@ def after_a_rollback(state: State) -> None:
     state.rollback()
 
 
-@pytest.mark.parametrize("ask", [State.rollback, State.run_before, State.touched], ids=lambda ask: ask.__name__)
+@pytest.mark.parametrize("ask", [State.rollback, State.run_before, State.changed_entries], ids=lambda ask: ask.__name__)
 @pytest.mark.parametrize("bring", [no_turn_yet, after_a_commit, after_a_rollback], ids=lambda bring: bring.__name__)
 def test_where_no_turn_is_under_way_there_is_nothing_to_take_back_or_to_write(bring: Any, ask: Any) -> None:
     state = State(workflow(step("a")))
     bring(state)
 
-    with pytest.raises(AssertionError, match=r"^no turn is under way"):
+    with pytest.raises(AssertionError, match=r"^no turn has begun"):
         ask(state)
 
 
@@ -246,7 +224,7 @@ def test_whatever_a_turn_did_to_a_place_it_stands_as_it_was_when_the_turn_is_tak
     state.touch("a").output = 2
     state.drop(state.places, "a")
 
-    touched = state.touched()
+    touched = state.changed_entries()
     state.rollback()
 
     assert touched == {("places", "a"): before}
@@ -259,7 +237,7 @@ def test_a_place_that_a_turn_has_made_is_gone_when_the_turn_is_taken_back() -> N
     state.add(Place("a.undo@1", "undo", command(), "ready"))
     state.touch("a.undo@1").output = 1
 
-    touched = state.touched()
+    touched = state.changed_entries()
     state.rollback()
 
     assert touched == {("places", "a.undo@1"): None}
@@ -272,7 +250,7 @@ def test_a_place_that_a_turn_drops_untouched_is_back_when_the_turn_is_taken_back
     state.begin()
     state.drop(state.places, "a")
 
-    touched = state.touched()
+    touched = state.changed_entries()
     state.rollback()
 
     assert touched == {("places", "a"): before}

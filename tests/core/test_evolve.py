@@ -1,4 +1,4 @@
-"""What is true of steps after a fact: what they were told, what they keep, and what a loop or a round leaves them."""
+"""What steps keep after a fact, a loop or a round: failures routed to them, items, earlier outputs."""
 
 from __future__ import annotations
 
