@@ -92,13 +92,13 @@ def _past(held: Turn, graph: Graph, request: int, now: datetime) -> Commit:
                 timers += [effect] if isinstance(effect, fx.SetTimer) and effect.due > now else []
     status, has_ended = state.run.status, state.run.status == "completed"
     return Commit(
-        held,
-        0,
-        entries,
-        changes(state),
-        status,
-        1,
-        now,
+        turn=held,
+        after=0,
+        entries=entries,
+        rows=changes(state),
+        status=status,
+        round=1,
+        at=now,
         degraded=state.run.degraded,
         timers=timers,
         drained=[(request, None)],

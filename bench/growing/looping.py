@@ -82,7 +82,14 @@ class Looping:
         run = self.state.run
         queued = [task(self.state, "poll")] if is_last else []
         written = Commit(
-            self.turn, self.written_seq, self.entries, changes(self.state), run.status, 1, self.now, queued=queued
+            turn=self.turn,
+            after=self.written_seq,
+            entries=self.entries,
+            rows=changes(self.state),
+            status=run.status,
+            round=1,
+            at=self.now,
+            queued=queued,
         )
         written.drained, self.drained = self.drained, []
         self.store.commit([written])

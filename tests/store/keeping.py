@@ -102,7 +102,7 @@ def entries(after: int, count: int = 1) -> list[Entry]:
 def commit(turn: Turn, after: int = 0, events: int = 1, **fields: Any) -> Commit:
     """A turn that writes `events` entries behind `after`."""
     line: dict[str, Any] = {"status": "running", "round": 1, "at": T0, "rows": ()}
-    return Commit(turn, after, entries(after, events), **{**line, **fields})
+    return Commit(turn=turn, after=after, entries=entries(after, events), **{**line, **fields})
 
 
 def started(store: Store, *, holder: str = "w", **fields: Any) -> Turn:

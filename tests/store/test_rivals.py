@@ -26,8 +26,8 @@ RIVALS = 3
 PROLOGUE = """
 import sys
 from datetime import UTC, datetime
-from mulligan.core.events import Entry, RunPaused
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.events import Entry, RunPaused
+from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Commit, Offer, WorkerRecord
 from mulligan.store import open_store
@@ -122,7 +122,8 @@ def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store,
         "    for turn in store.take_turns([run_id], name):\n"
         "        seq = store.run(run_id).seq\n"
         "        entry = Entry(seq + 1, at, 0, RunPaused(by=name))\n"
-        "        store.commit([Commit(turn, seq, [entry], (), 'running', 1, at)])\n"
+        "        line = dict(status='running', round=1, at=at)\n"
+        "        store.commit([Commit(turn=turn, after=seq, entries=[entry], rows=(), **line)])\n"
         "        store.release([turn])\n"
         "        left -= 1\n",
     )
@@ -170,7 +171,8 @@ def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) 
         "    for turn in store.take_turns([run_id], name):\n"
         "        task = Task(run_id, place, 1, 'shell', {}, 'n', 'v1', place, 1)\n"
         "        try:\n"
-        "            store.commit([Commit(turn, store.run(run_id).seq, [], (), 'running', 1, at, taken=[task])])\n"
+        "            now = dict(after=store.run(run_id).seq, status='running', round=1, at=at)\n"
+        "            store.commit([Commit(turn=turn, entries=[], rows=(), taken=[task], **now)])\n"
         "            print(place)\n"
         "        except Conflict:\n"
         "            pass\n"

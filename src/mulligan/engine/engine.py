@@ -25,7 +25,18 @@ from mulligan.engine.runs_to_claim import Wanted
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.workflow_cache import Known
 from mulligan.errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
-from mulligan.ports import Clock, Commit, Committed, Executor, Message, NewRun, RunRecord, Store, Turn, fault_point
+from mulligan.ports import (
+    Clock,
+    Commit,
+    Committed,
+    EngineStore,
+    Executor,
+    Message,
+    NewRun,
+    RunRecord,
+    Turn,
+    fault_point,
+)
 
 # A smaller change of how far the wall clock is ahead of ours is no step of it.
 STEP = timedelta(seconds=0.5)
@@ -52,7 +63,7 @@ class Engine:
 
     def __init__(
         self,
-        store: Store,
+        store: EngineStore,
         clock: Clock,
         evaluator: Evaluator,
         name: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.core.deciding.heartbeats import first_contact
 from mulligan.errors import MulliganError
-from mulligan.ports import Clock, Executor, Store
+from mulligan.ports import Clock, TaskRunner, WorkerRegistry
 
 
 class WorkerExpired(MulliganError):
@@ -16,7 +16,9 @@ class WorkerExpired(MulliganError):
 class HeartbeatSender:
     """Of a worker that was registered just now. Without hands it runs nothing, and no task is renewed."""
 
-    def __init__(self, store: Store, clock: Clock, name: str, executor: Executor | None, lease_seconds: float) -> None:
+    def __init__(
+        self, store: WorkerRegistry, clock: Clock, name: str, executor: TaskRunner | None, lease_seconds: float
+    ) -> None:
         self._store = store
         self._clock = clock
         self._name = name

@@ -34,7 +34,7 @@ from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import follow
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from mulligan.language import check_recorded_inputs
-from mulligan.ports import Answer, ChildReport, Commit, Executor, Message, NewRun, RunRecord, Turn
+from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, RunRecord, TaskCapacity, Turn
 
 # A verb that makes no sense is refused at the core's door, before it has changed anything.
 REFUSALS = (Refused, NotFound, InputInvalid)
@@ -93,7 +93,7 @@ class RunDriver:
         record: RunRecord,
         state: State,
         evaluator: Evaluator,
-        executor: Executor | None,
+        executor: TaskCapacity | None,
         *,
         is_exclusive: bool = True,
         ahead: timedelta = NOT_AHEAD,
@@ -358,28 +358,27 @@ class RunDriver:
         pending, run = self._pending, self.state.run
         if pending is None:
             return None
-        # By position, in the order of the fields: so many names take five times as long to find their fields.
         return Commit(
-            self.turn,
-            pending.after,
-            pending.entries,
-            changes(self.state) if pending.entries else (),
-            run.status,
-            run.round,
-            run.at,
-            run.degraded,
-            run.reason,
-            list(pending.queued.values()),
-            list(pending.taken.values()),
-            pending.ended,
-            pending.stopped,
-            pending.timers,
-            pending.drained,
-            pending.children,
-            pending.told,
-            pending.told_children,
-            pending.is_last,
-            pending.counted,
+            turn=self.turn,
+            after=pending.after,
+            entries=pending.entries,
+            rows=changes(self.state) if pending.entries else (),
+            status=run.status,
+            round=run.round,
+            at=run.at,
+            degraded=run.degraded,
+            reason=run.reason,
+            queued=list(pending.queued.values()),
+            taken=list(pending.taken.values()),
+            ended=pending.ended,
+            stopped=pending.stopped,
+            timers=pending.timers,
+            drained=pending.drained,
+            children=pending.children,
+            told=pending.told,
+            told_children=pending.told_children,
+            is_last=pending.is_last,
+            counted=pending.counted,
         )
 
     def confirm(self) -> list[e.Entry]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mulligan.ports import LockState, Store, WorkerRecord
+from mulligan.ports import LockState, WorkerRecord, WorkerRegistry
 
 
 def expire_dead_workers(
-    store: Store,
+    store: WorkerRegistry,
     look: Callable[[WorkerRecord], LockState],
     end_leftovers: Callable[[str], object],
     *,
@@ -31,7 +31,7 @@ def expire_dead_workers(
     return found
 
 
-def _is_silent(store: Store, worker: WorkerRecord, *, may_expire_others: bool) -> bool:
+def _is_silent(store: WorkerRegistry, worker: WorkerRecord, *, may_expire_others: bool) -> bool:
     """Whether its heartbeat is too old. In a store of one machine only those have one that have no lock.
 
     Where several machines share the store, one that was stopped for a while holds its lock: only time tells then.

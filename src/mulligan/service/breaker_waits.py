@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from mulligan.core.model.formatting import format_time
 from mulligan.core.state.state import State
 from mulligan.history.obstacles import Obstacle
-from mulligan.ports import BreakerRecord, Store
+from mulligan.ports import BreakerRecord, Breakers
 
 
-def held_up(store: Store, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
+def held_up(store: Breakers, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
     """The places that are ready and wait for a breaker, and for which. Without breakers it costs nothing."""
     if not state.workflow.breakers:
         return {}

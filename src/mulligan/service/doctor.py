@@ -20,7 +20,7 @@ import msgspec
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
-from mulligan.ports import Store, WorkerRecord
+from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.driver import machine
 from mulligan.service.home import Home, this_host
 from mulligan.service.verbs import Service, prepare
@@ -179,7 +179,7 @@ def _absent(home: Home) -> Check:
     )
 
 
-def _write(store: Store) -> None:
+def _write(store: WorkerRegistry) -> None:
     """Something that nobody misses: a worker that comes and goes."""
     name = f"{this_host()}.{os.getpid()}.doctor.{time.monotonic_ns()}"
     store.register(WorkerRecord(name, this_host(), os.getpid()))

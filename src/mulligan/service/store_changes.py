@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import time
 
-from mulligan.ports import Store
+from mulligan.ports import ChangeFeed
 
 # How often a store that cannot wake us is asked. On SQLite that reads one number.
 LOOK_SECONDS = 0.1
@@ -14,7 +14,7 @@ LOOK_SECONDS = 0.1
 class News:
     """What other processes write into a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ChangeFeed) -> None:
         self._store = store
 
     def wait(self, seconds: float) -> bool:
