@@ -29,8 +29,8 @@ from mulligan.ports import (
     Clock,
     Commit,
     Committed,
+    EngineExecutor,
     EngineStore,
-    Executor,
     Message,
     NewRun,
     RunRecord,
@@ -67,10 +67,10 @@ class Engine:
         clock: Clock,
         evaluator: Evaluator,
         name: str,
-        executor: Executor | None = None,
+        executor: EngineExecutor | None = None,
         *,
         root_run_id: int | None = None,
-        watcher: Observer | None = None,
+        observer: Observer | None = None,
         check: Callable[[], None] = lambda: None,
         lease_seconds: float = 30.0,
     ) -> None:
@@ -82,7 +82,7 @@ class Engine:
         self.name = name
         self.executor = executor
         self.root_run_id = root_run_id
-        self.watcher = watcher or NullObserver()
+        self.observer = observer or NullObserver()
         self.drives: dict[int, RunDriver] = {}
         self.known = Known()
         self._is_draining = False
@@ -147,7 +147,7 @@ class Engine:
                     raise
                 self._given_up.add(turn.run_id)
                 self.store.release([turn])
-                self.watcher.trouble(f"run {turn.run_id} is left alone: {error.message}")
+                self.observer.trouble(f"run {turn.run_id} is left alone: {error.message}")
 
     def refuse_given_up(self, run_id: int) -> None:
         """Raise where a run was left alone: nothing more will come of it here."""
@@ -388,7 +388,7 @@ class Engine:
         reason = f"engine_error: {type(error).__name__}: {error}"
         told = drive.pause_at_a_bug(now, reason)
         self._told[drive.run_id] = drive
-        self.watcher.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {told})")
+        self.observer.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {told})")
 
     def _give_up(self, drive: RunDriver, error: Exception) -> None:
         """It cannot be paused, or not even that can be written: we leave it alone, and let whoever is wiser have it."""
@@ -396,7 +396,7 @@ class Engine:
         self._forget(drive)
         self._given_up.add(drive.run_id)
         self.store.release([drive.turn])
-        self.watcher.trouble(f"run {drive.run_id} is left alone, a bug of ours: {type(error).__name__}: {error}")
+        self.observer.trouble(f"run {drive.run_id} is left alone, a bug of ours: {type(error).__name__}: {error}")
 
     def _claim(self, now: datetime) -> list[RunDriver]:
         """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
@@ -510,7 +510,7 @@ class Engine:
             if drive.has_more_to_enter:
                 self._told[drive.run_id] = drive
             if entries:
-                self.watcher.committed(drive.state, entries)
+                self.observer.committed(drive.state, entries)
             if drive.has_ended:
                 self._part_with(drive, commit)
             elif drive.reports:

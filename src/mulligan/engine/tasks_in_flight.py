@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import Clock, Commit, Executor, Lease, Stopped, fault_point
+from mulligan.ports import Clock, Commit, EngineExecutor, Lease, Stopped, fault_point
 
 
 class TasksInFlight:
     """What our hands have to do; an engine without hands has nothing. `beat` asks whether we are still believed in."""
 
-    def __init__(self, executor: Executor | None, clock: Clock, beat: Callable[[], None]) -> None:
+    def __init__(self, executor: EngineExecutor | None, clock: Clock, beat: Callable[[], None]) -> None:
         self.executor = executor
         self._clock = clock
         self._beat = beat

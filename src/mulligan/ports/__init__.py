@@ -5,6 +5,7 @@ from __future__ import annotations
 from mulligan.core.state.scope import Evaluator
 from mulligan.ports.executor import (
     Clock,
+    EngineExecutor,
     Executor,
     TaskCapacity,
     TaskRunner,
@@ -68,6 +69,7 @@ __all__ = (
     "Clock",
     "Commit",
     "Committed",
+    "EngineExecutor",
     "EngineStore",
     "Evaluator",
     "Executor",

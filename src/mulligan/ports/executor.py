@@ -76,13 +76,21 @@ class TaskRunner(Protocol):
     def running(self) -> Collection[Lease]: ...
 
 
-class Executor(TaskCapacity, TaskRunner, Protocol):
-    """Runs tasks for an engine, from the first to the last of a worker process."""
+class EngineExecutor(TaskCapacity, TaskRunner, Protocol):
+    """What an engine needs."""
+
+
+class Executor(EngineExecutor, Protocol):
+    """Everything: the process that drives the engine also ends it."""
 
     def stop_all(self, grace_seconds: float) -> None:
         """Stop all tasks; each is reported as `TaskInterrupted`."""
 
     def drop_all(self) -> None:
         """Kill all tasks at once and forget them: their leases are void."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a task runs. One that has ended and waits for the store does not count, unlike in `running`."""
 
     def close(self) -> None: ...

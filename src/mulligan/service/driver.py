@@ -28,16 +28,15 @@ from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
-from mulligan.ports import Store, WorkerRecord
+from mulligan.ports import Executor, Store, WorkerRecord
 from mulligan.service.breaker_waits import held_up
-from mulligan.service.home import Home, log_bytes_max, this_host
+from mulligan.service.home import Home
 from mulligan.service.locks import Locks
-from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
+from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
 from mulligan.worker.cgroups import memory_limit
 from mulligan.worker.folders import Folders, remove_folder
 from mulligan.worker.leftovers import kill_leftovers
-from mulligan.worker.local_executor import LocalExecutor
 from mulligan.worker.room import VISIBLE, visible_gpus
 
 Ending = Literal["ended", "waiting", "interrupted"]
@@ -71,6 +70,9 @@ class Capacity(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
 
+NO_CAPACITY = Capacity(0.0, 0)
+
+
 def machine(parallel: int | None = None) -> Capacity:
     """What this machine has: its processors, unless another number is named, its memory, its GPUs."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -78,31 +80,41 @@ def machine(parallel: int | None = None) -> Capacity:
     return Capacity(float(parallel or cpus), min(memory, memory_limit() or memory), visible_gpus(os.environ))
 
 
+class WorkerIdentity(msgspec.Struct, frozen=True):
+    """What an executor needs to know about the worker that it runs tasks for."""
+
+    name: str
+    host: str
+    # The worker's lock: processes that inherit the descriptor keep the worker alive for others.
+    lock_fd: int
+
+
 class Driver:
-    """One worker, alive while the context lasts. `has_hands` False: it takes turns and runs nothing."""
+    """One worker, alive while the context lasts. If `make_executor` returns None it takes turns and runs no tasks."""
 
     def __init__(
         self,
+        *,
         home: Home,
         store: Store,
-        capacity: Capacity | None = None,
-        *,
-        watcher: Observer | None = None,
-        lease_seconds: float = LEASE_SECONDS,
-        host: str = "",
+        clock: ProcessClock,
+        make_executor: Callable[[WorkerIdentity], Executor | None],
+        observer: Observer | None,
+        lease_seconds: float,
+        host: str,
     ) -> None:
         self.home = home
         self.store = store
-        self.capacity = capacity
-        self.watcher = watcher or NullObserver()
+        self.clock = clock
+        # Called again for each new name of the worker.
+        self._make_executor = make_executor
+        self.observer = observer or NullObserver()
         self.lease_seconds = lease_seconds
-        # Where its tasks run, as the store knows it.
-        self.host = host or this_host()
+        # The host name under which the store knows its tasks.
+        self.host = host
         self.interrupts = 0
-        self.executor: LocalExecutor | None = None
+        self.executor: Executor | None = None
         self.lock: lock.Lock | None = None
-        # A store that machines share has a clock of its own, and we go by that. Else each process has one.
-        self.clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
         self._locks = Locks(home, is_shared=store.is_shared)
         self._was_unproven = False
         self._beaten_at = 0.0
@@ -126,7 +138,7 @@ class Driver:
         self.lock = lock.hold(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:
-            self.executor = self._executor(self.lock.fd)
+            self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
             self.clock.set_by(self.store.now)
             # Right before the engine: its heartbeats count from here.
             self.store.register(self._record(self.lock.path))
@@ -137,7 +149,7 @@ class Driver:
                 self.name,
                 self.executor,
                 root_run_id=root_run_id,
-                watcher=self.watcher,
+                observer=self.observer,
                 check=self._refuse_moved_home,
                 lease_seconds=self.lease_seconds,
             )
@@ -149,36 +161,18 @@ class Driver:
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
-        can = self.capacity or Capacity(0.0, 0)
+        # Nothing runs yet: the free capacity is all of it.
+        capacity = self.executor.offer() if self.executor is not None else NO_CAPACITY
         return WorkerRecord(
             name=self.name,
             host=self.host,
             pid=os.getpid(),
             lock=lock_path,
-            cpus=can.cpus,
-            memory=can.memory,
-            gpus=can.gpus,
-            labels=can.labels,
+            cpus=capacity.cpus,
+            memory=capacity.memory,
+            gpus=capacity.gpus,
+            labels=capacity.labels,
             started_at=self.clock.now(),
-        )
-
-    def _executor(self, lock_fd: int) -> LocalExecutor | None:
-        if self.capacity is None:
-            return None
-        return LocalExecutor(
-            name=self.name,
-            host=self.host,
-            home=self.home.folder,
-            cpus=self.capacity.cpus,
-            memory=self.capacity.memory,
-            gpus=self.capacity.gpus,
-            labels=self.capacity.labels,
-            artifacts=self.store.artifacts,
-            results=self.store.tagged,
-            clock=self.clock,
-            lock_fd=lock_fd,
-            lease_seconds=self.lease_seconds if self.store.is_shared else None,
-            log_bytes_max=log_bytes_max(os.environ),
         )
 
     def _tear_down(self) -> None:
@@ -328,7 +322,7 @@ class Driver:
         try:
             self._beat()
             self.engine.tick(PATIENCE_SECONDS)
-            self.watcher.tick()
+            self.observer.tick()
             return look()
         except StoreUnavailable as error:
             self._outlast(error)
@@ -354,9 +348,9 @@ class Driver:
         unproven = self._locks.unproven
         if unproven:
             message = f"the lock file of worker '{unproven[0]}' is not in this home"
-            self.watcher.trouble(f"{message}; waiting {self.home.lease_seconds:g}s to be sure that it has ended")
+            self.observer.trouble(f"{message}; waiting {self.home.lease_seconds:g}s to be sure that it has ended")
         elif self._was_unproven:
-            self.watcher.trouble("")
+            self.observer.trouble("")
         self._was_unproven = bool(unproven)
 
     def _say_alive(self) -> None:
@@ -414,25 +408,25 @@ class Driver:
 
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
-        self.watcher.trouble(f"{error.message}; waiting for it")
+        self.observer.trouble(f"{error.message}; waiting for it")
         for seconds in pauses(self.lease_seconds):
             if self.interrupts:
                 return
             self._refuse_moved_home()
             self.engine.wait(seconds)
-            self.watcher.tick()
+            self.observer.tick()
             try:
                 self.engine.recover()
             except StoreUnavailable:
                 continue
             except WorkerExpired:
                 self._start_over()
-            self.watcher.trouble("")
+            self.observer.trouble("")
             return
 
     def _start_over(self) -> None:
         """We were taken for dead: others have our work. All that we run ends, and we come back under a new name."""
-        self.watcher.trouble("this worker did not answer in time and was taken for dead; it starts anew")
+        self.observer.trouble("this worker did not answer in time and was taken for dead; it starts anew")
         root, run_ids = self.engine.root_run_id, self.engine.run_ids
         if self.executor is not None:
             self.executor.drop_all()
@@ -445,10 +439,10 @@ class Driver:
                 if self.interrupts:
                     raise
                 self._put_down(is_known=False)
-                self.watcher.trouble(f"{error.message}; waiting for it")
+                self.observer.trouble(f"{error.message}; waiting for it")
                 time.sleep(seconds)
             else:
-                self.watcher.trouble("")
+                self.observer.trouble("")
                 return
 
     # -- the operator ------------------------------------------------------------------------------------------------
@@ -472,7 +466,7 @@ class Driver:
         self.engine.drain()
         if self.executor is None:
             return
-        self.watcher.trouble("interrupted: waiting for what runs to end (once more to end it at once)")
+        self.observer.trouble("interrupted: waiting for what runs to end (once more to end it at once)")
         self.executor.stop_all(CANCEL_GRACE_SECONDS)
         is_hurried = False
         while not self.engine.is_settled:
@@ -483,13 +477,13 @@ class Driver:
             try:
                 self._say_alive()
                 self.engine.tick(PATIENCE_SECONDS)
-                self.watcher.tick()
+                self.observer.tick()
             except (StoreUnavailable, WorkerExpired):
                 # What cannot be written now is void with our lock: it runs again when somebody resumes.
                 if not self.executor.is_busy:
                     return
                 self.engine.wait(PATIENCE_SECONDS)
-        self.watcher.trouble("")
+        self.observer.trouble("")
 
 
 def pauses(lease_seconds: float) -> Iterator[float]:

@@ -53,6 +53,7 @@ from mulligan.service.driver import Capacity, Driver
 from mulligan.service.home import Home, this_host
 from mulligan.service.kept_files import stale_of_round, stale_results
 from mulligan.service.labels import checked_labels
+from mulligan.service.local_worker import local_worker
 from mulligan.service.locks import Locks
 from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
 from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
@@ -131,7 +132,7 @@ class Service(Reading):
     ) -> Driver:
         """A worker of our own, alive while its context lasts."""
         seconds = self.home.lease_seconds if lease_seconds is None else lease_seconds
-        return Driver(self.home, self.store, capacity, watcher=watcher, lease_seconds=seconds)
+        return local_worker(self.home, self.store, capacity, observer=watcher, lease_seconds=seconds)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 

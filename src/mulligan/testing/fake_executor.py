@@ -100,5 +100,9 @@ class FakeExecutor:
     def running(self) -> Collection[Lease]:
         return self._running.values()
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
     def close(self) -> None:
         self._running.clear()

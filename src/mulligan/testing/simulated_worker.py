@@ -149,7 +149,7 @@ class Process:
             self.name,
             self.executor,
             root_run_id=self.root_run_id,
-            watcher=_Alarm(self.around),
+            observer=_Alarm(self.around),
             lease_seconds=LEASE_SECONDS,
         )
         engine.known = _Shared(self.around)
