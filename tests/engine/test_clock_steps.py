@@ -266,7 +266,7 @@ def test_a_process_whose_clock_is_ahead_fires_no_timer_of_a_run_that_another_has
 
     machine.common.advance(5)
     for _ in range(3):
-        worker.call()
+        worker.request_look()
         old.settle(worker)
         new.settle(engine)
     assert new.status(run_id) == "running"
@@ -282,7 +282,7 @@ def test_what_is_reported_by_a_clock_that_is_wrong_is_dated_by_who_drives_the_ru
     world.settle(engine)
 
     world.store.put(run_id, r.PauseRequested(START + timedelta(hours=1), "someone"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     (paused,) = [entry for entry in world.store.log(run_id) if isinstance(entry.fact, e.RunPaused)]

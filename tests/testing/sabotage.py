@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.effects import effects
-from mulligan.engine import engine, run_driver, worker_expiry
+from mulligan.engine import engine, run_driver
+from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.errors import StaleLease
@@ -272,44 +273,43 @@ def _(real: Any) -> Any:
     return lambda self, known_by: self.queue.clear()
 
 
-@defect(engine.Engine, "_lease")
+@defect(engine.Engine, "_lease_tasks")
 def _(real: Any) -> Any:
     """an engine never asks the store for tasks"""
     return lambda self: None
 
 
-@defect(TasksInFlight, "go_on")
+@defect(TasksInFlight, "_restore")
 def _(real: Any) -> Any:
     """after the store was away what runs is started again"""
 
-    def go_on(self: TasksInFlight, held: Any, untold: Any) -> None:
-        held = list(held)
-        real(self, held, untold)
-        self.reserve_and_start(held)
+    def restore(self: TasksInFlight, leases: Any, unwritten: Any) -> None:
+        real(self, leases, unwritten)
+        self.reserve_and_start(list(leases.values()))
 
-    return go_on
+    return restore
 
 
-@defect(TasksInFlight, "_be_sure_of")
+@defect(TasksInFlight, "_renew_stale_heartbeat")
 def _(real: Any) -> Any:
     """who was kept from his work for long takes it for his own"""
 
-    def _be_sure_of(self: TasksInFlight, leases: Any) -> None:
+    def renew_stale_heartbeat(self: TasksInFlight, leases: Any) -> None:
         if self.executor is not None:
             self.executor.renewed(self._clock.monotonic())
 
-    return _be_sure_of
+    return renew_stale_heartbeat
 
 
-@defect(TasksInFlight, "go_on")
+@defect(TasksInFlight, "_restore")
 def _(real: Any) -> Any:
     """after the store was away what a commit without an answer gave is not started"""
 
-    def go_on(self: TasksInFlight, held: Any, untold: Any) -> None:
-        known = {*untold, *(lease.token for lease in self.executor.running)} if self.executor else set()
-        real(self, [lease for lease in held if lease.token in known], untold)
+    def restore(self: TasksInFlight, leases: Any, unwritten: Any) -> None:
+        known = {*unwritten, *(lease.token for lease in self.executor.running)} if self.executor else set()
+        real(self, {token: lease for token, lease in leases.items() if token in known}, unwritten)
 
-    return go_on
+    return restore
 
 
 @defect(run_driver._CARRY_OUT, effects.SetTimer)
@@ -333,28 +333,28 @@ def _(real: Any) -> Any:
     return end
 
 
-@defect(run_driver.RunDriver, "take_back")
+@defect(run_driver.RunDriver, "roll_back")
 def _(real: Any) -> Any:
     """a turn that could not be written has forgotten what it was told"""
 
-    def take_back(self: run_driver.RunDriver) -> None:
+    def roll_back(self: run_driver.RunDriver) -> None:
         waiting = self.reports.copy()
         real(self)
         self.reports = waiting
 
-    return take_back
+    return roll_back
 
 
-@defect(engine.Engine, "_pass_on")
+@defect(DrivenRuns, "_pass_on_reports")
 def _(real: Any) -> Any:
     """what our own tasks came to goes with a turn that is another's"""
-    return lambda self, drive: None
+    return lambda self, driver: None
 
 
 @defect(TasksInFlight, "keep")
 def _(real: Any) -> Any:
     """what a run was told when the store went away is forgotten"""
-    return lambda self, told: None
+    return lambda self, reports: None
 
 
 @defect(TasksInFlight, "wait")
@@ -374,10 +374,10 @@ def _(real: Any) -> Any:
     return lambda store, look, end_leftovers, **judged: []
 
 
-@defect(worker_expiry, "_is_silent")
+@defect(HeartbeatSender, "may_expire_others")
 def _(real: Any) -> Any:
     """after an outage the first one back buries all others"""
-    return lambda *args, may_expire_others: real(*args, may_expire_others=True)
+    return property(lambda self: True)
 
 
 @defect(HeartbeatSender, "may_expire_others")
@@ -405,14 +405,14 @@ def _(real: Any) -> Any:
     return lambda self: self._read_wall()
 
 
-@defect(engine.Engine, "_drive")
+@defect(DrivenRuns, "_drive")
 def _(real: Any) -> Any:
     """a run whose log is ahead of the clock waits for it"""
 
     def _drive(self: Any, *args: Any) -> Any:
         found = real(self, *args)
         found.ahead = run_driver.NOT_AHEAD
-        self._ahead.clear()
+        self._timers.ahead.clear()
         return found
 
     return _drive

@@ -24,6 +24,6 @@ service = Service(find_home())
 prepared = prepare(load_text(WORKFLOW), {}, Path.cwd())
 with service.driver(machine(parallel)) as driver:
     run_ids = service.start(prepared, driver, times=count)
-    driver.serve(until=lambda: not driver.engine.drives)
+    driver.serve(until=lambda: not driver.engine.drivers)
 statuses = {service.record(run_id).status for run_id in run_ids}
 assert statuses == {"completed"}, statuses

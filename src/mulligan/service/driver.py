@@ -184,7 +184,7 @@ class Driver:
     def _retire(self) -> bool:
         """Whether the store has heard that we are gone. A connection that was lost is noticed by who uses it first."""
         try:
-            self.engine.let_go()
+            self.engine.release_all()
             self.store.retire(self.name)
         except StoreUnavailable:
             return False
@@ -204,12 +204,12 @@ class Driver:
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this machine."""
-        may_expire_others = self.engine.contact.may_expire_others or not self.store.is_shared
+        may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
             self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
         ):
             # What it had may be what we wait for: a run of ours, a breaker's probe.
-            self.engine.call()
+            self.engine.request_look()
             if worker.lock:
                 Path(self._locks.path(worker)).unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(worker.name))
@@ -222,7 +222,7 @@ class Driver:
     def drive(self, run_id: int, wait_seconds: float = 0.0) -> Ending:
         """Drive a run, and the runs it starts, until it has ended, waits for a person, or we are interrupted."""
         self.engine.root_run_id = run_id
-        if run_id not in self.engine.drives:
+        if run_id not in self.engine.drivers:
             if self.store.run(run_id).status in RUN_ENDED:
                 # The verb that is followed was its last turn.
                 return "ended"
@@ -258,7 +258,7 @@ class Driver:
         if self.store.is_shared or time.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = time.monotonic()
-        if not self.engine.drives:
+        if not self.engine.drivers:
             # Nothing is timed by our clock now: steps of the wall clock since we started need not be kept out of it.
             self.clock.follow_wall()
         self.rescue()
@@ -277,7 +277,7 @@ class Driver:
             self._once()
 
     def _rests(self, run_id: int, wait_seconds: float) -> Ending | None:
-        self.engine.refuse_given_up(run_id)
+        self.engine.refuse_abandoned(run_id)
         if self._has_ended(run_id):
             return "ended"
         return "waiting" if self._waits(run_id, wait_seconds) else None
@@ -289,13 +289,13 @@ class Driver:
             return "interrupted"
 
     def _has_ended(self, run_id: int) -> bool:
-        return run_id not in self.engine.drives and self.store.run(run_id).status in RUN_ENDED
+        return run_id not in self.engine.drivers and self.store.run(run_id).status in RUN_ENDED
 
     def _waits(self, run_id: int, wait_seconds: float) -> bool:
         """Whether only a person can move the run on: nothing runs, and no timer is due soon."""
         if not self.engine.is_idle or not self._is_time_to_look():
             return False
-        drives = self.engine.drives.values()
+        drives = self.engine.drivers.values()
         if not any(self._waits_for_people(drive) for drive in drives):
             return False
         if all(drive.is_paused for drive in drives):
@@ -305,13 +305,13 @@ class Driver:
         return due is None or (due - self.clock.now()).total_seconds() > wait_seconds
 
     def _waits_for_people(self, drive: RunDriver) -> bool:
-        return drive.is_paused_at_a_bug or waits_for_people(
+        return drive.is_paused_after_crash or waits_for_people(
             drive.state, held_up(self.store, drive.state, self.clock.now())
         )
 
     def _is_time_to_look(self) -> bool:
         """Behind a breaker ten thousand tasks may wait for an hour: they are not counted with every round."""
-        if self.engine.known.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
+        if self.engine.workflows.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
             return False
         self._held_at = time.monotonic()
         return True
@@ -333,11 +333,11 @@ class Driver:
     def _beat(self) -> None:
         """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
         is_shared = self.store.is_shared
-        others_matter = is_shared or self.engine.known.has_breakers or self._has_not_its_run()
+        others_matter = is_shared or self.engine.workflows.has_breakers or self._has_not_its_run()
         if not others_matter or not self._is_time_to_beat():
             return
         if is_shared:
-            self.engine.contact.beat()
+            self.engine.heartbeats.send()
             self.clock.set_by(self.store.now)
         self.rescue()
         if self._has_not_its_run():
@@ -356,7 +356,7 @@ class Driver:
     def _say_alive(self) -> None:
         """What is given its grace needs its lease for so long."""
         if self.store.is_shared and self._is_time_to_beat():
-            self.engine.contact.beat()
+            self.engine.heartbeats.send()
 
     def _is_time_to_beat(self) -> bool:
         """Whether the last time was long enough ago: then this is the next one."""
@@ -370,7 +370,7 @@ class Driver:
     def _has_not_its_run(self) -> bool:
         """Whether another process has the run that this one is to drive: it may be dying, or die later."""
         root = self.engine.root_run_id
-        return root is not None and root not in self.engine.drives
+        return root is not None and root not in self.engine.drivers
 
     def _refuse_moved_home(self) -> None:
         """End all that runs, and raise, where our home is no longer at its place: others may take up our runs there.

@@ -193,7 +193,7 @@ class Service(Reading):
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
         turns = self.store.create(runs, driver.name if driver else "")
         if driver is not None:
-            driver.engine.known.remember(runs[0].version, workflow)
+            driver.engine.workflows.remember(runs[0].version, workflow)
             driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 
@@ -443,7 +443,7 @@ class Service(Reading):
         """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
         self._refuse_unknown_holder(run_id)
         with self.driver(None) as driver:
-            driver.turn(run_id, lambda: until() or (run_id not in driver.engine.drives and self.is_driven(run_id)))
+            driver.turn(run_id, lambda: until() or (run_id not in driver.engine.drivers and self.is_driven(run_id)))
 
     # -- who drives a run --------------------------------------------------------------------------------------------
 
