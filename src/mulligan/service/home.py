@@ -13,12 +13,10 @@ import msgspec
 from mulligan.core.model.durations import duration
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import HomeUnusable, InputInvalid
-from mulligan.language.quantities import size
 from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import home_folder
 from mulligan.store import is_file_name, open_store
-from mulligan.worker.flood import LOG_BYTES_MAX
 from mulligan.worker.folders import Folders, make_private, write_side
 
 _ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
@@ -112,17 +110,6 @@ def _lease_seconds(text: str) -> float:
     if seconds < LEASE_SECONDS_MIN:
         raise InputInvalid(f"MULLIGAN_LEASE: '{text}' is too short", hint=f"at least {LEASE_SECONDS_MIN:g}s")
     return seconds
-
-
-def log_bytes_max(environ: Mapping[str, str]) -> int:
-    """How much one attempt may write to its logs: `$MULLIGAN_LOG_MAX`, else 1 GiB."""
-    text = environ.get("MULLIGAN_LOG_MAX")
-    if not text:
-        return LOG_BYTES_MAX
-    try:
-        return size(text)
-    except ValueError:
-        raise InputInvalid(f"MULLIGAN_LOG_MAX: '{text}' is not a size", hint="write it like 512MiB or 4GB") from None
 
 
 def this_host() -> str:

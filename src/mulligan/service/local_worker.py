@@ -7,12 +7,16 @@ a factory of its own beside this one.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from mulligan.engine.observers import Observer
+from mulligan.errors import InputInvalid
+from mulligan.language.quantities import size
 from mulligan.ports import Executor, Store
 from mulligan.service.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity
-from mulligan.service.home import Home, log_bytes_max, this_host
+from mulligan.service.home import Home, this_host
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
+from mulligan.worker.flood import LOG_BYTES_MAX
 from mulligan.worker.local_executor import LocalExecutor
 
 
@@ -57,3 +61,14 @@ def local_worker(
         lease_seconds=lease_seconds,
         host=host or this_host(),
     )
+
+
+def log_bytes_max(environ: Mapping[str, str]) -> int:
+    """How much one attempt may write to its logs: `$MULLIGAN_LOG_MAX`, by default 1 GiB."""
+    text = environ.get("MULLIGAN_LOG_MAX")
+    if not text:
+        return LOG_BYTES_MAX
+    try:
+        return size(text)
+    except ValueError:
+        raise InputInvalid(f"MULLIGAN_LOG_MAX: '{text}' is not a size", hint="write it like 512MiB or 4GB") from None
