@@ -39,7 +39,7 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
                 yield point(GROUP, series, place, size, spent, amount)
         # They were killed: whoever comes next must not wait for their leases.
         for worker in store.workers():
-            store.bury(worker.name, is_dead=True)
+            store.expire(worker.name, is_dead=True)
     store.close()
 
 

@@ -87,7 +87,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
         (before,) = other.workers()
 
         os.kill(process.pid, signal.SIGSTOP)
-        wait_until(lambda: other.bury(before.name), "it is not given up")
+        wait_until(lambda: other.expire(before.name), "it is not given up")
         lose_connections(named_url)
         os.kill(process.pid, signal.SIGCONT)
         (after,) = wait_until(other.workers, "it does not come back")
@@ -113,7 +113,7 @@ def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -
     hung._link.connected().execute("BEGIN")
     hung._link.ask("beat", "hung")
 
-    is_buried = other.bury("hung", is_dead=True)
+    is_buried = other.expire("hung", is_dead=True)
 
     assert is_buried
     hung.close()

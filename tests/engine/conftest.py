@@ -77,8 +77,8 @@ class World:
         self.clock.advance(seconds)
         self.settle(*engines)
 
-    def bury(self, engine: Engine) -> None:
-        assert self.store.bury(engine.name, is_dead=True)
+    def expire(self, engine: Engine) -> None:
+        assert self.store.expire(engine.name, is_dead=True)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 

@@ -219,7 +219,7 @@ def test_a_run_that_waits_for_a_breaker_can_be_cancelled(world: World) -> None:
     world.settle(engine)
 
     assert world.status(run_id) == "cancelled"
-    assert (breaker(world).waiting, world.store.queued(run_id)) == (0, [])
+    assert (breaker(world).waiting, world.store.queued_tasks(run_id)) == (0, [])
 
 
 def test_what_was_leased_behind_a_cancel_is_asked_to_end_before_the_run_is_over(world: World) -> None:
@@ -227,7 +227,7 @@ def test_what_was_leased_behind_a_cancel_is_asked_to_end_before_the_run_is_over(
     run_id = world.start("breakers: {llm: {}}\nsteps: [{step: a, shell: ask, breaker: llm}]", engine)
 
     def cancel(point: str) -> None:
-        if point == "after_commit" and world.store.queued(run_id):
+        if point == "after_commit" and world.store.queued_tasks(run_id):
             fault_listeners.remove(cancel)
             world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
 
@@ -325,7 +325,7 @@ def test_a_guarded_task_that_waited_is_refused_by_a_smaller_machine_that_takes_t
     large = world.engine(slots=4, ends=service)
     run_id = world.start(text, large)
     world.settle(large)
-    world.bury(large)
+    world.expire(large)
 
     small = world.engine(slots=2, ends=service)
     small.take_up([run_id])
@@ -345,7 +345,7 @@ def test_a_run_that_waited_for_a_breaker_is_taken_up_by_another_engine(
     engine = world.engine(ends=service)
     run_id = world.start(THREE, engine)
     world.settle(engine)
-    world.bury(engine)
+    world.expire(engine)
 
     service.is_up = True
     other = world.engine(ends=service)
@@ -367,7 +367,7 @@ def test_a_probe_that_dies_with_its_worker_is_another_lease_for_another(
     assert engine.executor is not None
     engine.executor.ends = never  # type: ignore[attr-defined]
     later_until_probed(later, engine, world)
-    world.bury(engine)
+    world.expire(engine)
 
     service.is_up = True
     other = world.engine(ends=service)
@@ -433,7 +433,7 @@ def finished(world: World) -> dict[str, object]:
         try:
             world.settle(engine)
         except Crash:
-            world.bury(engine)
+            world.expire(engine)
             engine = None
     return ended(world, run_id)
 

@@ -217,7 +217,7 @@ def test_a_process_that_starts_when_the_wall_clock_was_stepped_back_goes_on_with
     first.settle(one)
 
     machine.wall.set_wrong(-7200)
-    first.bury(one)
+    first.expire(one)
     second = machine.process()
     two = second.engine(ends=fails_first())
     two.take_up([run_id])
@@ -235,7 +235,7 @@ def test_a_run_from_the_future_does_not_take_others_with_it(machine: Machine) ->
     one = first.engine()
     ahead = first.start(WAIT, one)
     first.settle(one)
-    first.bury(one)
+    first.expire(one)
     machine.wall.set_wrong(0)
 
     second = machine.process()

@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_back_hides_no_suspend(host: Host) -> None:
 
 
 def test_a_worker_that_others_took_for_dead_is_told(host: Host) -> None:
-    host.store.bury("w", is_dead=True)
+    host.store.expire("w", is_dead=True)
 
     with pytest.raises(WorkerExpired):
         host.heartbeats.send()

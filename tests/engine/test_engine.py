@@ -256,7 +256,7 @@ def test_a_timer_that_came_due_while_no_engine_was_there_fires_when_one_is(world
     engine = world.engine(ends=fails_until(2))
     run_id = world.start(RETRIED, engine)
     world.settle(engine)
-    world.bury(engine)
+    world.expire(engine)
     world.clock.advance(300)
 
     other = world.engine(ends=fails_until(2))
@@ -331,7 +331,7 @@ def test_what_a_dead_engine_ran_runs_again_and_spends_no_retry(world: World) -> 
     run_id = world.start(CHAIN, engine)
     engine.tick(0.0)
 
-    world.bury(engine)
+    world.expire(engine)
     other = world.engine()
     other.take_up([run_id])
     world.settle(other)
@@ -345,7 +345,7 @@ def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world:
     engine = world.engine(ends=lambda task: None)
     run_id = world.start(CHAIN, engine)
     engine.tick(0.0)
-    world.bury(engine)
+    world.expire(engine)
     other = world.engine()
     other.take_up([run_id])
     world.settle(other)

@@ -10,7 +10,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.engine.driven_runs import TAKEN_AT_ONCE_MAX
 from mulligan.engine.engine import Engine
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import Loaded
+from mulligan.ports import LoadedRun
 
 from .conftest import World
 
@@ -29,11 +29,11 @@ class LosesALoad:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def load(self, run_id: int) -> Loaded:
+    def load(self, run_id: int) -> LoadedRun:
         if run_id == self.lost_at:
             self.lost_at = 0
             raise StoreUnavailable("it went away")
-        found: Loaded = self._store.load(run_id)
+        found: LoadedRun = self._store.load(run_id)
         return found
 
     def commit(self, commits: Any) -> Any:

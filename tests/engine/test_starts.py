@@ -43,7 +43,7 @@ def test_after_a_crash_between_two_pieces_the_others_are_entered_once(world: Wor
     with faults() as points, pytest.raises(Crash):
         points.arm("after_commit", crash_at)
         world.settle(first, ticks_max=5 * STEPS)
-    world.bury(first)
+    world.expire(first)
 
     second = world.engine(slots=500)
     second.take_up([run_id])
@@ -85,7 +85,7 @@ def test_where_nothing_of_them_calls_for_a_worker_the_others_are_entered_by_the_
     with faults() as points, pytest.raises(Crash):
         points.arm("after_commit", crash_at)
         world.settle(first)
-    world.bury(first)
+    world.expire(first)
 
     world.settle(world.engine())
 

@@ -42,7 +42,7 @@ def test_a_file_in_memory_is_one_for_all_who_open_it_and_no_file_at_all() -> Non
     turn = started(one)
 
     assert other.run(turn.run_id).holder == "w"
-    assert (other.has_news(), other.has_news()) == (True, False)
+    assert (other.has_changes(), other.has_changes()) == (True, False)
     assert not Path("/of one test").exists()
     one.close()
     other.close()

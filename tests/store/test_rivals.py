@@ -137,7 +137,7 @@ def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str) -> Non
     queue(store, turn, *(task(turn.run_id, f"p{number}") for number in range(5)))
     store.lease("dead", offer())
 
-    said = race(where, "print(store.bury('dead', is_dead=True))\n")
+    said = race(where, "print(store.expire('dead', is_dead=True))\n")
 
     assert sorted(words[0] for words in said) == ["False", "False", "True"]
     told = [type(message.report).__name__ for message in store.inbox([turn.run_id])]
@@ -181,7 +181,7 @@ def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) 
 
     got = [place for words in said for place in words]
     assert len(set(got)) == len(got)
-    held = [lease.task.place for number in range(RIVALS) for lease in store.held(f"rival-{number}")]
+    held = [lease.task.place for number in range(RIVALS) for lease in store.leases_of(f"rival-{number}")]
     assert sorted(held) == sorted(got)
 
 

@@ -81,8 +81,8 @@ def _less(store: type, sentence: str, **fields: Any) -> None:
 
 _less(MemoryStore, "a commit forgets its timers", timers=())
 _less(MemoryStore, "a commit forgets what it queues", queued=())
-_less(MemoryStore, "a commit forgets to tell another run", told=())
-_less(MemoryStore, "a commit forgets to tell the child runs", told_children=())
+_less(MemoryStore, "a commit forgets to tell another run", outgoing=())
+_less(MemoryStore, "a commit forgets to tell the child runs", child_reports=())
 _less(MemoryStore, "a commit forgets what it stops", stopped=())
 _less(MemoryStore, "a commit forgets what its breakers count", counted=())
 _less(MemoryStore, "a commit writes the log and not the rows", rows=())
@@ -176,18 +176,18 @@ def _(real: Any) -> Any:
     return lambda self, commit: None
 
 
-@defect(MemoryStore, "bury")
+@defect(MemoryStore, "expire")
 def _(real: Any) -> Any:
     """who is buried keeps one of its leases"""
 
-    def bury(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
         kept = self._held(name)[:1]
         is_buried: bool = real(self, name, is_dead=is_dead)
         for one in kept if is_buried else ():
             self.shelf.tasks[one.known_by] = one
         return is_buried
 
-    return bury
+    return expire
 
 
 @defect(MemoryStore, "_end")
@@ -196,18 +196,18 @@ def _(real: Any) -> Any:
     return lambda self, kept, report: self.shelf.remove_task(kept)
 
 
-@defect(MemoryStore, "bury")
+@defect(MemoryStore, "expire")
 def _(real: Any) -> Any:
     """who is buried keeps its turns"""
 
-    def bury(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
         held = [run for run in self.shelf.runs.values() if run.holder == name]
         is_buried: bool = real(self, name, is_dead=is_dead)
         for run in held if is_buried else ():
             run.holder = name
         return is_buried
 
-    return bury
+    return expire
 
 
 @defect(MemoryStore, "fire_timers")
@@ -296,7 +296,7 @@ def _(real: Any) -> Any:
 
     def renew_stale_heartbeat(self: TasksInFlight, leases: Any) -> None:
         if self.executor is not None:
-            self.executor.renewed(self._clock.monotonic())
+            self.executor.renew(self._clock.monotonic())
 
     return renew_stale_heartbeat
 

@@ -39,7 +39,7 @@ class ChangeWatch:
         if now - self._polled_at < POLL_SECONDS:
             return False
         self._polled_at = now
-        return self._store.has_news()
+        return self._store.has_changes()
 
     def _is_overdue(self) -> bool:
         return self._is_shared and self._clock.monotonic() - self._looked_at > IDLE_SECONDS

@@ -200,7 +200,7 @@ class Engine:
         """Read what other processes have written for us: messages, queued tasks, stop requests, timers."""
         self._changes.begin_look()
         self._supply.pacing.may_have_tasks = True
-        called = self._store.called(self.name, self.root_run_id)
+        called = self._store.runs_with_messages(self.name, self.root_run_id)
         self.take_up(called)
         # The inboxes of the runs that were just taken up are read here.
         self._changes.is_requested = False

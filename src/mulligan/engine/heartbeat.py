@@ -29,11 +29,11 @@ class HeartbeatSender:
     def send(self) -> None:
         """Send a heartbeat. `WorkerExpired` if it comes too late."""
         sent_at, renewed_at = self._clock.elapsed(), self._clock.monotonic()
-        if not self._store.beat(self._name):
+        if not self._store.record_heartbeat(self._name):
             raise WorkerExpired(f"worker '{self._name}' has expired: it sent no heartbeat in time")
         self._series = self._series.after_heartbeat(sent_at, self._clock.elapsed(), self._lease_seconds)
         if self._executor is not None:
-            self._executor.renewed(renewed_at)
+            self._executor.renew(renewed_at)
 
     @property
     def may_expire_others(self) -> bool:

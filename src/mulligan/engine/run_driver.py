@@ -71,8 +71,8 @@ class _Pending(msgspec.Struct):
     stopped: list[fx.StopTask] = []
     timers: list[fx.SetTimer] = []
     children: list[NewRun] = []
-    told: list[tuple[int, r.Report]] = []
-    told_children: list[ChildReport] = []
+    outgoing: list[tuple[int, r.Report]] = []
+    child_reports: list[ChildReport] = []
     ended: list[int] = []
     counted: list[Counted] = []
     drained: list[tuple[int, Answer | None]] = []
@@ -207,7 +207,7 @@ class RunDriver:
             self._follow(pending, now)
         if (left := self.starts or pending.starts) and not (self.is_exclusive or self.is_paused or pending.is_last):
             # If this worker dies now, a message must make the next one continue.
-            pending.told.append((self.run_id, r.StartsDue(now, left[0])))
+            pending.outgoing.append((self.run_id, r.StartsDue(now, left[0])))
 
     def claim_tasks(self, now: datetime) -> Task | None:
         """Take tasks of earlier turns that fit, the oldest first. Return the last one that did not fit.
@@ -320,14 +320,14 @@ class RunDriver:
         if self.executor is None:
             return False
         has_room = task.guard is None and self.executor.fits(task)
-        return has_room or (self.is_exclusive and not self.executor.can_ever(task))
+        return has_room or (self.is_exclusive and not self.executor.can_ever_fit(task))
 
     def _take_or_refuse(self, pending: _Pending, task: Task, now: datetime) -> None:
         assert self.executor is not None
-        if not self.executor.can_ever(task):
+        if not self.executor.can_ever_fit(task):
             outcome = Outcome(
                 code="NO_CAPACITY",
-                message=f"no worker here can ever take it: it asks for {self.executor.lacking(task)}",
+                message=f"no worker here can ever take it: it asks for {self.executor.missing_resources(task)}",
             )
             pending.stopped.append(fx.StopTask(task.place, task.attempt, 0.0))
             pending.next.append(r.TaskEnded(now, task.place, task.attempt, outcome))
@@ -354,7 +354,7 @@ class RunDriver:
             failures=failures,
             usage=run.spent.as_usage,
         )
-        pending.told.append((record.parent_run_id, report))
+        pending.outgoing.append((record.parent_run_id, report))
 
     # -- what is written ---------------------------------------------------------------------------------------------
 
@@ -380,8 +380,8 @@ class RunDriver:
             timers=pending.timers,
             drained=pending.drained,
             children=pending.children,
-            told=pending.told,
-            told_children=pending.told_children,
+            outgoing=pending.outgoing,
+            child_reports=pending.child_reports,
             is_last=pending.is_last,
             counted=pending.counted,
         )
@@ -511,7 +511,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
 
 def _stop_child(driver: RunDriver, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:
     report = r.CancelRequested(now, f"run {driver.run_id}", "its parent asked it to end", effect.now)
-    pending.told_children.append(ChildReport(report, effect.place, effect.attempt))
+    pending.child_reports.append(ChildReport(report, effect.place, effect.attempt))
 
 
 def _enter_more(driver: RunDriver, pending: _Pending, effect: fx.EnterMore, now: datetime) -> None:
@@ -519,11 +519,11 @@ def _enter_more(driver: RunDriver, pending: _Pending, effect: fx.EnterMore, now:
 
 
 def _pause_children(driver: RunDriver, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
-    pending.told_children.append(ChildReport(r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")))
+    pending.child_reports.append(ChildReport(r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")))
 
 
 def _resume_children(driver: RunDriver, pending: _Pending, effect: fx.ResumeChildren, now: datetime) -> None:
-    pending.told_children.append(ChildReport(r.ResumeRequested(now, f"run {driver.run_id}")))
+    pending.child_reports.append(ChildReport(r.ResumeRequested(now, f"run {driver.run_id}")))
 
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, _Pending, Any, datetime], None]] = {

@@ -83,7 +83,7 @@ class TaskSupply:
     def add(self, driver: RunDriver) -> None:
         """Note the queued tasks of a run that we have begun to drive."""
         if self.is_alone:
-            driver.requeue(self._store.queued(driver.run_id))
+            driver.requeue(self._store.queued_tasks(driver.run_id))
             self._queuing[driver.run_id] = driver
 
     def note_queue(self, driver: RunDriver) -> None:

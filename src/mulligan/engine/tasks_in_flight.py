@@ -89,7 +89,7 @@ class TasksInFlight:
         """Stop our tasks that other workers have stopped."""
         if not self._leases:
             return
-        for stop in self._store.stops(self._name):
+        for stop in self._store.stop_requests(self._name):
             assert self.executor is not None
             self.executor.stop(stop.token, stop.grace_seconds)
 
@@ -160,7 +160,7 @@ class TasksInFlight:
         Pass on reports that were not written, and start tasks that an unanswered commit has given us.
         """
         unwritten = {**self._kept, **{lease.token: report for lease, report in self._ended}}
-        self._restore({lease.token: lease for lease in self._store.held(self._name)}, unwritten)
+        self._restore({lease.token: lease for lease in self._store.leases_of(self._name)}, unwritten)
 
     def _restore(self, leases: Mapping[int, Lease], unwritten: Mapping[int, Report]) -> None:
         self._kept.clear()

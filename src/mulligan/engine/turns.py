@@ -15,7 +15,7 @@ from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import Conflict, StoreRefused, StoreUnavailable
-from mulligan.ports import Clock, Commit, Committed, Turns, fault_point
+from mulligan.ports import Clock, Commit, CommitResult, Turns, fault_point
 
 # A turn that crashes this often has met a bug: the run is paused and does not disturb the others.
 CRASHES_MAX = 3
@@ -152,7 +152,7 @@ class TurnTaker:
             if driver.has_open_turn:
                 self._commit([driver])
 
-    def _confirm(self, drivers: list[RunDriver], commits: list[Commit], results: list[Committed]) -> None:
+    def _confirm(self, drivers: list[RunDriver], commits: list[Commit], results: list[CommitResult]) -> None:
         fault_point("after_drain")
         # First of all: the rest takes its time while the tasks run.
         self._tasks.start([lease for result in results for lease in result.leases])
@@ -174,13 +174,13 @@ class TurnTaker:
             self._note_consequences(driver, commit, result)
         self._tasks.stop(commits)
 
-    def _note_consequences(self, driver: RunDriver, commit: Commit, result: Committed) -> None:
+    def _note_consequences(self, driver: RunDriver, commit: Commit, result: CommitResult) -> None:
         """Note what has to be looked at next."""
         self._workflows.note_breakers(driver.state.workflow)
         for timer in commit.timers:
             self._timers.add(driver, timer)
         if result.children:
             self._runs.begin(result.children, commit.children)
-        if commit.told or commit.told_children:
+        if commit.outgoing or commit.child_reports:
             self._changes.request()
         self._supply.note_commit(commit)

@@ -25,7 +25,7 @@ def expire_dead_workers(
         is_dead = lock_state(worker) == "free"
         if is_dead or (may_expire_others and _is_silent(store, worker)):
             kill_leftovers(worker.name)
-            if store.bury(worker.name, is_dead=is_dead):
+            if store.expire(worker.name, is_dead=is_dead):
                 expired.append(worker)
     return expired
 

@@ -34,10 +34,10 @@ class TaskCapacity(Protocol):
     def fits(self, task: Task) -> bool:
         """Whether one more task like this fits now, given what is reserved."""
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         """Whether it would fit if nothing else ran."""
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         """The resources that the task needs and this worker does not have, in words."""
 
     def offer(self) -> Offer:
@@ -65,7 +65,7 @@ class TaskRunner(Protocol):
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         """The tasks that have ended, waiting up to `timeout` for the first. May return early with nothing."""
 
-    def renewed(self, at: float) -> None:
+    def renew(self, at: float) -> None:
         """Let running tasks continue: the heartbeat sent `at` that time of `Clock.monotonic` was accepted."""
 
     @property

@@ -107,7 +107,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     holder: str = ""
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedRun(msgspec.Struct, frozen=True):
     """A run as it is stored: enough to continue it."""
 
     record: RunRecord
@@ -179,8 +179,9 @@ class Commit(msgspec.Struct, kw_only=True):
     # Messages that this turn has processed, each with its answer if the sender waits for one.
     drained: Sequence[tuple[int, Answer | None]] = ()
     children: Sequence[NewRun] = ()
-    told: Sequence[tuple[int, Report]] = ()
-    told_children: Sequence[ChildReport] = ()
+    # Reports to other runs, by run id, and to the child runs.
+    outgoing: Sequence[tuple[int, Report]] = ()
+    child_reports: Sequence[ChildReport] = ()
     # The round is over: its timers and tasks are deleted and the turn is released. A task that was leased while the
     # turn was decided, and is stopped by it, stays until its worker has ended it.
     is_last: bool = False
@@ -188,21 +189,21 @@ class Commit(msgspec.Struct, kw_only=True):
     counted: Sequence[Counted] = ()
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """The result of a commit: the leases on `taken`, in order, and the turns of the child runs."""
 
     leases: Sequence[Lease] = ()
     children: Sequence[Turn] = ()
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class StopRequest(msgspec.Struct, frozen=True):
     """A request to stop a leased task: SIGTERM, grace, SIGKILL. A grace of None lets the task finish."""
 
     token: int
     grace_seconds: float | None
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingPlace(msgspec.Struct, frozen=True):
     """A place that waits for a person, in any run. `kind` is the row's tag (parked, approval)."""
 
     run_id: int
@@ -234,4 +235,4 @@ class ArtifactRecord(msgspec.Struct, frozen=True):
 # Finds rows by their tag: the signature of `RowSearch.tagged`.
 FindResults = Callable[[str, int], Sequence[tuple[int, str, str, bytes]]]
 
-NOBODY_AHEAD: Mapping[int, timedelta] = MappingProxyType({})
+NONE_AHEAD: Mapping[int, timedelta] = MappingProxyType({})

@@ -16,21 +16,21 @@ from mulligan.core.model.artifacts import Artifact, Format
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
 from mulligan.ports.records import (
-    NOBODY_AHEAD,
+    NONE_AHEAD,
     Answer,
     ArtifactRecord,
     BreakerRecord,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
-    Loaded,
+    LoadedRun,
     Message,
     NewRun,
     Offer,
     RunRecord,
-    Stopped,
+    StopRequest,
     Turn,
-    Waiting,
+    WaitingPlace,
     WorkerRecord,
 )
 
@@ -78,7 +78,7 @@ class RunRecords(Protocol):
     def children(self, run_id: int) -> list[RunRecord]:
         """The runs that tasks of this run have started."""
 
-    def load(self, run_id: int) -> Loaded: ...
+    def load(self, run_id: int) -> LoadedRun: ...
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The entries of the run's log behind `after`, in order."""
@@ -87,16 +87,16 @@ class RunRecords(Protocol):
 class RowSearch(Protocol):
     """Finds rows of state tables over many runs."""
 
-    def waiting(self) -> list[Waiting]:
+    def waiting_places(self) -> list[WaitingPlace]:
         """The places that wait for a person, in all unfinished runs."""
 
-    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
         """The rows of one kind of all runs: run id, key, data; ordered by run and key."""
 
-    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         """One row of each of the newest runs of a workflow, unless it waits for a person: run id and data."""
 
-    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
         """The rows with a tag, those of the newest runs first: run id, run status, key, data."""
 
 
@@ -121,7 +121,7 @@ class RunLists(Protocol):
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
         """Timers that let something below these roots continue (retries, waits, loops; no time limits), by kind."""
 
-    def leased(self) -> list[LeasedTask]:
+    def leased_tasks(self) -> list[LeasedTask]:
         """All leased tasks, by worker, the oldest lease first."""
 
     def holders(self) -> list[tuple[str, int, int]]:
@@ -160,7 +160,7 @@ class RunRequests(Protocol):
 class Maintenance(Protocol):
     """What `gc` needs: which artifacts are referred to, and removing old runs."""
 
-    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         """All stored JSON in logs, inboxes and queues that contains this ASCII text: run id and JSON."""
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
@@ -182,7 +182,7 @@ class WorkerRegistry(Protocol):
     def register(self, worker: WorkerRecord) -> None:
         """Add a worker, alive from now on."""
 
-    def beat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> bool:
         """Record a heartbeat. False if the worker has expired: all its leases and turns are void."""
 
     def retire(self, name: str) -> None:
@@ -191,7 +191,7 @@ class WorkerRegistry(Protocol):
     def workers(self) -> list[WorkerRecord]:
         """The registered workers, with `is_expired` by the store's clock."""
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         """Remove a worker whose heartbeat is too old, or that is known to be dead; void its leases and turns.
 
         Each leased task is reported to its run as LeaseExpired, once, however many callers there are. False if the
@@ -205,7 +205,7 @@ class Inboxes(Protocol):
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
         """The messages in these runs' inboxes, oldest first."""
 
-    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         """The runs with messages whose turn is free or the holder's own (below one root, if given)."""
 
 
@@ -218,7 +218,7 @@ class Turns(Protocol):
     def release(self, turns: Iterable[Turn]) -> None:
         """Give turns back. A void one is ignored."""
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         """Write log, rows, tasks, timers and messages of all commits in one transaction: all or nothing.
 
         Raises `Conflict` if a turn or an ended lease is void, or a log has grown behind `after`; commit one at a time
@@ -229,10 +229,10 @@ class Turns(Protocol):
 class TaskQueue(Protocol):
     """Queued and leased tasks."""
 
-    def queued(self, run_id: int) -> list[tuple[str, int]]:
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         """Place and attempt of the run's tasks without a worker, oldest first."""
 
-    def held(self, worker: str) -> list[Lease]:
+    def leases_of(self, worker: str) -> list[Lease]:
         """The leases of a worker."""
 
     def has_leases(self, run_id: int) -> bool:
@@ -255,7 +255,7 @@ class TaskQueue(Protocol):
         With the task's guard the outcome counts for its breaker, in the same transaction.
         """
 
-    def stops(self, worker: str) -> list[Stopped]:
+    def stop_requests(self, worker: str) -> list[StopRequest]:
         """The requests to stop tasks of this worker. Each is repeated until its task has ended."""
 
 
@@ -263,7 +263,7 @@ class Timers(Protocol):
     """Timers, and the store's clock if it has one."""
 
     def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> int:
         """Move every due timer into its run's inbox as a report; return how many. None is lost or early.
 
@@ -273,7 +273,7 @@ class Timers(Protocol):
         """
 
     def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
         """When, by `Clock.now`, the next timer is due, or a breaker that tasks wait for may be probed."""
 
@@ -284,13 +284,13 @@ class Timers(Protocol):
 class ChangeFeed(Protocol):
     """Tells whether other processes have written something."""
 
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether another process may have written something for us since the last call. Cheap; misses nothing."""
 
     def fileno(self) -> int | None:
         """A descriptor that becomes readable when there may be changes; None if `has_news` has to be polled."""
 
-    def hear_ends(self) -> None:
+    def watch_run_ends(self) -> None:
         """From now on the end of a run counts as a change, for processes that wait for it. Workers need not know."""
 
 

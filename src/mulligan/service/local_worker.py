@@ -45,7 +45,7 @@ def local_worker(
             gpus=capacity.gpus,
             labels=capacity.labels,
             artifacts=store.artifacts,
-            results=store.tagged,
+            results=store.tagged_rows,
             clock=clock,
             lock_fd=worker.lock_fd,
             lease_seconds=lease_seconds if store.is_shared else None,

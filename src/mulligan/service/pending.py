@@ -18,7 +18,7 @@ from mulligan.core.state.scope import error_view, filled
 from mulligan.core.state.state import Place, State
 from mulligan.errors import CodecError, MulliganError, Refused, StoreUnavailable
 from mulligan.history.retry_reasons import why_not
-from mulligan.ports import RunRecord, Store, Waiting
+from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
 from mulligan.service.verbs import Service
 
@@ -41,7 +41,7 @@ def pending(service: Service) -> list[dict[str, Any]]:
     """Oldest run first. A run that cannot be read is told as such, and hides no other."""
     if not service.home.is_there:
         return []
-    waiting = sorted(service.store.waiting(), key=attrgetter("run_id", "place"))
+    waiting = sorted(service.store.waiting_places(), key=attrgetter("run_id", "place"))
     look = _Look(service.store)
     asked = [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
     paused = service.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
@@ -66,7 +66,7 @@ def _paused_run(store: Store, record: RunRecord) -> dict[str, Any]:
 def waiting_approval(service: Service, run_id: int, step: str) -> str:
     """The place of a step that waits for an approval: itself, or the one command below it that does."""
     service.record(run_id)
-    approvals = [one.place for one in service.store.waiting() if one.run_id == run_id and one.kind == "approval"]
+    approvals = [one.place for one in service.store.waiting_places() if one.run_id == run_id and one.kind == "approval"]
     below = [place for place in approvals if is_part(place, step)]
     if step in approvals or not below:
         return step
@@ -85,7 +85,7 @@ class _Look:
         self._graph = cache(lambda body: Graph(decode(body)))
         self._earlier = cache(self._look_back)
 
-    def at(self, run_id: int, waiting: list[Waiting]) -> list[dict[str, Any]]:
+    def at(self, run_id: int, waiting: list[WaitingPlace]) -> list[dict[str, Any]]:
         """What waits in one run."""
         try:
             loaded = self.store.load(run_id)
@@ -98,7 +98,7 @@ class _Look:
             found = {**_NOTHING, "error": str(error)}
             return [{**found, "run_id": run_id, "step": one.place, "kind": one.kind} for one in waiting]
 
-    def _told(self, record: RunRecord, state: State, waiting: Waiting) -> dict[str, Any]:
+    def _told(self, record: RunRecord, state: State, waiting: WaitingPlace) -> dict[str, Any]:
         place = state.places[waiting.place]
         is_parked = waiting.kind == "parked"
         return {
@@ -123,7 +123,7 @@ class _Look:
 
     def _look_back(self, workflow: str, step: str) -> list[dict[str, Any]]:
         """What the same step did in the newest other runs of that workflow: where it failed first, then the rest."""
-        rows = self.store.lately(workflow, "places", step, RUNS_SEEN_MAX)
+        rows = self.store.recent_rows(workflow, "places", step, RUNS_SEEN_MAX)
         places = [(run_id, _place(step, data)) for run_id, data in rows]
         ended = [(run_id, place) for run_id, place in places if place and place.status in ("completed", "failed")]
         ended.sort(key=lambda one: not one[1].climb.tries)
@@ -138,7 +138,7 @@ def _place(step: str, data: bytes) -> Place | None:
         return None
 
 
-def _still_waits(state: State, waiting: Waiting) -> bool:
+def _still_waits(state: State, waiting: WaitingPlace) -> bool:
     """It may have been answered since we asked what waits."""
     place = state.places.get(waiting.place)
     if place is not None and waiting.kind == "paused":

@@ -125,7 +125,7 @@ def _of_run(service: Service, run_id: int) -> Iterator[_Counted]:
 def _of_all(service: Service, since: datetime | None) -> Iterator[_Counted]:
     if not service.home.is_there:
         return iter(())
-    rows = service.store.kept("tallies")
+    rows = service.store.rows_of_kind("tallies")
     records = _records(service, {run_id for run_id, _, _ in rows}, since)
     return ((records[run_id], key, tally_of(data)) for run_id, key, data in rows if run_id in records)
 

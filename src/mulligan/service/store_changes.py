@@ -20,7 +20,7 @@ class News:
     def wait(self, seconds: float) -> bool:
         """Whether somebody has written something since we last looked, waiting at most so long for it."""
         deadline = time.monotonic() + seconds
-        while not self._store.has_news():
+        while not self._store.has_changes():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False

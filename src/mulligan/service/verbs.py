@@ -461,7 +461,7 @@ class Service(Reading):
             where = "" if self.home.is_there else f" in '{self.home.folder}'"
             raise Refused(f"there is no run to resume{where}: none is unfinished and without a process that drives it")
         # One that can go on by itself before one that waits for a person.
-        asking = {waiting.run_id for waiting in self.store.waiting()}
+        asking = {waiting.run_id for waiting in self.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
     def _refuse_child(self, record: RunRecord, verb: str) -> None:

@@ -87,7 +87,7 @@ class _Wait:
             try:
                 if news is None:
                     # Heard before the first look, so that no end is missed between the two.
-                    self._service.store.hear_ends()
+                    self._service.store.watch_run_ends()
                     news = News(self._service.store)
                 yield from self._ended()
                 yield from self._held_up()

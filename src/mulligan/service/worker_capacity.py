@@ -28,7 +28,7 @@ def capacities(home: Home, store: Store, name: str | None = None) -> list[Worker
     """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
     locks = Locks(home, is_shared=store.is_shared)
     tasks: dict[str, list[RunningTask]] = defaultdict(list)
-    for one in store.lists.leased():
+    for one in store.lists.leased_tasks():
         tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
     workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
     return [_capacity(worker, tasks[worker.name], is_alive=locks.seems_alive(worker)) for worker in workers]

@@ -63,7 +63,7 @@ def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: da
     """By name; the time is that of the store where it has a clock of its own."""
     now = store.now() or now
     tasks: dict[str, list[LeasedTask]] = defaultdict(list)
-    for task in store.lists.leased():
+    for task in store.lists.leased_tasks():
         tasks[task.worker].append(task)
     runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
     return [

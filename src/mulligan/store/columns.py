@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.deciding.breaker import Circuit
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer
 from mulligan.errors import CodecError
-from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, Stopped, Turn, Waiting
+from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, StopRequest, Turn, WaitingPlace
 from mulligan.store.encoding import moment_from, report_from, task_from
 
 _RunStatus = Literal["new", "running", "paused", "completed", "failed", "cancelled"]
@@ -114,8 +114,8 @@ def run_from(row: Sequence[Any]) -> RunRecord:
     return RunRecord(run_id, workflow, version, status, round_, seq, *moments, bool(degraded), *rest)
 
 
-def waiting_from(row: Sequence[Any]) -> Waiting:
-    return Waiting(*_WAITING.read(row))
+def waiting_from(row: Sequence[Any]) -> WaitingPlace:
+    return WaitingPlace(*_WAITING.read(row))
 
 
 def breaker_from(row: Sequence[Any]) -> BreakerRecord:
@@ -149,8 +149,8 @@ def leased_task_from(row: Sequence[Any]) -> LeasedTask:
     return LeasedTask(worker, run_id, workflow, place, attempt, cpus, memory, gpus, since)
 
 
-def stopped_from(row: Sequence[Any]) -> Stopped:
-    return Stopped(*_STOPPED.read(row))
+def stopped_from(row: Sequence[Any]) -> StopRequest:
+    return StopRequest(*_STOPPED.read(row))
 
 
 def message_from(row: Sequence[Any]) -> Message:

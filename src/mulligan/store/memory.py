@@ -17,23 +17,23 @@ from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, Timer
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
     ANSWERS_BEHIND_MAX,
-    NOBODY_AHEAD,
+    NONE_AHEAD,
     Answer,
     Artifacts,
     BreakerRecord,
     Clock,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
-    Loaded,
+    LoadedRun,
     Message,
     NewRun,
     Offer,
     RunLists,
     RunRecord,
-    Stopped,
+    StopRequest,
     Turn,
-    Waiting,
+    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store import refusals
@@ -86,7 +86,7 @@ class MemoryStore:
         self.shelf.workers[worker.name] = KeptWorker(worker, self._clock.now())
         self._wrote()
 
-    def beat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> bool:
         worker = self.shelf.workers.get(name)
         if worker is None:
             return False
@@ -95,7 +95,7 @@ class MemoryStore:
         return True
 
     def retire(self, name: str) -> None:
-        self.bury(name, is_dead=True)
+        self.expire(name, is_dead=True)
 
     def workers(self) -> list[WorkerRecord]:
         found = sorted(self.shelf.workers.items())
@@ -106,7 +106,7 @@ class MemoryStore:
     def _is_expired(self, worker: KeptWorker) -> bool:
         return worker.beat_at < self._clock.now() - self._lease
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         worker = self.shelf.workers.get(name)
         if worker is None or not (is_dead or self._is_expired(worker)):
             return False
@@ -150,25 +150,25 @@ class MemoryStore:
     def children(self, run_id: int) -> list[RunRecord]:
         return [run.record() for run in self.shelf.children(run_id)]
 
-    def load(self, run_id: int) -> Loaded:
+    def load(self, run_id: int) -> LoadedRun:
         run = self.shelf.run(run_id)
-        return Loaded(run.record(), run.new.workflow, [(*key, *row) for key, row in sorted(run.rows.items())])
+        return LoadedRun(run.record(), run.new.workflow, [(*key, *row) for key, row in sorted(run.rows.items())])
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         run = self.shelf.runs.get(run_id)
         behind = [entry for entry in run.log if entry.seq > after] if run else []
         return behind[:limit]
 
-    def waiting(self) -> list[Waiting]:
+    def waiting_places(self) -> list[WaitingPlace]:
         return [
-            Waiting(run.run_id, key, tag, run.root_run_id)
+            WaitingPlace(run.run_id, key, tag, run.root_run_id)
             for run in self.shelf.runs.values()
             if run.status not in RUN_ENDED
             for (_, key), (tag, _) in sorted(run.rows.items(), key=lambda row: row[0][1])
             if tag in PERSON_TAGS
         ]
 
-    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
         return [
             (run.run_id, key, data)
             for run in self.shelf.runs.values()
@@ -176,12 +176,12 @@ class MemoryStore:
             if kind_ == kind
         ]
 
-    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         runs = (run for run in reversed(self.shelf.runs.values()) if run.new.name == workflow)
         rows = ((run.run_id, *run.rows[kind, key]) for run in runs if (kind, key) in run.rows)
         return list(islice(((run_id, data) for run_id, tag, data in rows if tag not in PERSON_TAGS), limit))
 
-    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
         rows = (
             (run.run_id, run.status, key, data)
             for run in reversed(self.shelf.runs.values())
@@ -190,7 +190,7 @@ class MemoryStore:
         )
         return list(islice(rows, limit))
 
-    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         entries = ((run.run_id, codec.encode(entry)) for run in self.shelf.runs.values() for entry in run.log)
         told = ((kept.message.run_id, encoded(kept.message.report)) for kept in self.shelf.messages.values())
         tasks = ((kept.task.run_id, encoded(kept.task)) for kept in self.shelf.tasks.values())
@@ -224,7 +224,7 @@ class MemoryStore:
         wanted = set(run_ids)
         return [kept.message for kept in self.shelf.messages.values() if kept.message.run_id in wanted]
 
-    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         told = sorted({kept.message.run_id for kept in self.shelf.messages.values()})
         runs = (self.shelf.runs[run_id] for run_id in told)
         return [run.run_id for run in runs if run.holder in ("", holder) and _is_below(run, root_run_id)]
@@ -245,7 +245,7 @@ class MemoryStore:
                 run.holder = ""
         self._wrote()
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         refusals.check_batch(commits)
         for commit in commits:
             self._check(commit)
@@ -279,7 +279,7 @@ class MemoryStore:
 
     # -- what a commit writes: nothing here says no
 
-    def _write(self, commit: Commit) -> Committed:
+    def _write(self, commit: Commit) -> CommitResult:
         run = self.shelf.run(commit.turn.run_id)
         run.advance(commit)
         self._drain(commit)
@@ -296,7 +296,7 @@ class MemoryStore:
         self._tell_others(commit)
         if commit.is_last:
             self._end_round(run)
-        return Committed(leases, children)
+        return CommitResult(leases, children)
 
     def _drain(self, commit: Commit) -> None:
         for message_id, answer in commit.drained:
@@ -320,10 +320,10 @@ class MemoryStore:
             self.shelf.remove_task(kept)
 
     def _tell_others(self, commit: Commit) -> None:
-        for run_id, report in commit.told:
+        for run_id, report in commit.outgoing:
             if run_id in self.shelf.runs:
                 self.shelf.tell(run_id, report)
-        for told in commit.told_children:
+        for told in commit.child_reports:
             for child in self.shelf.children(commit.turn.run_id):
                 is_meant = told.place in ("", child.new.parent_place)
                 is_meant = is_meant and (not told.place or told.attempt == child.new.parent_attempt)
@@ -344,11 +344,11 @@ class MemoryStore:
 
     # -- tasks
 
-    def queued(self, run_id: int) -> list[tuple[str, int]]:
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         free = (kept.task for kept in self._free() if kept.task.run_id == run_id)
         return [(task.place, task.attempt) for task in free]
 
-    def held(self, worker: str) -> list[Lease]:
+    def leases_of(self, worker: str) -> list[Lease]:
         return [Lease(kept.task, worker, kept.ticket) for kept in self._held(worker)]
 
     def has_leases(self, run_id: int) -> bool:
@@ -395,8 +395,8 @@ class MemoryStore:
             self._count([Counted(token, guard, judge(report, guard))])
         self._wrote()
 
-    def stops(self, worker: str) -> list[Stopped]:
-        return [Stopped(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
 
     def _end(self, kept: KeptTask, report: Report) -> None:
         self.shelf.remove_task(kept)
@@ -452,7 +452,7 @@ class MemoryStore:
     # -- time
 
     def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> int:
         now, due = self._clock.now(), self._dues(root_run_id, holder, ahead)
         timers = [timer for timer in due if due[timer] <= now]
@@ -467,7 +467,7 @@ class MemoryStore:
         return len(timers)
 
     def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
         timers = self._dues(root_run_id, holder, ahead).values()
         return min([*timers, *self._retries(root_run_id)], default=None)
@@ -503,7 +503,7 @@ class MemoryStore:
         found = [timer for timer in self.shelf.timers if _is_below(self.shelf.run(timer[0]), root_run_id)]
         return sorted(found, key=self.shelf.timers.__getitem__)
 
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         by_others = self.shelf.writes - self._own_writes
         has_any, self._seen_writes = by_others != self._seen_writes, by_others
         return has_any
@@ -511,7 +511,7 @@ class MemoryStore:
     def fileno(self) -> int | None:
         return None
 
-    def hear_ends(self) -> None:
+    def watch_run_ends(self) -> None:
         """Whatever another process writes is news."""
 
 

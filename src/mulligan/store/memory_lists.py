@@ -95,7 +95,7 @@ class MemoryRunLists:
         run = self._shelf.run(run_id)
         return run.root_run_id in root_run_ids and run.status not in RUN_ENDED
 
-    def leased(self) -> list[LeasedTask]:
+    def leased_tasks(self) -> list[LeasedTask]:
         kept = sorted((kept for kept in self._shelf.tasks.values() if kept.worker), key=lambda one: one.ticket)
         return [_leased(one, self._shelf.run(one.task.run_id)) for one in sorted(kept, key=lambda one: one.worker)]
 

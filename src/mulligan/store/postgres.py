@@ -17,21 +17,21 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
-    NOBODY_AHEAD,
+    NONE_AHEAD,
     Answer,
     BreakerRecord,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
-    Loaded,
+    LoadedRun,
     Message,
     NewRun,
     Offer,
     RunLists,
     RunRecord,
-    Stopped,
+    StopRequest,
     Turn,
-    Waiting,
+    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store import refusals
@@ -70,11 +70,11 @@ class PostgresStore:
     def register(self, worker: WorkerRecord) -> None:
         self._link.read("register", worker.name, worker.host, encoded(worker))
 
-    def beat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> bool:
         return bool(self._link.read("beat", name))
 
     def retire(self, name: str) -> None:
-        self.bury(name, is_dead=True)
+        self.expire(name, is_dead=True)
 
     def workers(self) -> list[WorkerRecord]:
         rows = self._link.read("workers", self._lease)
@@ -83,7 +83,7 @@ class PostgresStore:
             for record, is_expired, beat_at in rows
         ]
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         def work() -> bool:
             gone = self._link.ask("remove_worker", name, is_dead, self._lease)
             if not gone:
@@ -146,8 +146,8 @@ class PostgresStore:
     def children(self, run_id: int) -> list[RunRecord]:
         return [run_from(row) for row in self._link.read("children", run_id)]
 
-    def load(self, run_id: int) -> Loaded:
-        def work() -> Loaded:
+    def load(self, run_id: int) -> LoadedRun:
+        def work() -> LoadedRun:
             # The run's line is locked, so that nobody commits between the three.
             record = self._link.ask("lock_run", run_id)
             if not record:
@@ -155,7 +155,7 @@ class PostgresStore:
             body = self._link.ask("workflow", record[0][2])
             if not body:
                 raise refusals.no_workflow(run_id)
-            return Loaded(run_from(record[0]), body[0][0], self._link.ask("rows", run_id))
+            return LoadedRun(run_from(record[0]), body[0][0], self._link.ask("rows", run_id))
 
         return self._link.write(work)
 
@@ -163,19 +163,19 @@ class PostgresStore:
         rows = self._link.read("log", run_id, after, _NO_LIMIT if limit is None else limit)
         return [decode(data) for (data,) in rows]
 
-    def waiting(self) -> list[Waiting]:
+    def waiting_places(self) -> list[WaitingPlace]:
         return [waiting_from(row) for row in self._link.read("waiting")]
 
-    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
         return self._link.read("kept", kind)
 
-    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._link.read("lately", kind, key, workflow, limit)
 
-    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
         return self._link.read("tagged", tag, limit)
 
-    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         for run_id, data in self._link.read("mentioning", text=text.encode()):
             yield run_id, bytes(data)
 
@@ -224,7 +224,7 @@ class PostgresStore:
         rows = self._link.read("inbox", Bigints(run_ids))
         return [Message(id_, run_id, report_from(data), asks) for id_, run_id, data, asks in rows]
 
-    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._link.read("called", holder=holder, root=root_run_id)]
 
     # -- turns
@@ -237,7 +237,7 @@ class PostgresStore:
         rows = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
         self._link.together([("release", arrays((Bigints, Bigints, Texts), rows))])
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         if not commits:
             return []
         refusals.check_batch(commits)
@@ -260,10 +260,10 @@ class PostgresStore:
 
     # -- tasks
 
-    def queued(self, run_id: int) -> list[tuple[str, int]]:
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         return self._link.read("queued", run_id)
 
-    def held(self, worker: str) -> list[Lease]:
+    def leases_of(self, worker: str) -> list[Lease]:
         return [Lease(task_from(data), worker, token) for data, token in self._link.read("held", worker)]
 
     def has_leases(self, run_id: int) -> bool:
@@ -334,8 +334,8 @@ class PostgresStore:
         self._accept(counted.token, report, self._link.ask)
         self._count([counted])
 
-    def stops(self, worker: str) -> list[Stopped]:
-        return [Stopped(token, grace) for token, grace in self._link.read("stops", worker)]
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        return [StopRequest(token, grace) for token, grace in self._link.read("stops", worker)]
 
     # -- breakers
 
@@ -376,7 +376,7 @@ class PostgresStore:
     # -- time
 
     def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> int:
         first = self._link.read("next_timer", root=root_run_id)
         if not first or not first[0][0]:
@@ -390,7 +390,7 @@ class PostgresStore:
         return self._link.write(work)
 
     def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
         rows = self._link.read("next_due", root=root_run_id)
         return moment_from(rows[0][0]) if rows else None
@@ -398,14 +398,14 @@ class PostgresStore:
     def now(self) -> datetime | None:
         return moment_from(self._link.read("now")[0][0])
 
-    def has_news(self) -> bool:
-        return self._link.has_news()
+    def has_changes(self) -> bool:
+        return self._link.has_changes()
 
     def fileno(self) -> int | None:
         return self._link.fileno()
 
-    def hear_ends(self) -> None:
-        self._link.hear_ends()
+    def watch_run_ends(self) -> None:
+        self._link.watch_run_ends()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from mulligan.core.effects.run_lists import attributes, corrected_inputs
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import AttemptScheduled
-from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
+from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.gate import breaker_columns
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
@@ -157,11 +157,11 @@ def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     if children:
         new = [(child, commit.turn.run_id) for commit in commits for child in commit.children]
         yield from inserted([run for run, _ in new], children, [parent for _, parent in new])
-    told = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.told]
+    told = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.outgoing]
     if told:
         yield "tell", arrays(TOLD, told)
     for commit in commits:
-        for to in commit.told_children:
+        for to in commit.child_reports:
             about = {"place": to.place, "attempt": to.attempt, "parent": commit.turn.run_id}
             yield "tell_children", {**about, "report": encoded(to.report), "channel": channel}
 
@@ -197,17 +197,19 @@ def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
 def _news(commits: Sequence[Commit], channel: str) -> Iterator[Statement]:
     """Who waits for tasks, and who holds the runs that were told something."""
     runs = {commit.turn.run_id for commit in commits if commit.queued}
-    runs.update(run_id for commit in commits for run_id, _ in commit.told)
+    runs.update(run_id for commit in commits for run_id, _ in commit.outgoing)
     if runs:
         yield "notify", [channel, Texts(map(str, sorted(runs)))]
 
 
-def committed(commits: Sequence[Commit], tickets: Iterable[Sequence[Any]], children: Sequence[Turn]) -> list[Committed]:
+def committed(
+    commits: Sequence[Commit], tickets: Iterable[Sequence[Any]], children: Sequence[Turn]
+) -> list[CommitResult]:
     """What each turn of the batch got: its leases by the tickets that the server gave, and its children's turns."""
     tokens = {(run_id, place, attempt): ticket for run_id, place, attempt, ticket in tickets}
     turns = iter(children)
     return [
-        Committed(
+        CommitResult(
             [Lease(t, commit.turn.holder, tokens[t.run_id, t.place, t.attempt]) for t in commit.taken],
             [next(turns) for _ in commit.children],
         )

@@ -180,7 +180,7 @@ class PostgresLink:
         with self._translated():
             return self._listening().fileno()
 
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether somebody else has notified us; also when nobody has listened for a while."""
         with self._translated():
             try:
@@ -192,7 +192,7 @@ class PostgresLink:
         has_any, self._is_behind = has_any or self._is_behind, False
         return has_any
 
-    def hear_ends(self) -> None:
+    def watch_run_ends(self) -> None:
         """It is news from now on that a run has ended."""
         self._hears_ends = True
         if self._listener is not None:

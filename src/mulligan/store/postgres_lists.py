@@ -50,7 +50,7 @@ class PostgresRunLists:
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
         return [open_timer_from(row) for row in self._link.read("open_timers", Bigints(root_run_ids))]
 
-    def leased(self) -> list[LeasedTask]:
+    def leased_tasks(self) -> list[LeasedTask]:
         return [leased_task_from(row) for row in self._link.read("leased_tasks")]
 
     def holders(self) -> list[tuple[str, int, int]]:

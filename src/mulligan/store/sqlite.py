@@ -17,23 +17,23 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
-    NOBODY_AHEAD,
+    NONE_AHEAD,
     Answer,
     Artifacts,
     BreakerRecord,
     Clock,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
-    Loaded,
+    LoadedRun,
     Message,
     NewRun,
     Offer,
     RunLists,
     RunRecord,
-    Stopped,
+    StopRequest,
     Turn,
-    Waiting,
+    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store import refusals
@@ -113,17 +113,17 @@ class SqliteStore:
         row = (worker.name, worker.host, encoded(worker), micros(self._clock.now()))
         self._file.read(SQL["register"], *row)
 
-    def beat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> bool:
         return bool(self._file.read(SQL["beat"], micros(self._clock.now()), name))
 
     def retire(self, name: str) -> None:
-        self.bury(name, is_dead=True)
+        self.expire(name, is_dead=True)
 
     def workers(self) -> list[WorkerRecord]:
         rows = self._file.read(SQL["workers"], self._oldest_beat())
         return [_worker(record, bool(is_expired), beat_at) for record, is_expired, beat_at in rows]
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         def work(db: apsw.Cursor) -> bool:
             if not fetched(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
                 return False
@@ -166,15 +166,15 @@ class SqliteStore:
     def children(self, run_id: int) -> list[RunRecord]:
         return [run_from(row) for row in self._file.read(SQL["children"], run_id)]
 
-    def load(self, run_id: int) -> Loaded:
-        def work(db: apsw.Cursor) -> Loaded:
+    def load(self, run_id: int) -> LoadedRun:
+        def work(db: apsw.Cursor) -> LoadedRun:
             record = fetched(db, SQL["run"], run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
             body = fetched(db, SQL["workflow"], record[0][2])
             if not body:
                 raise refusals.no_workflow(run_id)
-            return Loaded(run_from(record[0]), body[0][0], fetched(db, SQL["rows"], run_id))
+            return LoadedRun(run_from(record[0]), body[0][0], fetched(db, SQL["rows"], run_id))
 
         return self._file.read_together(work)
 
@@ -182,20 +182,20 @@ class SqliteStore:
         rows = self._file.read(SQL["log"], run_id, after, _NO_LIMIT if limit is None else limit)
         return [decode(data) for (data,) in rows]
 
-    def waiting(self) -> list[Waiting]:
+    def waiting_places(self) -> list[WaitingPlace]:
         return [waiting_from(row) for row in self._file.read(SQL["waiting"])]
 
-    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
         return [kept_row(row) for row in self._file.read(SQL["kept"], kind)]
 
-    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         rows = self._file.read(SQL["lately"], workflow, kind, key, limit)
         return [lately_row(row) for row in rows]
 
-    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
         return [tagged_row(row) for row in self._file.read(SQL["tagged"], tag, limit)]
 
-    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["mentioning"], text.encode())
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
@@ -233,7 +233,7 @@ class SqliteStore:
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
         return [message_from(row) for row in self._file.read(SQL["inbox"], _array(run_ids))]
 
-    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._file.read(SQL["called"], holder, root_run_id)]
 
     # -- turns
@@ -251,14 +251,14 @@ class SqliteStore:
         void = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
         self._file.write(lambda db: db.executemany(SQL["release"], void))
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         done = self._write(lambda db: self._write_commits(db, commits))
         for commit, one in zip(commits, done, strict=True):
             self._leases.drop(commit.ended)
             self._leases.keep(one.leases)
         return done
 
-    def _write_commits(self, db: apsw.Cursor, commits: Sequence[Commit]) -> list[Committed]:
+    def _write_commits(self, db: apsw.Cursor, commits: Sequence[Commit]) -> list[CommitResult]:
         done = write_batch(db, commits, self._tickets, self._leases)
         counted = [one for commit in commits for one in commit.counted]
         if counted:
@@ -277,10 +277,10 @@ class SqliteStore:
 
     # -- tasks
 
-    def queued(self, run_id: int) -> list[tuple[str, int]]:
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
         return [queued_row(row) for row in self._file.read(SQL["queued"], run_id)]
 
-    def held(self, worker: str) -> list[Lease]:
+    def leases_of(self, worker: str) -> list[Lease]:
         return [lease_from(row, worker) for row in self._file.read(SQL["held"], worker)]
 
     def has_leases(self, run_id: int) -> bool:
@@ -347,7 +347,7 @@ class SqliteStore:
         self._file.write(work)
         self._leases.drop([token])
 
-    def stops(self, worker: str) -> list[Stopped]:
+    def stop_requests(self, worker: str) -> list[StopRequest]:
         return [stopped_from(row) for row in self._file.read(SQL["stops"], worker)]
 
     # -- breakers
@@ -379,7 +379,7 @@ class SqliteStore:
     # -- time
 
     def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> int:
         now = self._clock.now()
         wall = now + self._clock.stepped()
@@ -407,7 +407,7 @@ class SqliteStore:
         return self._file.write(work) if self._file.read_together(due) else 0
 
     def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
         now, stepped = self._clock.now(), self._clock.stepped()
         dues = [self._first(SQL["next_retry"], root_run_id, micros(now))]
@@ -429,7 +429,7 @@ class SqliteStore:
         rows = self._file.read(sql, *params)
         return moment_from(rows[0][0]) if rows else None
 
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         version = self._file.version()
         if version == self._seen_version:
             return False
@@ -439,7 +439,7 @@ class SqliteStore:
     def fileno(self) -> int | None:
         return None
 
-    def hear_ends(self) -> None:
+    def watch_run_ends(self) -> None:
         """Whatever another process writes is news."""
 
 

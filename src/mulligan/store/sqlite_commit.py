@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mulligan.core.effects.run_lists import attributes, corrected_inputs
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
-from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
+from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.gate import breaker_columns
@@ -43,14 +43,14 @@ class Leases:
 _RUN = "run"
 
 
-def write_batch(db: apsw.Cursor, commits: Sequence[Commit], tickets: Tickets, held: Leases) -> list[Committed]:
+def write_batch(db: apsw.Cursor, commits: Sequence[Commit], tickets: Tickets, held: Leases) -> list[CommitResult]:
     """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
     refusals.check_batch(commits)
     numbers = iter(tickets.take(db, sum(len(commit.taken) + len(commit.queued) for commit in commits)))
     return [_write(db, commit, numbers, held) for commit in commits]
 
 
-def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases) -> Committed:
+def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases) -> CommitResult:
     _advance_run(db, commit)
     if commit.ended:
         _end_leases(db, commit, held)
@@ -72,7 +72,7 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
     _tell(db, commit)
     if commit.is_last:
         _end_round(db, commit.turn)
-    return Committed(leases, children)
+    return CommitResult(leases, children)
 
 
 def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
@@ -203,10 +203,10 @@ def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> 
 
 
 def _tell(db: apsw.Cursor, commit: Commit) -> None:
-    for run_id, report in commit.told:
+    for run_id, report in commit.outgoing:
         # A run that is gone has nobody to tell.
         fetched(db, SQL["put"], run_id, encoded(report), 0)
-    for told in commit.told_children:
+    for told in commit.child_reports:
         db.execute(SQL["tell_children"], (commit.turn.run_id, encoded(told.report), told.place, told.attempt))
 
 
