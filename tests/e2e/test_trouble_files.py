@@ -68,7 +68,7 @@ def test_a_run_is_not_begun_on_a_full_disk(small_disk: Path, tmp_path: Path) -> 
     assert (code, shown) == (1, None)
     assert said == (
         f"error[store.unavailable]: the disk is full: '{stage.home.folder / DATABASE}' cannot be written\n"
-        "  make room on its disk\n"
+        "  free space on its disk\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_nothing_is_begun_or_lost_by_what_is_asked_of_a_full_disk(small_disk: Pa
 
     full = f"error[store.unavailable]: the disk is full: '{stage.home.folder / DATABASE}' cannot be written\n"
     assert (failed[0], failed[1]["status"]) == (1, "failed")
-    assert refused == dict.fromkeys(ASKED, (1, None, f"{full}  make room on its disk\n"))
+    assert refused == dict.fromkeys(ASKED, (1, None, f"{full}  free space on its disk\n"))
     assert (retried[0], retried[1]["status"]) == (0, "completed"), retried
     assert [line.verb for line in stage.lines()] == ["start", "end"] * 2
     with stage.service() as service:

@@ -16,7 +16,7 @@ from mulligan.engine.engine import Engine
 from mulligan.ports import Store
 from mulligan.store import open_store
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.testing.clock import START, JumpingClock, WallClock
 
 from .conftest import World
@@ -57,7 +57,7 @@ class Machine:
         self.common = JumpingClock()
         self.wall = WallClock(self.common)
         self._kind = kind
-        self._shelf = Shelf()
+        self._tables = MemoryTables()
         self._path = folder / "mulligan.db"
         self._stores: list[Store] = []
         self._engines: list[Engine] = []
@@ -66,7 +66,7 @@ class Machine:
         """A new process, which reads the wall clock now. A world of its own, on the common store."""
         clock = self.wall.of_process()
         if self._kind == "memory":
-            store: Store = MemoryStore(clock=clock, shelf=self._shelf)
+            store: Store = MemoryStore(clock=clock, tables=self._tables)
         else:
             store = open_store(self._path, clock=clock)
         self._stores.append(store)

@@ -43,7 +43,7 @@ def spoil(place: Place) -> Spoil:
                 connection.execute("UPDATE artifacts SET data = %s WHERE name = %s", [data, name])
         else:
             assert isinstance(place, Memory)
-            place.shelf.artifacts[name] = (data, place.now())
+            place.tables.artifacts[name] = (data, place.now())
 
     return spoiled
 

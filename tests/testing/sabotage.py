@@ -19,10 +19,10 @@ from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
-from mulligan.store import gate, memory, sqlite_commit
+from mulligan.store import breaker_transaction, memory, sqlite_commit
 from mulligan.store.clock import ProcessClock
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
 from mulligan.testing import simulated_worker
@@ -137,11 +137,11 @@ def _(real: str) -> str:
     return "SELECT ?"
 
 
-@defect(Shelf, "next_ticket")
+@defect(MemoryTables, "next_ticket")
 def _(real: Any) -> Any:
     """every second token is that of the lease before"""
 
-    def next_ticket(self: Shelf) -> int:
+    def next_ticket(self: MemoryTables) -> int:
         return (real(self) + 1) // 2 + 1
 
     return next_ticket
@@ -150,7 +150,7 @@ def _(real: Any) -> Any:
 @defect(MemoryStore, "_free")
 def _(real: Any) -> Any:
     """a task is handed out that somebody has"""
-    return lambda self: list(self.shelf.tasks.values())
+    return lambda self: list(self.tables.tasks.values())
 
 
 @defect(memory, "_take_turn")
@@ -184,7 +184,7 @@ def _(real: Any) -> Any:
         kept = self._held(name)[:1]
         is_buried: bool = real(self, name, is_dead=is_dead)
         for one in kept if is_buried else ():
-            self.shelf.tasks[one.known_by] = one
+            self.tables.tasks[one.task_key] = one
         return is_buried
 
     return expire
@@ -193,7 +193,7 @@ def _(real: Any) -> Any:
 @defect(MemoryStore, "_end")
 def _(real: Any) -> Any:
     """a lease ends, and its run is not told"""
-    return lambda self, kept, report: self.shelf.remove_task(kept)
+    return lambda self, kept, report: self.tables.remove_task(kept)
 
 
 @defect(MemoryStore, "expire")
@@ -201,7 +201,7 @@ def _(real: Any) -> Any:
     """who is buried keeps its turns"""
 
     def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
-        held = [run for run in self.shelf.runs.values() if run.holder == name]
+        held = [run for run in self.tables.runs.values() if run.holder == name]
         is_buried: bool = real(self, name, is_dead=is_dead)
         for run in held if is_buried else ():
             run.holder = name
@@ -215,16 +215,16 @@ def _(real: Any) -> Any:
     """a timer is taken down, and nobody is told"""
 
     def fire_timers(self: MemoryStore, root_run_id: int | None = None, **named: Any) -> int:
-        before = set(self.shelf.messages)
+        before = set(self.tables.messages)
         count: int = real(self, root_run_id, **named)
-        for id_ in set(self.shelf.messages) - before:
-            del self.shelf.messages[id_]
+        for id_ in set(self.tables.messages) - before:
+            del self.tables.messages[id_]
         return count
 
     return fire_timers
 
 
-@defect(gate, "admission")
+@defect(breaker_transaction, "admission")
 def _(real: Any) -> Any:
     """others pass a breaker while its probe is under way"""
 
@@ -235,7 +235,7 @@ def _(real: Any) -> Any:
     return admission
 
 
-@defect(gate, "admission")
+@defect(breaker_transaction, "admission")
 def _(real: Any) -> Any:
     """a breaker whose probe was lost is never probed again"""
 
@@ -259,7 +259,7 @@ def _(real: Any) -> Any:
         try:
             real(self, token, report, guard=guard)
         except StaleLease:
-            self.shelf.tell(next(iter(self.shelf.runs)), report)
+            self.tables.add_message(next(iter(self.tables.runs)), report)
 
     return report
 
@@ -270,7 +270,7 @@ def _(real: Any) -> Any:
 @defect(run_driver.RunDriver, "requeue")
 def _(real: Any) -> Any:
     """who takes a run up forgets the tasks that wait"""
-    return lambda self, known_by: self.queue.clear()
+    return lambda self, task_key: self.queue.clear()
 
 
 @defect(engine.Engine, "_lease_tasks")

@@ -228,5 +228,5 @@ def _clock(home: Home, offset: float) -> Check:
 
 def _skew(url: str) -> float:
     """How far our clock is ahead of the server's."""
-    theirs: datetime = import_module("mulligan.store.postgres_link").server_time(url)
+    theirs: datetime = import_module("mulligan.store.postgres_client").server_time(url)
     return (datetime.now(UTC) - theirs).total_seconds()

@@ -53,7 +53,7 @@ class ArtifactFiles:
                     return self._keep_durably(name, put)
             return self._keep_durably(name, put)
         except OSError as error:
-            raise StoreRefused((error.strerror or str(error)).lower(), hint="make room on its disk") from error
+            raise StoreRefused((error.strerror or str(error)).lower(), hint="free space on its disk") from error
 
     def _keep_durably(self, name: str, put: Callable[[str], str]) -> str:
         folder = os.path.dirname(f"{self._folder}/{name}")

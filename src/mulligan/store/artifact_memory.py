@@ -12,13 +12,13 @@ from mulligan.ports import ArtifactRecord, Clock
 from mulligan.store.artifact_names import names_like
 
 # What each is, and when it was kept.
-Shelved = dict[str, tuple[bytes, datetime]]
+StoredArtifacts = dict[str, tuple[bytes, datetime]]
 
 
 class ArtifactMemory:
-    """Artifacts of all stores that share a shelf."""
+    """Artifacts of all stores that share a tables."""
 
-    def __init__(self, kept: Shelved, clock: Clock) -> None:
+    def __init__(self, kept: StoredArtifacts, clock: Clock) -> None:
         self._kept = kept
         self._clock = clock
 

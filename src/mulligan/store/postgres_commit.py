@@ -12,10 +12,10 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
+from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.gate import breaker_columns
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
-from mulligan.store.postgres_link import Statement
+from mulligan.store.postgres_client import Statement
 
 # Rows as columns: the type of each.
 Columns = Sequence[type[Array]]
@@ -30,8 +30,8 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
 _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
-KNOWN_BY = (Bigints, Texts, Bigints)
-TOLD = (Bigints, Blobs, Texts, Bigints)
+TASK_KEY = (Bigints, Texts, Bigints)
+MESSAGE = (Bigints, Blobs, Texts, Bigints)
 
 
 def written(
@@ -118,7 +118,7 @@ def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
     # A task that this very turn has scheduled cannot have been anybody's before.
     older = [(task.run_id, task.place, task.attempt) for commit in commits for task in _queued_before(commit)]
     if older:
-        yield "expect_free", arrays(KNOWN_BY, older)
+        yield "expect_free", arrays(TASK_KEY, older)
     queued = [_task_row(task, "") for commit in commits for task in commit.queued]
     if queued:
         yield "queue_tasks", arrays(_TASK, queued)
@@ -151,15 +151,15 @@ def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     }
     if stops:
         # In this order: a task that is leased between the two is found by the second.
-        yield "delete_queued", arrays(KNOWN_BY, stops)
-        rows = [(*known_by, grace) for known_by, grace in stops.items()]
-        yield "stop_leased", [*arrays((*KNOWN_BY, Floats), rows), channel]
+        yield "delete_queued", arrays(TASK_KEY, stops)
+        rows = [(*task_key, grace) for task_key, grace in stops.items()]
+        yield "stop_leased", [*arrays((*TASK_KEY, Floats), rows), channel]
     if children:
         new = [(child, commit.turn.run_id) for commit in commits for child in commit.children]
         yield from inserted([run for run, _ in new], children, [parent for _, parent in new])
     told = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.outgoing]
     if told:
-        yield "tell", arrays(TOLD, told)
+        yield "tell", arrays(MESSAGE, told)
     for commit in commits:
         for to in commit.child_reports:
             about = {"place": to.place, "attempt": to.attempt, "parent": commit.turn.run_id}
@@ -184,7 +184,7 @@ def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[in
     if found:
         yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), found)
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
-    yield "tell", arrays(TOLD, requests)
+    yield "tell", arrays(MESSAGE, requests)
 
 
 def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:

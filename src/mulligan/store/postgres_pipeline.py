@@ -14,7 +14,7 @@ import psycopg
 from psycopg import errors, pq
 
 from mulligan.store.postgres_arrays import Array
-from mulligan.store.postgres_patience import PatientConnection
+from mulligan.store.postgres_connection import TimeoutConnection
 from mulligan.store.statements import statements
 
 Statement = tuple[str, Any]
@@ -26,7 +26,7 @@ _BOOLEAN, _INTEGERS = 16, frozenset({20, 21, 23})
 _PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
 
 
-def pipeline(connection: PatientConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
+def pipeline(connection: TimeoutConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
     """The rows of each statement. `prepared` names those that this connection knows already."""
     for name in {name for name, _ in asked} - prepared:
         _prepare(connection, name)
@@ -41,7 +41,7 @@ def pipeline(connection: PatientConnection, prepared: set[str], asked: Sequence[
     return [_rows(connection, found) for found in results]
 
 
-def _prepare(connection: PatientConnection, name: str) -> None:
+def _prepare(connection: TimeoutConnection, name: str) -> None:
     connection.pgconn.send_prepare(name.encode(), _numbered(name)[0])
     connection.flush()
     for result in connection.results():
@@ -87,7 +87,7 @@ def _sent(param: Any) -> tuple[bytes | None, int]:
     return None if param is None else str(param).encode(), _TEXT
 
 
-def _exchanged(connection: PatientConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
+def _exchanged(connection: TimeoutConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
     """Everything that the server says to the statements. Without its last word nothing is known about any of them."""
     pgconn = connection.pgconn
     pgconn.enter_pipeline_mode()
@@ -106,7 +106,7 @@ def _exchanged(connection: PatientConnection, sent: Sequence[tuple[bytes, Any, A
 # -- what comes back -------------------------------------------------------------------------------------------------
 
 
-def _rows(connection: PatientConnection, results: list[pq.abc.PGresult]) -> list[Any]:
+def _rows(connection: TimeoutConnection, results: list[pq.abc.PGresult]) -> list[Any]:
     rows: list[Any] = []
     for result in results:
         _checked(result, connection)
@@ -127,7 +127,7 @@ def _reader(oid: int) -> Any:
     return (lambda value: value == b"t") if oid == _BOOLEAN else bytes.decode
 
 
-def _checked(result: pq.abc.PGresult, connection: PatientConnection) -> None:
+def _checked(result: pq.abc.PGresult, connection: TimeoutConnection) -> None:
     if result.status == pq.ExecStatus.FATAL_ERROR:
         raise errors.error_from_result(result, encoding=connection.info.encoding)
     if result.status == pq.ExecStatus.PIPELINE_ABORTED:

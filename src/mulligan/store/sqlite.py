@@ -38,6 +38,7 @@ from mulligan.ports import (
 )
 from mulligan.store import refusals
 from mulligan.store.artifact_files import ArtifactFiles
+from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.columns import (
     breaker_from,
@@ -55,14 +56,13 @@ from mulligan.store.columns import (
     waiting_from,
 )
 from mulligan.store.encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
-from mulligan.store.gate import Gate, breaker_row
-from mulligan.store.room import Room
+from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.store.sqlite_commit import Leases, insert_runs, write_batch
-from mulligan.store.sqlite_file import SqliteFile, each, fetched
+from mulligan.store.sqlite_file import SqliteFile, fetch_all, iterate
 from mulligan.store.sqlite_lists import SqliteRunLists
-from mulligan.store.sqlite_tickets import SQL, Tickets
+from mulligan.store.sqlite_tickets import SQL, TicketSequence
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _NO_LIMIT = 2**63 - 1
 _NONE = timedelta(0)
@@ -90,7 +90,7 @@ class SqliteStore:
         self._file = self._open(Path(path), busy_seconds, vfs)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self.lists: RunLists = SqliteRunLists(self._file)
-        self._tickets, self._leases = Tickets(), Leases()
+        self._tickets, self._leases = TicketSequence(), Leases()
         self._seen_version = self._file.version()
 
     def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
@@ -125,10 +125,10 @@ class SqliteStore:
 
     def expire(self, name: str, *, is_dead: bool = False) -> bool:
         def work(db: apsw.Cursor) -> bool:
-            if not fetched(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
+            if not fetch_all(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
                 return False
             db.execute(SQL["void_turns"], (name,))
-            lost = fetched(db, SQL["void_leases"], name)
+            lost = fetch_all(db, SQL["void_leases"], name)
             at = self._clock.now()
             db.executemany(
                 SQL["tell"],
@@ -168,13 +168,13 @@ class SqliteStore:
 
     def load(self, run_id: int) -> LoadedRun:
         def work(db: apsw.Cursor) -> LoadedRun:
-            record = fetched(db, SQL["run"], run_id)
+            record = fetch_all(db, SQL["run"], run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
-            body = fetched(db, SQL["workflow"], record[0][2])
+            body = fetch_all(db, SQL["workflow"], record[0][2])
             if not body:
                 raise refusals.no_workflow(run_id)
-            return LoadedRun(run_from(record[0]), body[0][0], fetched(db, SQL["rows"], run_id))
+            return LoadedRun(run_from(record[0]), body[0][0], fetch_all(db, SQL["rows"], run_id))
 
         return self._file.read_together(work)
 
@@ -200,7 +200,7 @@ class SqliteStore:
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
-            found = fetched(db, SQL["removable"], _array(root_run_ids))
+            found = fetch_all(db, SQL["removable"], _array(root_run_ids))
             gone = [run_id for run_id, _ in found]
             for name in (
                 "remove_events",
@@ -242,7 +242,7 @@ class SqliteStore:
         def work(db: apsw.Cursor) -> list[Turn]:
             if not _is_registered(db, holder):
                 return []
-            rows = fetched(db, SQL["take_turns"], holder, _array(run_ids))
+            rows = fetch_all(db, SQL["take_turns"], holder, _array(run_ids))
             return sorted((turn_from(row, holder) for row in rows), key=lambda turn: turn.run_id)
 
         return self._file.write(work)
@@ -265,7 +265,7 @@ class SqliteStore:
             self._count(db, counted)
         return done
 
-    def _write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
+    def _write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
         """One transaction that takes tickets."""
         try:
             found = self._file.write(work)
@@ -295,33 +295,35 @@ class SqliteStore:
         def work(db: apsw.Cursor) -> list[Lease]:
             if not _is_registered(db, worker):
                 return []
-            gate = self._gate(db)
-            tasks = self._fitting(db, offer, root_run_id, gate, worker if is_guarded else "")
+            breakers = self._load_breakers(db)
+            tasks = self._fitting(db, offer, root_run_id, breakers, worker if is_guarded else "")
             tokens = self._tickets.take(db, len(tasks))
             leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
             self._hand_out(db, leases, offer.host)
-            gate.leased(leases)
-            self._close_gate(db, gate)
+            breakers.note_leases(leases)
+            self._write_breakers(db, breakers)
             return leases
 
         leases = self._write(work)
         self._leases.keep(leases)
         return leases
 
-    def _fitting(self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, gate: Gate, holder: str) -> list[Task]:
-        """The oldest free tasks for which there is room, one beside the other, and whose breakers let them pass.
+    def _fitting(
+        self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, breakers: BreakerTransaction, holder: str
+    ) -> list[Task]:
+        """The oldest free tasks for which there is capacity, one beside the other, and whose breakers let them pass.
 
         With a holder: the guarded ones of its runs.
         """
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
-        about = (root_run_id, micros(gate.now))
+        about = (root_run_id, micros(breakers.now))
         statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", ())
-        room, found = Room(offer), []
-        for data, *needs in each(db, SQL[statement], *wanted, *about, *of_whom):
-            if room.fits(*needs) and gate.lets_pass(task := task_from(data)):
-                room.take(*needs)
+        capacity, found = RemainingCapacity(offer), []
+        for data, *needs in iterate(db, SQL[statement], *wanted, *about, *of_whom):
+            if capacity.fits(*needs) and breakers.admits(task := task_from(data)):
+                capacity.take(*needs)
                 found.append(task)
-            if room.is_full:
+            if capacity.is_full:
                 break
         return found
 
@@ -329,17 +331,17 @@ class SqliteStore:
         at = self._clock.now()
         for lease in leases:
             task = lease.task
-            known_by = (task.run_id, task.place, task.attempt)
-            db.execute(SQL["lease_task"], (lease.worker, lease.token, micros(at), *known_by))
+            task_key = (task.run_id, task.place, task.attempt)
+            db.execute(SQL["lease_task"], (lease.worker, lease.token, micros(at), *task_key))
             started = TaskStarted(at, task.place, task.attempt, lease.worker, host)
             db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         def work(db: apsw.Cursor) -> None:
-            known_by = self._leases.find(db, token)
-            if known_by is None or not fetched(db, SQL["end_lease"], *known_by, token):
+            task_key = self._leases.find(db, token)
+            if task_key is None or not fetch_all(db, SQL["end_lease"], *task_key, token):
                 raise refusals.stale_lease(token)
-            run_id, place, attempt = known_by
+            run_id, place, attempt = task_key
             db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
             if guard is not None:
                 self._count(db, [Counted(token, guard, judge(report, guard))])
@@ -358,23 +360,23 @@ class SqliteStore:
     def reset_breaker(self, name: str) -> bool:
         return bool(self._file.read(SQL["reset_breaker"], name))
 
-    def _gate(self, db: apsw.Cursor) -> Gate:
-        rows = fetched(db, SQL["circuits"])
+    def _load_breakers(self, db: apsw.Cursor) -> BreakerTransaction:
+        rows = fetch_all(db, SQL["circuits"])
         circuits = dict(circuit_from(row[:-1]) for row in rows)
-        return Gate(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
+        return BreakerTransaction(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
 
     def _count(self, db: apsw.Cursor, counted: Iterable[Counted]) -> None:
-        gate = self._gate(db)
-        gate.count(counted)
-        self._close_gate(db, gate)
+        breakers = self._load_breakers(db)
+        breakers.count_outcomes(counted)
+        self._write_breakers(db, breakers)
 
-    def _close_gate(self, db: apsw.Cursor, gate: Gate) -> None:
+    def _write_breakers(self, db: apsw.Cursor, breakers: BreakerTransaction) -> None:
         """Write what has become of the breakers, and of the tasks that they sent away."""
-        for task, ended in gate.refused:
-            known_by = (task.run_id, task.place, task.attempt)
-            db.execute(SQL["delete_queued"], known_by)
+        for task, ended in breakers.refused:
+            task_key = (task.run_id, task.place, task.attempt)
+            db.execute(SQL["delete_queued"], task_key)
             db.execute(SQL["tell"], (task.run_id, encoded(ended), task.place, task.attempt))
-        db.executemany(SQL["put_breaker"], [breaker_row(*changed) for changed in gate.changed.items()])
+        db.executemany(SQL["put_breaker"], [breaker_row(*changed) for changed in breakers.changed.items()])
 
     # -- time
 
@@ -386,10 +388,10 @@ class SqliteStore:
 
         def due(db: apsw.Cursor) -> list[tuple[datetime, list[Any]]]:
             """The timers that are due, by the time of their runs."""
-            rows = fetched(db, *_below("due_timers", root_run_id, micros(now), micros(wall), holder))
+            rows = fetch_all(db, *_below("due_timers", root_run_id, micros(now), micros(wall), holder))
             found = [(now + ahead.get(row[0], _NONE), row) for row in rows]
             for run_id, more in ahead.items():
-                rows = fetched(db, SQL["due_timers_of"], run_id, micros(now + more))
+                rows = fetch_all(db, SQL["due_timers_of"], run_id, micros(now + more))
                 found += [(now + more, row) for row in rows if (now + more, row) not in found]
             return found
 
@@ -444,7 +446,7 @@ class SqliteStore:
 
 
 def _is_registered(db: apsw.Cursor, name: str) -> bool:
-    return bool(fetched(db, SQL["is_registered"], name))
+    return bool(fetch_all(db, SQL["is_registered"], name))
 
 
 def _below(name: str, root_run_id: int | None, *params: Any) -> tuple[Any, ...]:

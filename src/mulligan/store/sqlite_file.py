@@ -16,7 +16,7 @@ import apsw
 from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
 from mulligan.store.statements import missing
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 # Says whose file it is to `file` and to us: "MULL".
 _APPLICATION_ID = 0x4D554C4C
@@ -34,12 +34,12 @@ _SETTINGS = (
 )
 
 
-def each(db: apsw.Cursor, sql: str, *params: Any) -> Iterator[Any]:
+def iterate(db: apsw.Cursor, sql: str, *params: Any) -> Iterator[Any]:
     """The rows that a statement gives, one by one, inside somebody's transaction."""
     return iter(db.execute(sql, params))
 
 
-def fetched(db: apsw.Cursor, sql: str, *params: Any) -> list[Any]:
+def fetch_all(db: apsw.Cursor, sql: str, *params: Any) -> list[Any]:
     """The rows that a statement gives, inside somebody's transaction."""
     return db.execute(sql, params).fetchall()
 
@@ -47,7 +47,7 @@ def fetched(db: apsw.Cursor, sql: str, *params: Any) -> list[Any]:
 def data_version(db: apsw.Cursor) -> int:
     """A number that changes when another connection has written."""
     # Not Connection.data_version(): that one changes with our own commits too.
-    version: int = fetched(db, "PRAGMA data_version")[0][0]
+    version: int = fetch_all(db, "PRAGMA data_version")[0][0]
     return version
 
 
@@ -101,19 +101,19 @@ class SqliteFile:
     def read(self, sql: str, *params: Any) -> list[Any]:
         """The rows that one statement gives, which is a transaction of its own."""
         try:
-            return fetched(self._cursor, sql, *params)
+            return fetch_all(self._cursor, sql, *params)
         except apsw.Error as error:
             self._translate(error)
 
-    def read_together(self, work: Callable[[apsw.Cursor], Found]) -> Found:
+    def read_together(self, work: Callable[[apsw.Cursor], Result]) -> Result:
         """What `work` reads, all of it from one moment."""
         return self._transact("BEGIN", work)
 
-    def write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
+    def write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
         """Do `work` in one transaction: all of it is on the disk then, or nothing."""
         return self._transact("BEGIN IMMEDIATE", work)
 
-    def _transact(self, begin: str, work: Callable[[apsw.Cursor], Found]) -> Found:
+    def _transact(self, begin: str, work: Callable[[apsw.Cursor], Result]) -> Result:
         cursor = self._cursor
         try:
             cursor.execute(begin)
@@ -142,11 +142,11 @@ class SqliteFile:
             self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             if self._db.readonly("main"):
                 raise apsw.ReadOnlyError
-            found, application, is_empty = self._patiently(self._look)
+            found, application, is_empty = self._retry_while_busy(self._look)
             if application != _APPLICATION_ID and not is_empty:
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
             for setting in _SETTINGS:
-                self._patiently(partial(fetched, self._cursor, setting))
+                self._retry_while_busy(partial(fetch_all, self._cursor, setting))
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
@@ -161,7 +161,7 @@ class SqliteFile:
         finally:
             self._db.execute("ROLLBACK")
 
-    def _patiently(self, work: Callable[[], Found]) -> Found:
+    def _retry_while_busy(self, work: Callable[[], Result]) -> Result:
         """Two processes that make the file at the same moment: SQLite does not wait for the one that turns WAL on."""
         until = time.monotonic() + self._busy_seconds
         while True:
@@ -186,9 +186,9 @@ class SqliteFile:
         return StoreRefused(f"'{self.path}' cannot be opened: {_small(reason)}", hint=_OTHER_PLACE)
 
     def _translate(self, error: apsw.Error) -> NoReturn:
-        raise self._told(error) from error
+        raise self._to_our_error(error) from error
 
-    def _told(self, error: apsw.Error) -> MulliganError:
+    def _to_our_error(self, error: apsw.Error) -> MulliganError:
         path = self.path
         match error:
             case apsw.BusyError() | apsw.LockedError():
@@ -197,7 +197,9 @@ class SqliteFile:
                     hint=f"wait and try again, or see who has it: fuser '{path}'",
                 )
             case apsw.FullError():
-                return StoreUnavailable(f"the disk is full: '{path}' cannot be written", hint="make room on its disk")
+                return StoreUnavailable(
+                    f"the disk is full: '{path}' cannot be written", hint="free space on its disk"
+                )
             case apsw.NotADBError():
                 return StoreRefused(f"'{path}' is not a database", hint=_OTHER_FILE)
             case apsw.CorruptError():
@@ -208,7 +210,7 @@ class SqliteFile:
                 return StoreRefused(f"'{path}' may not be written by this user", hint=_OTHER_PLACE)
             case apsw.IOError() if _is_full(path.parent):
                 # Not even the file for its locks can be made: SQLite does not say why.
-                return self._told(apsw.FullError())
+                return self._to_our_error(apsw.FullError())
             case apsw.IOError():
                 return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint=_LOOK)
             case apsw.SQLError():

@@ -1,4 +1,4 @@
-"""Tickets: ages of queued tasks and tokens of leases. They grow with every one that is handed out."""
+"""TicketSequence: ages of queued tasks and tokens of leases. They grow with every one that is handed out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from mulligan.store.sqlite_file import fetched
+from mulligan.store.sqlite_file import fetch_all
 from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
@@ -17,11 +17,11 @@ _BLOCK = 1000
 
 def next_numbers(db: apsw.Cursor, name: str, count: int) -> range:
     """The next `count` numbers of a counter that is kept in the file."""
-    ((last,),) = fetched(db, SQL["next_numbers"], name, count)
+    ((last,),) = fetch_all(db, SQL["next_numbers"], name, count)
     return range(last - count + 1, last + 1)
 
 
-class Tickets:
+class TicketSequence:
     """Hands out numbers from a block. What another connection writes ends the block: its numbers are higher."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from mulligan.store.encoding import micros
 _TO_COME = 0
 
 
-class Gate:
+class BreakerTransaction:
     """The breakers as they are, by name, and the names of those whose probe is under way."""
 
     def __init__(self, now: datetime, circuits: Mapping[str, Circuit], probing: Iterable[str] = ()) -> None:
@@ -25,11 +25,11 @@ class Gate:
         # Tasks that leave the queue, with what their runs are told.
         self.refused: list[tuple[Task, TaskEnded]] = []
         # How many did not pass.
-        self.turned_away = 0
+        self.rejected = 0
         self._before = dict(circuits)
         self._probing = set(probing)
 
-    def lets_pass(self, task: Task) -> bool:
+    def admits(self, task: Task) -> bool:
         """Whether the task may be leased now. The one that probes keeps the others waiting."""
         guard = task.guard
         if guard is None:
@@ -43,17 +43,17 @@ class Gate:
             self._probing.add(guard.name)
             self.circuits[guard.name] = probed(circuit, _TO_COME)
         is_passing = found in ("go", "probe")
-        self.turned_away += not is_passing
+        self.rejected += not is_passing
         return is_passing
 
-    def leased(self, leases: Iterable[Lease]) -> None:
+    def note_leases(self, leases: Iterable[Lease]) -> None:
         """These are the leases of those that passed: the probes among them are known by their tokens."""
         guarded = ((lease.token, lease.task.guard.name) for lease in leases if lease.task.guard is not None)
         for token, name in guarded:
             if self.circuits[name].probe == _TO_COME:
                 self.circuits[name] = probed(self.circuits[name], token)
 
-    def count(self, counted: Iterable[Counted]) -> None:
+    def count_outcomes(self, counted: Iterable[Counted]) -> None:
         """Outcomes that this transaction accepts."""
         for one in counted:
             name = one.guard.name
@@ -65,7 +65,7 @@ class Gate:
         return {name: new for name, new in self.circuits.items() if self._before.get(name) != new}
 
     @property
-    def is_news(self) -> bool:
+    def has_status_change(self) -> bool:
         """Whether somebody who waits may want to know."""
         return any(self._before.get(name, CLOSED).status != new.status for name, new in self.changed.items())
 

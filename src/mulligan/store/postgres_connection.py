@@ -18,10 +18,10 @@ from psycopg import pq
 _NOTHING = 0
 
 
-class PatientConnection(psycopg.Connection[Any]):
-    """Gives up, and closes, where nothing comes for `patience_seconds`."""
+class TimeoutConnection(psycopg.Connection[Any]):
+    """Gives up, and closes, where nothing comes for `timeout_seconds`."""
 
-    patience_seconds = 30.0
+    timeout_seconds = 30.0
 
     def wait(self, gen: Generator[Any, Any, Any], *rest: Any, **options: Any) -> Any:
         return super().wait(self._bounded(gen), *rest, **options)
@@ -37,12 +37,12 @@ class PatientConnection(psycopg.Connection[Any]):
             ready = yield wanted
             # Nearly every answer comes before anybody looks at a clock.
             silent_since = 0.0 if ready != _NOTHING else silent_since or time.monotonic()
-            if silent_since and time.monotonic() - silent_since > self.patience_seconds:
+            if silent_since and time.monotonic() - silent_since > self.timeout_seconds:
                 self.give_up()
 
     def await_socket(self, *, is_writing: bool = False) -> bool:
         """Wait until something has come; also until something can be sent, if asked. Whether something has come."""
-        found = self._poll(select.POLLIN | (select.POLLOUT if is_writing else 0), self.patience_seconds)
+        found = self._poll(select.POLLIN | (select.POLLOUT if is_writing else 0), self.timeout_seconds)
         if not found:
             self.give_up()
         return bool(found & ~select.POLLOUT)
@@ -60,7 +60,7 @@ class PatientConnection(psycopg.Connection[Any]):
     def give_up(self) -> None:
         # At once: a rollback would be waited for as long again.
         self.close()
-        raise psycopg.OperationalError(f"nothing came for {self.patience_seconds:g} seconds")
+        raise psycopg.OperationalError(f"nothing came for {self.timeout_seconds:g} seconds")
 
     def results(self) -> list[pq.abc.PGresult]:
         """What one statement gave, or the pipeline's end."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from mulligan.ports import Offer
 
 
-class Room:
+class RemainingCapacity:
     """Counts down what a worker has offered."""
 
     def __init__(self, offer: Offer) -> None:
@@ -20,11 +20,11 @@ class Room:
         return self._tasks < 1
 
     def fits(self, cpus: float, memory: int, gpus: int) -> bool:
-        """Whether there is room for one more like this."""
+        """Whether there is capacity for one more like this."""
         return not (self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus)
 
     def take(self, cpus: float, memory: int, gpus: int) -> None:
-        """Keep room for one that fits."""
+        """Keep capacity for one that fits."""
         self._cpus, self._memory, self._gpus = self._cpus - cpus, self._memory - memory, self._gpus - gpus
         self._tasks -= 1
 

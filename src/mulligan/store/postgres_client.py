@@ -24,11 +24,11 @@ from mulligan.errors import (
 )
 from mulligan.store import postgres_arrays
 from mulligan.store.encoding import moment_from
-from mulligan.store.postgres_patience import PatientConnection
+from mulligan.store.postgres_connection import TimeoutConnection
 from mulligan.store.postgres_pipeline import SQL, Statement, pipeline
 from mulligan.store.statements import missing
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 # A connection that is silently gone and that nobody uses is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
@@ -53,7 +53,7 @@ _MIGRATION_SECONDS_MAX = 3600.0
 # How long a server that is only looked at may be silent.
 _LOOK_SECONDS_MAX = 30.0
 # What a server says to whom it does not take, in its own words: what that is here, and what to do about it.
-_TURNED_AWAY: tuple[tuple[type[MulliganError], str, str, str], ...] = (
+_CONNECTION_REFUSALS: tuple[tuple[type[MulliganError], str, str, str], ...] = (
     (
         NoFreeConnection,
         r"too many clients|too many connections|connection slots are reserved",
@@ -93,16 +93,16 @@ class Unexpected(Exception):
         self.what = what
 
 
-class PostgresLink:
+class PostgresClient:
     """One connection for statements and, once somebody asks for news, one that listens."""
 
     def __init__(self, url: str, lease_seconds: float) -> None:
         self._url = url
         self._lease_seconds = lease_seconds
-        self._connection: PatientConnection | None = None
+        self._connection: TimeoutConnection | None = None
         # The statements that the connection has prepared for pipelines.
         self._prepared: set[str] = set()
-        self._listener: PatientConnection | None = None
+        self._listener: TimeoutConnection | None = None
         self._is_behind = False
         self._hears_ends = False
         self._has_opened = False
@@ -126,37 +126,37 @@ class PostgresLink:
 
     # -- use
 
-    def connected(self) -> PatientConnection:
+    def connection(self) -> TimeoutConnection:
         """The connection for statements. Each is a transaction of its own, unless one was begun."""
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
             self._prepared = set()
         return self._connection
 
-    def ask(self, name: str, *params: Any, **named: Any) -> list[Any]:
+    def execute(self, name: str, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, inside whatever transaction there is."""
-        cursor = self.connected().execute(SQL[name], named or params, binary=True)
+        cursor = self.connection().execute(SQL[name], named or params, binary=True)
         return cursor.fetchall() if cursor.description else []
 
-    def read(self, name: str, *params: Any, **named: Any) -> list[Any]:
+    def query(self, name: str, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement that is a transaction of its own."""
         with self._translated():
-            return self.ask(name, *params, **named)
+            return self.execute(name, *params, **named)
 
-    def together(self, asked: Sequence[Statement]) -> list[list[Any]]:
+    def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, all in one transaction and one round trip. `Unexpected` takes all back."""
-        return self._again(lambda: self.ask_all(asked))
+        return self._again(lambda: self.execute_in_pipeline(asked))
 
-    def ask_all(self, asked: Sequence[Statement]) -> list[list[Any]]:
+    def execute_in_pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one round trip, inside whatever transaction there is."""
-        return pipeline(self.connected(), self._prepared, asked)
+        return pipeline(self.connection(), self._prepared, asked)
 
-    def write(self, work: Callable[[], Found]) -> Found:
+    def write(self, work: Callable[[], Result]) -> Result:
         """Do `work`, which asks more than once, in one transaction."""
 
-        def transact() -> Found:
+        def transact() -> Result:
             try:
-                with self.connected().transaction():
+                with self.connection().transaction():
                     return work()
             except BaseException:
                 # With a rollback psycopg lets the server forget every prepared statement, also those of pipelines.
@@ -165,7 +165,7 @@ class PostgresLink:
 
         return self._again(transact)
 
-    def _again(self, work: Callable[[], Found]) -> Found:
+    def _again(self, work: Callable[[], Result]) -> Result:
         with self._translated():
             for _ in range(_TRIES_MAX - 1):
                 try:
@@ -199,7 +199,7 @@ class PostgresLink:
             # The next one listens to both.
             self._drop_listener()
 
-    def _consume(self, listener: PatientConnection) -> bool:
+    def _consume(self, listener: TimeoutConnection) -> bool:
         # Until there is nothing more to read: a server that says good-bye has closed behind that.
         while listener.has_something():
             listener.pgconn.consume_input()
@@ -209,7 +209,7 @@ class PostgresLink:
             has_any = has_any or notify.be_pid != ours
         return has_any
 
-    def _listening(self) -> PatientConnection:
+    def _listening(self) -> TimeoutConnection:
         if self._listener is None:
             listener = self._connect()
             _listen(listener, self.channel)
@@ -222,28 +222,28 @@ class PostgresLink:
     # -- opening
 
     def _open(self) -> str:
-        with self._translated(), self.connected().transaction():
-            schema: str | None = self.ask("schema")[0][0]
+        with self._translated(), self.connection().transaction():
+            schema: str | None = self.execute("schema")[0][0]
             if schema is None:
                 raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
             self._migrate()
-        self.connected().patience_seconds = self._lease_seconds
+        self.connection().timeout_seconds = self._lease_seconds
         self._has_opened = True
         return schema
 
-    def _connect(self) -> PatientConnection:
+    def _connect(self) -> TimeoutConnection:
         given = conninfo_to_dict(self._url)
         unacknowledged = max(_UNACKNOWLEDGED_SECONDS_MIN, self._lease_seconds * _UNACKNOWLEDGED_SHARE_MAX)
         wanted = {**_DEFAULTS, "tcp_user_timeout": int(unacknowledged * 1000)}
         options = {name: value for name, value in wanted.items() if name not in given}
-        connection = PatientConnection.connect(self._url, autocommit=True, prepare_threshold=0, **options)
+        connection = TimeoutConnection.connect(self._url, autocommit=True, prepare_threshold=0, **options)
         # By then the others have given us up.
-        connection.patience_seconds = self._lease_seconds
+        connection.timeout_seconds = self._lease_seconds
         postgres_arrays.register(connection)
         self._limit(connection)
         return connection
 
-    def _limit(self, connection: PatientConnection) -> None:
+    def _limit(self, connection: TimeoutConnection) -> None:
         """One that hangs in the middle of a transaction loses it, since others wait for what it has locked.
 
         Soon enough that they do not miss their own heartbeats.
@@ -258,22 +258,22 @@ class PostgresLink:
         if self._missing():
             self._take_time()
             # Whoever waits here finds that another process has done it.
-            self.ask("lock_schema")
+            self.execute("lock_schema")
             for number, sql in self._missing():
-                self.connected().execute(sql, prepare=False)
-                self.ask("create_schema_version")
-                self.ask("delete_schema_version")
-                self.ask("insert_schema_version", number)
+                self.connection().execute(sql, prepare=False)
+                self.execute("create_schema_version")
+                self.execute("delete_schema_version")
+                self.execute("insert_schema_version", number)
 
     def _take_time(self) -> None:
         """In this transaction: large tables are not changed within a lease, and no worker here is up yet to miss it."""
-        self.connected().patience_seconds = _MIGRATION_SECONDS_MAX
+        self.connection().timeout_seconds = _MIGRATION_SECONDS_MAX
         for name in _LIMITS:
-            self.connected().execute("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = %s", [name])
+            self.connection().execute("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = %s", [name])
 
     def _missing(self) -> list[Any]:
-        _, has_version = self.ask("schema")[0]
-        found = self.ask("schema_version")[0][0] if has_version else 0
+        _, has_version = self.execute("schema")[0]
+        found = self.execute("schema_version")[0][0] if has_version else 0
         return missing("postgres", found, self.where)
 
     # -- trouble
@@ -287,7 +287,7 @@ class PostgresLink:
             raise Unexpected(str(error.diag.message_primary)) from error
         except psycopg.Error as error:
             self._drop()
-            raise self._told(error) from (None if is_unclear(self._url) else error)
+            raise self._to_our_error(error) from (None if is_unclear(self._url) else error)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -301,9 +301,9 @@ class PostgresLink:
             with suppress(psycopg.Error):
                 listener.close()
 
-    def _told(self, error: psycopg.Error) -> MulliganError:
-        said = NOT_SHOWN if is_unclear(self._url) else redacted(_said(error), self._secrets)
-        told = self._turned_away(error, said)
+    def _to_our_error(self, error: psycopg.Error) -> MulliganError:
+        said = NOT_SHOWN if is_unclear(self._url) else redacted(_server_message(error), self._secrets)
+        told = self._connection_refusal(error, said)
         if told is not None:
             return told
         match error:
@@ -324,13 +324,13 @@ class PostgresLink:
                     hint="restore it from a copy, or name another database or schema",
                 )
             case pg.DiskFull():
-                return StoreUnavailable(f"the disk of {self.where} is full", hint="make room on its disk")
+                return StoreUnavailable(f"the disk of {self.where} is full", hint="free space on its disk")
         return StoreUnavailable(f"{self.where} does not answer: {said}", hint="see that the server runs, and try again")
 
-    def _turned_away(self, error: psycopg.Error, said: str) -> MulliganError | None:
+    def _connection_refusal(self, error: psycopg.Error, said: str) -> MulliganError | None:
         """The server answers, and does not take us. It has no SQLSTATE then: there are only its words."""
-        words = _said(error)
-        for kind, pattern, message, hint in _TURNED_AWAY:
+        words = _server_message(error)
+        for kind, pattern, message, hint in _CONNECTION_REFUSALS:
             if re.search(pattern, words):
                 # A worker that is up waits also for what was taken from it, and says so: it may be given back.
                 of = StoreUnavailable if self._has_opened and issubclass(kind, StoreRefused) else kind
@@ -338,14 +338,14 @@ class PostgresLink:
         return None
 
 
-def _listen(listener: PatientConnection, channel: str) -> None:
+def _listen(listener: TimeoutConnection, channel: str) -> None:
     listener.execute(f'LISTEN "{channel.replace(chr(34), chr(34) * 2)}"')
 
 
 def server_time(url: str) -> datetime:
     """What time it is by the server's clock."""
-    with closing(PostgresLink(url, _LOOK_SECONDS_MAX)) as link:
-        ((now,),) = link.read("now")
+    with closing(PostgresClient(url, _LOOK_SECONDS_MAX)) as client:
+        ((now,),) = client.query("now")
     return moment_from(now)
 
 
@@ -378,7 +378,7 @@ def _unreadable(problem: str) -> StoreRefused:
     )
 
 
-def _said(error: psycopg.Error) -> str:
+def _server_message(error: psycopg.Error) -> str:
     """The server's own words in one line, without where in a statement of ours it stumbled."""
     said = " ".join((error.diag.message_primary or str(error)).split())
     return re.sub("^connection (failed|is bad): ", "", said)
