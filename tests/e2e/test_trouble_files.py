@@ -139,8 +139,8 @@ def test_a_home_that_cannot_be_made_is_refused(closed_folder: Path, tmp_path: Pa
 
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[home.unusable]: '{closed_folder}/home' cannot be made: permission denied\n"
-        "  choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
+        f"error[home.unusable]: '{closed_folder}/home' cannot be created: permission denied\n"
+        "  choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
     )
 
 

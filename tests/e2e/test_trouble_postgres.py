@@ -98,7 +98,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
 
         assert process.returncode == 0, said
         assert before.name != after.name
-        assert "this worker did not answer in time and was taken for dead; it starts anew\n" in said
+        assert "this worker sent no heartbeat in time and has expired; it starts again under a new name\n" in said
         assert [line.name for line in stage.lines() if line.verb == "start"] == ["one", "two", "two", "three"]
         stage.expect_promises(service, run_id)
     other.close()

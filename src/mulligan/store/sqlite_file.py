@@ -197,9 +197,7 @@ class SqliteFile:
                     hint=f"wait and try again, or see who has it: fuser '{path}'",
                 )
             case apsw.FullError():
-                return StoreUnavailable(
-                    f"the disk is full: '{path}' cannot be written", hint="free space on its disk"
-                )
+                return StoreUnavailable(f"the disk is full: '{path}' cannot be written", hint="free space on its disk")
             case apsw.NotADBError():
                 return StoreRefused(f"'{path}' is not a database", hint=_OTHER_FILE)
             case apsw.CorruptError():
