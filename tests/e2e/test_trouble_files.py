@@ -158,8 +158,8 @@ def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: P
     assert first[0] == 0
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.refused]: '{stage.home.folder / DATABASE}' may not be written by this user\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+        f"error[store.refused]: '{stage.home.folder / DATABASE}' is not writable by this user\n"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
     )
     with stage.service() as service:
         assert [run.status for run in service.runs()] == ["completed"]
@@ -181,7 +181,7 @@ def test_a_run_waits_while_another_process_holds_the_database(file_stage: Stage)
     holder.close()
 
     expect_done_once(file_stage, process, said)
-    assert f"! '{path}' is locked by another process for more than 5s; waiting for it\n" in said
+    assert f"! '{path}' has been locked by another process for more than 5s; waiting for it\n" in said
 
 
 def test_a_run_is_not_begun_while_another_process_holds_the_database(file_stage: Stage) -> None:
@@ -195,8 +195,8 @@ def test_a_run_is_not_begun_while_another_process_holds_the_database(file_stage:
     holder.close()
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.unavailable]: '{path}' is locked by another process for more than 5s\n"
-        f"  wait and try again, or see who has it: fuser '{path}'\n"
+        f"error[store.unavailable]: '{path}' has been locked by another process for more than 5s\n"
+        f"  wait and try again, or find the process: fuser '{path}'\n"
     )
 
 

@@ -426,7 +426,7 @@ def test_a_file_that_is_no_database_is_told():
 
     told = (
         f"error[store.refused]: '{Path.cwd()}/.mulligan/mulligan.db' is not a database\n"
-        "  name a file that does not exist yet, or one that Mulligan has made\n"
+        "  name a file that does not exist yet, or one that Mulligan has created\n"
     )
     assert tuple(said) == (1, "", told)
 

@@ -47,14 +47,14 @@ FORGERIES = [
     ("UPDATE rows SET data = substr(data, 1, 5)", "resume", "the tables of the run cannot be read: "),
     ("UPDATE workflows SET body = x'00'", "show", "a workflow that was kept cannot be read: "),
     ("UPDATE workflows SET body = cast('{}' AS blob)", "resume", "a workflow that was kept cannot be read: "),
-    ("UPDATE runs SET created_at = 'yesterday'", "list", "the row of a run that was kept cannot be read: "),
-    ("UPDATE runs SET created_at = 9223372036854775807", "list", "a time that was kept cannot be read: "),
-    ("INSERT INTO messages VALUES (7, 1, x'ff', 0, 'a', 1)", "resume", "a message that was kept cannot be read: "),
-    ("INSERT INTO timers VALUES (1, 'zap', 'a', 1, 0)", "resume", "a message that was kept cannot be read: "),
+    ("UPDATE runs SET created_at = 'yesterday'", "list", "the row of a run in the store cannot be read: "),
+    ("UPDATE runs SET created_at = 9223372036854775807", "list", "a time in the store cannot be read: "),
+    ("INSERT INTO messages VALUES (7, 1, x'ff', 0, 'a', 1)", "resume", "a message in the store cannot be read: "),
+    ("INSERT INTO timers VALUES (1, 'zap', 'a', 1, 0)", "resume", "a message in the store cannot be read: "),
     (
         "INSERT INTO workers VALUES ('eve', 'here', x'ff', 0)",
         "resume",
-        "what a worker said of itself and that was kept cannot be read: ",
+        "the record of a worker in the store cannot be read: ",
     ),
 ]
 

@@ -147,7 +147,7 @@ def test_a_run_stands_once_in_a_batch(store: Store) -> None:
     with pytest.raises(Conflict) as refused:
         store.commit([commit(turn), commit(turn, 1)])
 
-    assert refused.value.message == f"run {turn.run_id} stands twice in one batch"
+    assert refused.value.message == f"run {turn.run_id} appears twice in one batch"
     assert store.log(turn.run_id) == []
 
 

@@ -62,7 +62,7 @@ def test_a_file_that_cannot_grow_is_said_to_be_the_trouble_and_nothing_is_lost(t
     assert done.stderr == ""
     said, hint, count = done.stdout.splitlines()
     assert said == f"error[store.unavailable]: '{path}' cannot be read or written: disk I/O error"
-    assert hint == "  look at its disk: it may be full"
+    assert hint == "  check its disk: it may be full"
     store = open_store(path)
     assert len(store.load(1).rows) == int(count)
     store.close()

@@ -50,7 +50,7 @@ def test_while_the_server_is_down_calls_say_so_and_afterwards_they_work_again(se
         f"error[store.unavailable]: the PostgreSQL database 'postgres' on '{server.folder}' does not answer: "
         f'connection to server on socket "{server.folder}/.s.PGSQL.5432" failed: No such file or directory '
         "Is the server running locally and accepting connections on that socket?\n"
-        "  see that the server runs, and try again"
+        "  check that the server runs and try again"
     )
     store.commit([commit(turn, 1)])
     assert store.run(turn.run_id).seq == 2

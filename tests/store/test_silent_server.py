@@ -56,7 +56,7 @@ def test_an_answer_that_does_not_come_within_the_lease_is_given_up(
         ask(store)
 
     assert refused.value.message == (
-        "the PostgreSQL database 'postgres' on '127.0.0.1' does not answer: nothing came for 1 seconds"
+        "the PostgreSQL database 'postgres' on '127.0.0.1' does not answer: no answer for 1 seconds"
     )
 
 

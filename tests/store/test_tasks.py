@@ -264,7 +264,7 @@ def test_a_result_is_accepted_once(store: Store) -> None:
         store.report(lease.token, ended())
 
     assert refused.value.render() == (
-        f"error[task.stale_lease]: lease {lease.token} is void: it has ended, or its worker was given up"
+        f"error[task.stale_lease]: lease {lease.token} is void: it has ended, or its worker has expired"
     )
     assert refused.value.data == {"token": lease.token}
     assert reports(store, turn.run_id) == [ended()]

@@ -1,4 +1,4 @@
-"""Artifacts as rows of the PostgreSQL database: every host that uses it sees them."""
+"""Artifacts as rows of the PostgreSQL database, visible to every host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mulligan.store.postgres_client import PostgresClient
 
 
 class ArtifactRows:
-    """Each artifact is a row, written by one statement."""
+    """Each artifact is one row, written by one statement."""
 
     def __init__(self, client: PostgresClient) -> None:
         self._client = client

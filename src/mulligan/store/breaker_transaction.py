@@ -1,4 +1,4 @@
-"""Breakers inside one transaction of a store: who of the tasks may pass, and what has changed when all have asked."""
+"""The breakers inside one transaction of a store: which tasks they admit, and how they have changed."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
 from mulligan.store.encoding import micros
 
-# In place of the token of a probe whose lease is not written yet.
+# Stands for the token of a probe whose lease is not written yet.
 _TO_COME = 0
 
 
 class BreakerTransaction:
-    """The breakers as they are, by name, and the names of those whose probe is under way."""
+    """Starts with the breakers by name, and the names of those with a running probe."""
 
     def __init__(self, now: datetime, circuits: Mapping[str, Circuit], probing: Iterable[str] = ()) -> None:
         self.now = now
         self.circuits = dict(circuits)
-        # Tasks that leave the queue, with what their runs are told.
+        # Tasks that leave the queue, each with the report to its run.
         self.refused: list[tuple[Task, TaskEnded]] = []
-        # How many did not pass.
+        # How many tasks were not admitted.
         self.rejected = 0
         self._before = dict(circuits)
         self._probing = set(probing)
 
     def admits(self, task: Task) -> bool:
-        """Whether the task may be leased now. The one that probes keeps the others waiting."""
+        """Whether the task may be leased now. While one task is the probe, the others wait."""
         guard = task.guard
         if guard is None:
             return True
@@ -47,26 +47,26 @@ class BreakerTransaction:
         return is_passing
 
     def note_leases(self, leases: Iterable[Lease]) -> None:
-        """These are the leases of those that passed: the probes among them are known by their tokens."""
+        """Note the leases of the admitted tasks: a probe is identified by its token."""
         guarded = ((lease.token, lease.task.guard.name) for lease in leases if lease.task.guard is not None)
         for token, name in guarded:
             if self.circuits[name].probe == _TO_COME:
                 self.circuits[name] = probed(self.circuits[name], token)
 
     def count_outcomes(self, counted: Iterable[Counted]) -> None:
-        """Outcomes that this transaction accepts."""
+        """Count the outcomes that this transaction accepts."""
         for one in counted:
             name = one.guard.name
             self.circuits[name] = count(self.circuits.get(name, CLOSED), one, self.now)
 
     @property
     def changed(self) -> dict[str, Circuit]:
-        """What is to be written; also breakers that were never asked before."""
+        """The breakers to be written, including those that were never asked before."""
         return {name: new for name, new in self.circuits.items() if self._before.get(name) != new}
 
     @property
     def has_status_change(self) -> bool:
-        """Whether somebody who waits may want to know."""
+        """Whether waiting workers should be notified."""
         return any(self._before.get(name, CLOSED).status != new.status for name, new in self.changed.items())
 
 
@@ -77,11 +77,11 @@ _UNGUARDED = ("", "")
 
 
 def breaker_columns(task: Task) -> tuple[str, str]:
-    """Which breaker a task asks, and what it does while that is open: columns of its row."""
+    """The columns of a task's row: its breaker, and what the task does while that is open."""
     return _UNGUARDED if task.guard is None else (task.guard.name, task.guard.rules.when_open)
 
 
 def breaker_row(name: str, circuit: Circuit) -> tuple[Any, ...]:
-    """A breaker as a table holds it."""
+    """A breaker as a row of its table."""
     retry_at = None if circuit.retry_at is None else micros(circuit.retry_at)
     return name, circuit.status, circuit.failures, retry_at, circuit.probe

@@ -1,4 +1,4 @@
-"""The store in memory: the same promises for tests and simulations, as long as the process lives."""
+"""The store in memory, for tests and simulations: the same promises while the process lives."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _NONE = timedelta(0)
 
 
 class MemoryStore:
-    """Runs in memory. Stores on one `tables` see the same runs, as connections to one database do.
+    """Runs in memory. Stores with the same `tables` see the same runs, like connections to one database.
 
-    `is_shared`: its workers behave as on a server that several hosts share.
+    `is_shared`: workers treat it as a server that several hosts share.
     """
 
     is_in_place = True
@@ -74,7 +74,7 @@ class MemoryStore:
         self._seen_writes = self.tables.writes
 
     def close(self) -> None:
-        """What is on the tables stays there for the others."""
+        """The tables stay for other stores."""
 
     def _wrote(self) -> None:
         self.tables.writes += 1
@@ -269,7 +269,7 @@ class MemoryStore:
                 raise refusals.not_free(task)
 
     def _is_free(self, commit: Commit, place: str, attempt: int) -> bool:
-        """Nobody has it, and the run was told what became of it if somebody had."""
+        """Whether no worker has the task, and the run has processed the report of an earlier lease."""
         task_key = (commit.turn.run_id, place, attempt)
         kept = self.tables.tasks.get(task_key)
         if kept is not None and kept.worker and kept.ticket not in commit.ended:
@@ -277,7 +277,7 @@ class MemoryStore:
         drained = {message_id for message_id, _ in commit.drained}
         return not any(told.about == task_key for id_, told in self.tables.messages.items() if id_ not in drained)
 
-    # -- what a commit writes: nothing here says no
+    # -- what a commit writes: nothing is refused here
 
     def _write(self, commit: Commit) -> CommitResult:
         run = self.tables.run(commit.turn.run_id)
@@ -334,7 +334,7 @@ class MemoryStore:
         run.holder = ""
         for timer in [timer for timer in self.tables.timers if timer[0] == run.run_id]:
             del self.tables.timers[timer]
-        # Not what a worker was given while the turn was decided: it is told to end, and reports to a run that is over.
+        # A task that was leased while the turn was decided stays: its worker is asked to stop it, and reports.
         for kept in self._tasks_of(run):
             if not kept.is_stopping:
                 self.tables.remove_task(kept)
@@ -373,7 +373,7 @@ class MemoryStore:
         return leases
 
     def _open_to(self, offer: Offer, root_run_id: int | None) -> Iterator[StoredTask]:
-        """The free tasks that may run where the offer comes from, oldest first."""
+        """The free tasks that may run on the host of the offer, oldest first."""
         hosts = {kept.record.host for kept in self.tables.workers.values()}
         for kept in self._free():
             task, run = kept.task, self.tables.run(kept.task.run_id)
@@ -442,7 +442,7 @@ class MemoryStore:
         self._write_breakers(breakers)
 
     def _write_breakers(self, breakers: BreakerTransaction) -> bool:
-        """Keep what has become of the breakers, and of the tasks that they sent away; whether that is anything."""
+        """Store the changed breakers, and end the tasks that they refused. False if nothing has changed."""
         for task, ended in breakers.refused:
             self._end(self.tables.tasks[task.run_id, task.place, task.attempt], ended)
         changed = breakers.changed
@@ -476,7 +476,7 @@ class MemoryStore:
         return self._clock.now() if self.is_shared else None
 
     def _dues(self, root_run_id: int | None, holder: str, ahead: Mapping[int, timedelta]) -> dict[Timer, datetime]:
-        """When the timers are due by our clock, the first one first."""
+        """When the timers are due by our clock, in this order."""
         timers = self._timers(root_run_id)
         if self.is_shared:
             return {timer: self.tables.timers[timer] for timer in timers}
@@ -489,7 +489,7 @@ class MemoryStore:
         return dict(sorted(dues.items(), key=lambda item: item[1]))
 
     def _retries(self, root_run_id: int | None) -> Iterator[datetime]:
-        """When the breakers that tasks wait for may be probed."""
+        """The times at which breakers that tasks wait for may be probed."""
         now = self._clock.now()
         for kept in self._free():
             run = self.tables.run(kept.task.run_id)
@@ -512,7 +512,7 @@ class MemoryStore:
         return None
 
     def watch_run_ends(self) -> None:
-        """Whatever another process writes is news."""
+        """Nothing to do: every write of another process counts as a change."""
 
 
 def _is_below(run: StoredRun, root_run_id: int | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a memory store keeps: plain dicts in the order of writing."""
+"""The tables of memory stores: plain dicts in the order of writing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoredWorker(msgspec.Struct):
 
 
 class StoredRun(msgspec.Struct):
-    """One run, with its log and the rows of its state by kind and key."""
+    """One run with its log, and the rows of its state by kind and key."""
 
     run_id: int
     new: NewRun
@@ -75,7 +75,7 @@ class StoredRun(msgspec.Struct):
 
 
 class StoredTask(msgspec.Struct):
-    """A task that is queued, or leased: then it has a worker, and the ticket is the lease's token."""
+    """A queued task or, with a worker, a leased one: then the ticket is the token of the lease."""
 
     task: Task
     worker: str = ""
@@ -95,12 +95,12 @@ class StoredTask(msgspec.Struct):
 
 class StoredMessage(msgspec.Struct, frozen=True):
     message: Message
-    # The task that a lease's message is about: until it is drained, the run does not know what became of the task.
+    # The task that the message of a lease is about: until it is drained, the run does not know the result.
     about: TaskKey | None = None
 
 
 class MemoryTables:
-    """Everything that the memory stores of one program keep together."""
+    """The data that several memory stores share."""
 
     def __init__(self) -> None:
         self.workers: dict[str, StoredWorker] = {}
@@ -136,14 +136,14 @@ class MemoryTables:
         return run
 
     def add_message(self, run_id: int, report: Report, *, is_asking: bool = False, about: TaskKey | None = None) -> int:
-        """Put a report into a run's inbox, as a database would keep it: the reader gets one of its own."""
+        """Put a copy of a report into a run's inbox, encoded and decoded as in a database."""
         self._last_message += 1
         message = Message(self._last_message, run_id, report_from(encoded(report)), is_asking)
         self.messages[self._last_message] = StoredMessage(message, about)
         return self._last_message
 
     def add_task(self, task: Task) -> StoredTask:
-        """The task as it is kept; queued twice it is still one."""
+        """Store the task. A task that is queued twice is stored once."""
         return self.tasks.setdefault((task.run_id, task.place, task.attempt), StoredTask(task))
 
     def remove_task(self, kept: StoredTask) -> None:

@@ -41,13 +41,20 @@ from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
 from mulligan.store.postgres_arrays import Bigints, Texts
 from mulligan.store.postgres_client import PostgresClient, Statement, Unexpected
-from mulligan.store.postgres_commit import MESSAGE, TASK_KEY, arrays, committed, inserted, written
+from mulligan.store.postgres_commit import (
+    MESSAGE,
+    TASK_KEY,
+    arrays,
+    commit_results,
+    commit_statements,
+    insert_run_statements,
+)
 from mulligan.store.postgres_lists import PostgresRunLists
 from mulligan.store.remaining_capacity import RemainingCapacity
 
 _NO_LIMIT = 2**63 - 1
-# Nothing at the breakers asks for the time.
-_NO_MATTER_WHEN = moment_from(0)
+# For transactions without breakers, which never need the time.
+_ANY_TIME = moment_from(0)
 
 
 class PostgresStore:
@@ -99,7 +106,7 @@ class PostgresStore:
         return self._client.write(work)
 
     def _add_messages(self, told: Sequence[tuple[int, str, int, Report]]) -> None:
-        """Put reports about tasks into the inboxes of their runs, and wake whoever holds those."""
+        """Put reports about tasks into the inboxes of their runs, and notify the holders."""
         if not told:
             return
         rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in told]
@@ -113,7 +120,7 @@ class PostgresStore:
             return []
         turns = self._new_turns(len(runs), holder)
         asked: list[Statement] = [("expect_worker", [holder])] if holder else []
-        asked += inserted(runs, turns, [None] * len(runs))
+        asked += insert_run_statements(runs, turns, [None] * len(runs))
         if not holder:
             asked.append(("notify", [self._client.channel, Texts(str(turn.run_id) for turn in turns)]))
         try:
@@ -150,7 +157,7 @@ class PostgresStore:
 
     def load(self, run_id: int) -> LoadedRun:
         def work() -> LoadedRun:
-            # The run's line is locked, so that nobody commits between the three.
+            # The run's row is locked, so that no commit comes between the three statements.
             record = self._client.execute("lock_run", run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
@@ -244,9 +251,9 @@ class PostgresStore:
             return []
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
-        asked = list(written(commits, children, self._client.channel, self._client.ends_channel))
+        asked = list(commit_statements(commits, children, self._client.channel, self._client.ends_channel))
         counted = [one for commit in commits for one in commit.counted]
-        with _refused(commits):
+        with _translate_conflicts(commits):
             found = (
                 self._client.write(lambda: self._ask_and_count(asked, counted))
                 if counted
@@ -254,10 +261,10 @@ class PostgresStore:
             )
         names = [name for name, _ in asked]
         tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
-        return committed(commits, tickets, children)
+        return commit_results(commits, tickets, children)
 
     def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[Counted]) -> list[list[Any]]:
-        """The breakers last, here as everywhere: nobody waits for a run or a task while it has one locked."""
+        """Lock breakers last, as everywhere: no transaction waits for a run or a task while it holds a breaker."""
         found = self._client.execute_in_pipeline(asked)
         self._count(counted)
         return found
@@ -292,14 +299,14 @@ class PostgresStore:
         breakers.note_leases(leases)
         self._write_breakers(breakers)
         if breakers.rejected and not capacity.is_full:
-            # They stood in the place of others, and are no longer found.
+            # They took the place of other tasks, and will not be found again.
             leases += self._hand_out(worker, capacity.rest, root_run_id, is_guarded)
         return leases
 
     def _free_tasks(
         self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
     ) -> list[tuple[Task, Sequence[Any]]]:
-        """The oldest that fit, each alone, with what each needs."""
+        """The oldest tasks that fit, each on its own, with what it needs."""
         rows = self._client.execute(
             "free_tasks",
             worker=worker,
@@ -350,9 +357,9 @@ class PostgresStore:
         return bool(self._client.query("reset_breaker", name, self._client.channel))
 
     def _load_breakers(self, names: Collection[str]) -> BreakerTransaction:
-        """These breakers, locked: nobody else lets anything pass, or counts, until this transaction has ended."""
+        """Lock these breakers: no other transaction admits tasks or counts outcomes until this one has ended."""
         if not names:
-            return BreakerTransaction(_NO_MATTER_WHEN, {})
+            return BreakerTransaction(_ANY_TIME, {})
         wanted = Texts(sorted(names))
         self._client.execute("know_breakers", wanted)
         circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
@@ -366,7 +373,7 @@ class PostgresStore:
         self._write_breakers(breakers)
 
     def _write_breakers(self, breakers: BreakerTransaction) -> None:
-        """Write what has become of the breakers, and of the tasks that they sent away; wake who waits for that."""
+        """Write the changed breakers, end the tasks that they refused, and notify waiting workers."""
         refused = [(task.run_id, task.place, task.attempt) for task, _ in breakers.refused]
         if refused:
             self._client.execute("delete_queued", *arrays(TASK_KEY, refused))
@@ -415,8 +422,8 @@ class PostgresStore:
 
 
 @contextmanager
-def _refused(commits: Sequence[Commit]) -> Iterator[None]:
-    """What the database did not find as expected, told of the one commit, or of the batch."""
+def _translate_conflicts(commits: Sequence[Commit]) -> Iterator[None]:
+    """Translate a failed expectation of the database into a Conflict about the one commit, or the batch."""
     try:
         yield
     except Unexpected as error:

@@ -1,6 +1,6 @@
-"""Many statements in one round trip, on libpq itself: a commit is small, and what is around it must not cost more.
+"""Many statements in one round trip, directly on libpq: a commit is small, so the overhead must be small too.
 
-Each statement is prepared once for a connection. What is sent before the pipeline's end is one transaction.
+Each statement is prepared once for a connection. All statements before the end of the pipeline are one transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
 
 
 def pipeline(connection: TimeoutConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
-    """The rows of each statement. `prepared` names those that this connection knows already."""
+    """The rows of each statement. `prepared` has the names of those that the connection has prepared already."""
     for name in {name for name, _ in asked} - prepared:
         _prepare(connection, name)
         prepared.add(name)
@@ -35,7 +35,7 @@ def pipeline(connection: TimeoutConnection, prepared: set[str], asked: Sequence[
     try:
         results = _exchanged(connection, sent)
     except BaseException:
-        # Nobody knows where in the pipeline it stands.
+        # The state of the pipeline is unknown.
         connection.close()
         raise
     return [_rows(connection, found) for found in results]
@@ -53,7 +53,7 @@ def _prepare(connection: TimeoutConnection, name: str) -> None:
 
 @cache
 def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
-    """The statement as the server takes it, `$1` and so on, and the names of its parameters if they have any."""
+    """The statement with `$1` and so on, and the names of its parameters if they have any."""
     names: list[str] = []
     count = 0
 
@@ -79,7 +79,7 @@ def _values(name: str, params: Sequence[Any] | Mapping[str, Any]) -> tuple[list[
 
 
 def _sent(param: Any) -> tuple[bytes | None, int]:
-    """A parameter as the server takes it, and in which form."""
+    """A parameter as the server expects it, and its format."""
     if isinstance(param, Array):
         return param.encoded(), _BINARY
     if isinstance(param, bytes):
@@ -88,7 +88,7 @@ def _sent(param: Any) -> tuple[bytes | None, int]:
 
 
 def _exchanged(connection: TimeoutConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
-    """Everything that the server says to the statements. Without its last word nothing is known about any of them."""
+    """The answers of the server. Without the end of the pipeline the result of all statements is unknown."""
     pgconn = connection.pgconn
     pgconn.enter_pipeline_mode()
     for name, values, formats in sent:

@@ -69,9 +69,9 @@ _NONE = timedelta(0)
 
 
 class SqliteStore:
-    """Runs in one file. `clock` is the store's own; a heartbeat older than `lease_seconds` is too old.
+    """Runs in one file. A heartbeat that is older than `lease_seconds` by `clock` is too old.
 
-    `vfs` names what SQLite keeps the file in, where that is no disk: with "memdb" it is the memory of this process.
+    `vfs` names another SQLite file system: with "memdb" the file is in the memory of this process.
     """
 
     is_shared = False
@@ -104,7 +104,7 @@ class SqliteStore:
         return self._file.is_in_place
 
     def _oldest_beat(self) -> int:
-        """A heartbeat before this moment is too old."""
+        """The earliest moment at which a heartbeat is not too old."""
         return micros(self._clock.now() - self._lease)
 
     # -- workers
@@ -266,7 +266,7 @@ class SqliteStore:
         return done
 
     def _write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
-        """One transaction that takes tickets."""
+        """Run a transaction that takes tickets."""
         try:
             found = self._file.write(work)
         except BaseException:
@@ -311,9 +311,9 @@ class SqliteStore:
     def _fitting(
         self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, breakers: BreakerTransaction, holder: str
     ) -> list[Task]:
-        """The oldest free tasks for which there is capacity, one beside the other, and whose breakers let them pass.
+        """The oldest free tasks that fit together and that their breakers admit.
 
-        With a holder: the guarded ones of its runs.
+        With a holder only guarded tasks of its runs.
         """
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
         about = (root_run_id, micros(breakers.now))
@@ -371,7 +371,7 @@ class SqliteStore:
         self._write_breakers(db, breakers)
 
     def _write_breakers(self, db: apsw.Cursor, breakers: BreakerTransaction) -> None:
-        """Write what has become of the breakers, and of the tasks that they sent away."""
+        """Write the changed breakers, and end the tasks that they refused."""
         for task, ended in breakers.refused:
             task_key = (task.run_id, task.place, task.attempt)
             db.execute(SQL["delete_queued"], task_key)
@@ -387,7 +387,7 @@ class SqliteStore:
         wall = now + self._clock.stepped()
 
         def due(db: apsw.Cursor) -> list[tuple[datetime, list[Any]]]:
-            """The timers that are due, by the time of their runs."""
+            """The due timers, each with the time of its run."""
             rows = fetch_all(db, *_below("due_timers", root_run_id, micros(now), micros(wall), holder))
             found = [(now + ahead.get(row[0], _NONE), row) for row in rows]
             for run_id, more in ahead.items():
@@ -442,7 +442,7 @@ class SqliteStore:
         return None
 
     def watch_run_ends(self) -> None:
-        """Whatever another process writes is news."""
+        """Nothing to do: every write of another process counts as a change."""
 
 
 def _is_registered(db: apsw.Cursor, name: str) -> bool:
@@ -450,7 +450,7 @@ def _is_registered(db: apsw.Cursor, name: str) -> bool:
 
 
 def _below(name: str, root_run_id: int | None, *params: Any) -> tuple[Any, ...]:
-    """The statement about the timers of all runs, or of those below one root, and what it is given."""
+    """The statement for the timers of all runs, or of those below one root, and its parameters."""
     return (SQL[name], *params) if root_run_id is None else (SQL[f"{name}_below"], *params, root_run_id)
 
 

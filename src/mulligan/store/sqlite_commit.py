@@ -1,4 +1,4 @@
-"""What a turn writes, on SQLite: inside the transaction of its batch, the checks before the rest."""
+"""Writes the commits of a batch on SQLite, inside one transaction; the checks come first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TaskKey = tuple[int, str, int]
 
 
 class Leases:
-    """Which task each lease of this process is about: found by its key, a lease needs no index in the file."""
+    """The tasks of the leases of this process. Finding them by their key makes an index in the file unnecessary."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, TaskKey] = {}
@@ -35,18 +35,18 @@ class Leases:
             self._tasks.pop(token, None)
 
     def find(self, db: apsw.Cursor, token: int) -> TaskKey | None:
-        """The task of a lease, also of one that another process was given; void ones may be found too."""
+        """The task of a lease, even if another process has it. A void lease may be found too."""
         return self._tasks.get(token) or next(iterate(db, SQL["find_lease"], token), None)
 
 
-# The row of a state that stands on the run's own line: a page less to write with each turn.
+# The kind of the state's row that is stored in the run's own row, which saves writing a page with each turn.
 _RUN = "run"
 
 
 def write_batch(
     db: apsw.Cursor, commits: Sequence[Commit], tickets: TicketSequence, held: Leases
 ) -> list[CommitResult]:
-    """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
+    """Write all commits, or raise `Conflict`: the caller rolls the transaction back."""
     refusals.check_batch(commits)
     numbers = iter(tickets.take(db, sum(len(commit.taken) + len(commit.queued) for commit in commits)))
     return [_write(db, commit, numbers, held) for commit in commits]
@@ -78,7 +78,7 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
 
 
 def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
-    """The fence: only who has the turn, and knows the whole log, moves the run on."""
+    """Advance the run, if the holder still has the turn and knows the whole log (the fence)."""
     turn = commit.turn
     seq = commit.entries[-1].seq if commit.entries else commit.after
     state = next((data for kind, _, _, data in commit.rows if kind == _RUN), None)
@@ -92,7 +92,7 @@ def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
 
 
 def _end_leases(db: apsw.Cursor, commit: Commit, held: Leases) -> None:
-    """Only the run's own, and only those of whoever has its turn."""
+    """End leases of this run that belong to the holder of its turn."""
     turn = commit.turn
     for token in commit.ended:
         task_key = held.find(db, token)
@@ -115,7 +115,7 @@ def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
 
 
 def _write_inputs(db: apsw.Cursor, commit: Commit) -> None:
-    """What the run is found by, where a corrected file has other inputs."""
+    """Replace the searchable inputs, if a corrected file has other ones."""
     inputs = corrected_inputs(commit.entries)
     if inputs is not None:
         db.execute(SQL["remove_inputs"], (commit.turn.run_id,))
@@ -171,7 +171,7 @@ def _start_children(db: apsw.Cursor, commit: Commit) -> Sequence[Turn]:
 def insert_runs(
     db: apsw.Cursor, runs: Sequence[NewRun], holder: str, parent: int | None = None, root: int | None = None
 ) -> list[Turn]:
-    """New runs with their requests in their inboxes, below `parent` if there is one."""
+    """Insert new runs with their requests in their inboxes, below `parent` if there is one."""
     run_ids = next_numbers(db, "run", len(runs))
     fence = 1 if holder else 0
     pairs = list(zip(run_ids, runs, strict=True))
@@ -206,7 +206,7 @@ def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> 
 
 def _add_messages(db: apsw.Cursor, commit: Commit) -> None:
     for run_id, report in commit.outgoing:
-        # A run that is gone has nobody to tell.
+        # Does nothing if the run was removed.
         fetch_all(db, SQL["put"], run_id, encoded(report), 0)
     for told in commit.child_reports:
         db.execute(SQL["tell_children"], (commit.turn.run_id, encoded(told.report), told.place, told.attempt))
