@@ -245,7 +245,7 @@ def _(real: Any) -> Any:
     return admission
 
 
-@defect(SQL, "tell_children")
+@defect(SQL, "insert_child_messages")
 def _(real: str) -> str:
     """on SQLite only the first of the child runs is told"""
     return f"{real} LIMIT 1"

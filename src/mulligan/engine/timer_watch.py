@@ -22,7 +22,7 @@ class TimerWatch:
         self._holder = holder
         # By our clock; None for no timer.
         self._due: datetime | None = None
-        # By run id, how far the run's time is ahead of our clock. Empty if the store has a clock of its own.
+        # By run id, how far the run's time is ahead of our clock. Empty if the store has its own clock.
         self.ahead: dict[int, timedelta] = {}
         # How far the wall clock was ahead of ours when we last looked.
         self._stepped = clock.stepped()

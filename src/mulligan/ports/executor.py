@@ -1,4 +1,4 @@
-"""What an engine needs to run tasks, split by who asks, and the clock. `Executor` is the sum."""
+"""What an engine needs to run tasks, split by user, and the clock. `Executor` is the sum."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int
     # The lock file that the worker and its supervisor hold while any of their processes runs; "" for none.
     lock: str = ""
-    # Its capacity: `doctor` shows it, and it tells when no worker can ever take a task.
+    # Its capacity: `doctor` shows it, and it shows when no worker can ever take a task.
     cpus: float = 0.0
     memory: int = 0
     gpus: int = 0

@@ -1,4 +1,4 @@
-"""What a store promises, split by who asks. `Store` is the sum, for the composition root and the stores themselves.
+"""What a store promises, split by user. `Store` is the sum, for the composition root and the stores themselves.
 
 Every store makes the same promises, and one suite of tests checks all stores. Any method may raise `StoreUnavailable`:
 then it is unknown whether the call took effect.
@@ -269,7 +269,7 @@ class Timers(Protocol):
 
         If each process uses its own clock, two of them may differ. Then `holder` restricts this to the timers of runs
         whose turn it holds, and `ahead` says how far the time of some of these runs is ahead of the clock. A store
-        with a clock of its own ignores both. A timer of the kind "until" uses the wall clock.
+        with its own clock ignores both. A timer of the kind "until" uses the wall clock.
         """
 
     def next_due(
@@ -278,7 +278,7 @@ class Timers(Protocol):
         """When, by `Clock.now`, the next timer is due, or a breaker that tasks wait for may be probed."""
 
     def now(self) -> datetime | None:
-        """The store's time, if it has a clock of its own that all processes use; otherwise None."""
+        """The store's time, if it has its own clock that all processes use; otherwise None."""
 
 
 class ChangeFeed(Protocol):

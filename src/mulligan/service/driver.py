@@ -376,7 +376,7 @@ class Driver:
         """Kill all tasks and raise if the home was moved: another process may continue our runs in its new place.
 
         Called in every round, so that nothing runs any more by then; and before anything is written, since a task that
-        has lost its files fails through no fault of its own.
+        has lost its files fails for no reason in the workflow.
         """
         if self.lock is None or self._is_home_in_place(self.lock):
             return

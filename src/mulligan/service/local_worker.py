@@ -1,7 +1,7 @@
 """Composes a worker of this host: a driver, its clock, and an executor that runs tasks as local processes.
 
 The one place that names an implementation of `mulligan.ports.Executor`. An executor that submits tasks elsewhere gets
-a factory of its own beside this one.
+another factory beside this one.
 """
 
 from __future__ import annotations

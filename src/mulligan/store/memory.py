@@ -192,14 +192,15 @@ class MemoryStore:
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         entries = ((run.run_id, codec.encode(entry)) for run in self.tables.runs.values() for entry in run.log)
-        told = ((kept.message.run_id, encoded(kept.message.report)) for kept in self.tables.messages.values())
+        messages = ((kept.message.run_id, encoded(kept.message.report)) for kept in self.tables.messages.values())
         tasks = ((kept.task.run_id, encoded(kept.task)) for kept in self.tables.tasks.values())
-        return (found for found in (*entries, *told, *tasks) if text.encode() in found[1])
+        return (record for record in (*entries, *messages, *tasks) if text.encode() in record[1])
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
-        told = {kept.message.run_id for kept in self.tables.messages.values()}
+        with_messages = {kept.message.run_id for kept in self.tables.messages.values()}
         runs = [run for run in self.tables.runs.values() if run.root_run_id in set(root_run_ids)]
-        busy = {run.root_run_id for run in runs if run.status not in RUN_ENDED or run.holder or run.run_id in told}
+        in_use = (run for run in runs if run.status not in RUN_ENDED or run.holder or run.run_id in with_messages)
+        busy = {run.root_run_id for run in in_use}
         gone = [run for run in runs if run.root_run_id not in busy]
         for run in gone:
             self._end_round(run)
@@ -225,8 +226,8 @@ class MemoryStore:
         return [kept.message for kept in self.tables.messages.values() if kept.message.run_id in wanted]
 
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        told = sorted({kept.message.run_id for kept in self.tables.messages.values()})
-        runs = (self.tables.runs[run_id] for run_id in told)
+        run_ids = sorted({kept.message.run_id for kept in self.tables.messages.values()})
+        runs = (self.tables.runs[run_id] for run_id in run_ids)
         return [run.run_id for run in runs if run.holder in ("", holder) and _is_below(run, root_run_id)]
 
     # -- turns
@@ -275,7 +276,7 @@ class MemoryStore:
         if kept is not None and kept.worker and kept.ticket not in commit.ended:
             return False
         drained = {message_id for message_id, _ in commit.drained}
-        return not any(told.about == task_key for id_, told in self.tables.messages.items() if id_ not in drained)
+        return not any(kept.about == task_key for id_, kept in self.tables.messages.items() if id_ not in drained)
 
     # -- what a commit writes: nothing is refused here
 
@@ -323,12 +324,12 @@ class MemoryStore:
         for run_id, report in commit.outgoing:
             if run_id in self.tables.runs:
                 self.tables.add_message(run_id, report)
-        for told in commit.child_reports:
+        for sent in commit.child_reports:
             for child in self.tables.children(commit.turn.run_id):
-                is_meant = told.place in ("", child.new.parent_place)
-                is_meant = is_meant and (not told.place or told.attempt == child.new.parent_attempt)
+                is_meant = sent.place in ("", child.new.parent_place)
+                is_meant = is_meant and (not sent.place or sent.attempt == child.new.parent_attempt)
                 if is_meant and child.status not in RUN_ENDED:
-                    self.tables.add_message(child.run_id, told.report)
+                    self.tables.add_message(child.run_id, sent.report)
 
     def _end_round(self, run: StoredRun) -> None:
         run.holder = ""

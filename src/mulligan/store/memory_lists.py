@@ -83,7 +83,7 @@ class MemoryRunLists:
         return found
 
     def _lets_go_on(self, run_id: int, kind: str, place: str) -> bool:
-        """Whether a timer lets a place continue. An attempt's timer does so for a wait; else it is a time limit."""
+        """Whether a timer lets a place continue. An attempt's timer does so for a wait, not for a limit."""
         if kind != "attempt":
             return kind in ("retry", "until", "loop")
         has_task = any(key[:2] == (run_id, place) for key in self._tables.tasks)

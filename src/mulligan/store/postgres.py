@@ -78,7 +78,7 @@ class PostgresStore:
         self._client.query("register", worker.name, worker.host, encoded(worker))
 
     def record_heartbeat(self, name: str) -> bool:
-        return bool(self._client.query("beat", name))
+        return bool(self._client.query("record_heartbeat", name))
 
     def retire(self, name: str) -> None:
         self.expire(name, is_dead=True)
@@ -105,12 +105,12 @@ class PostgresStore:
 
         return self._client.write(work)
 
-    def _add_messages(self, told: Sequence[tuple[int, str, int, Report]]) -> None:
+    def _add_messages(self, messages: Sequence[tuple[int, str, int, Report]]) -> None:
         """Put reports about tasks into the inboxes of their runs, and notify the holders."""
-        if not told:
+        if not messages:
             return
-        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in told]
-        self._client.execute("tell", *arrays(MESSAGE, rows))
+        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
+        self._client.execute("insert_messages", *arrays(MESSAGE, rows))
         self._client.execute("notify", self._client.channel, Texts(sorted({str(row[0]) for row in rows})))
 
     # -- runs
@@ -173,19 +173,19 @@ class PostgresStore:
         return [decode(data) for (data,) in rows]
 
     def waiting_places(self) -> list[WaitingPlace]:
-        return [waiting_from(row) for row in self._client.query("waiting")]
+        return [waiting_from(row) for row in self._client.query("waiting_places")]
 
     def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return self._client.query("kept", kind)
+        return self._client.query("rows_of_all_runs", kind)
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        return self._client.query("lately", kind, key, workflow, limit)
+        return self._client.query("recent_rows", kind, key, workflow, limit)
 
     def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return self._client.query("tagged", tag, limit)
+        return self._client.query("tagged_rows", tag, limit)
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
-        for run_id, data in self._client.query("mentioning", text=text.encode()):
+        for run_id, data in self._client.query("records_containing", text=text.encode()):
             yield run_id, bytes(data)
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
@@ -234,7 +234,7 @@ class PostgresStore:
         return [Message(id_, run_id, report_from(data), asks) for id_, run_id, data, asks in rows]
 
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        return [run_id for (run_id,) in self._client.query("called", holder=holder, root=root_run_id)]
+        return [run_id for (run_id,) in self._client.query("runs_with_messages", holder=holder, root=root_run_id)]
 
     # -- turns
 
@@ -272,10 +272,10 @@ class PostgresStore:
     # -- tasks
 
     def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
-        return self._client.query("queued", run_id)
+        return self._client.query("queued_tasks", run_id)
 
     def leases_of(self, worker: str) -> list[Lease]:
-        return [Lease(task_from(data), worker, token) for data, token in self._client.query("held", worker)]
+        return [Lease(task_from(data), worker, token) for data, token in self._client.query("leases_of", worker)]
 
     def has_leases(self, run_id: int) -> bool:
         return bool(self._client.query("has_leases", run_id))
@@ -346,7 +346,7 @@ class PostgresStore:
         self._count([counted])
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
-        return [StopRequest(token, grace) for token, grace in self._client.query("stops", worker)]
+        return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
 
     # -- breakers
 
@@ -361,7 +361,7 @@ class PostgresStore:
         if not names:
             return BreakerTransaction(_ANY_TIME, {})
         wanted = Texts(sorted(names))
-        self._client.execute("know_breakers", wanted)
+        self._client.execute("ensure_breakers", wanted)
         circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
         probing = [name for (name,) in self._client.execute("probing", wanted)]
         ((now,),) = self._client.execute("now")

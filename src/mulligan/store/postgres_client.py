@@ -303,9 +303,9 @@ class PostgresClient:
 
     def _to_our_error(self, error: psycopg.Error) -> MulliganError:
         said = NOT_SHOWN if is_unclear(self._url) else redacted(_server_message(error), self._secrets)
-        told = self._connection_refusal(error, said)
-        if told is not None:
-            return told
+        refusal = self._connection_refusal(error, said)
+        if refusal is not None:
+            return refusal
         match error:
             case pg.DuplicateTable() | pg.DuplicateFunction() | pg.DuplicateObject():
                 return StoreRefused(
@@ -330,7 +330,7 @@ class PostgresClient:
         )
 
     def _connection_refusal(self, error: psycopg.Error, said: str) -> MulliganError | None:
-        """The error for a refused connection. It has no SQLSTATE: only the message tells the cause."""
+        """The error for a refused connection. It has no SQLSTATE: only the message shows the cause."""
         words = _server_message(error)
         for kind, pattern, message, hint in _CONNECTION_REFUSALS:
             if re.search(pattern, words):

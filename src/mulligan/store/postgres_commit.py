@@ -157,13 +157,13 @@ def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     if children:
         new = [(child, commit.turn.run_id) for commit in commits for child in commit.children]
         yield from insert_run_statements([run for run, _ in new], children, [parent for _, parent in new])
-    told = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.outgoing]
-    if told:
-        yield "tell", arrays(MESSAGE, told)
+    messages = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.outgoing]
+    if messages:
+        yield "insert_messages", arrays(MESSAGE, messages)
     for commit in commits:
         for to in commit.child_reports:
             about = {"place": to.place, "attempt": to.attempt, "parent": commit.turn.run_id}
-            yield "tell_children", {**about, "report": encoded(to.report), "channel": channel}
+            yield "insert_child_messages", {**about, "report": encoded(to.report), "channel": channel}
 
 
 def insert_run_statements(
@@ -186,7 +186,7 @@ def insert_run_statements(
     if found:
         yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), found)
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
-    yield "tell", arrays(MESSAGE, requests)
+    yield "insert_messages", arrays(MESSAGE, requests)
 
 
 def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:

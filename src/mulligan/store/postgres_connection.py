@@ -48,7 +48,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
         return bool(found & ~select.POLLOUT)
 
     def has_something(self) -> bool:
-        """Whether data has arrived, without waiting. Also true if the connection has broken: reading tells how."""
+        """Whether data has arrived, without waiting. Also true if the connection has broken: reading shows how."""
         return bool(self._poll(select.POLLIN, 0))
 
     def _poll(self, wanted: int, seconds: float) -> int:

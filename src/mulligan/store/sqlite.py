@@ -114,7 +114,7 @@ class SqliteStore:
         self._file.read(SQL["register"], *row)
 
     def record_heartbeat(self, name: str) -> bool:
-        return bool(self._file.read(SQL["beat"], micros(self._clock.now()), name))
+        return bool(self._file.read(SQL["record_heartbeat"], micros(self._clock.now()), name))
 
     def retire(self, name: str) -> None:
         self.expire(name, is_dead=True)
@@ -131,7 +131,7 @@ class SqliteStore:
             lost = fetch_all(db, SQL["void_leases"], name)
             at = self._clock.now()
             db.executemany(
-                SQL["tell"],
+                SQL["insert_message"],
                 [
                     (run_id, encoded(LeaseExpired(at, place, attempt, name)), place, attempt)
                     for run_id, place, attempt in lost
@@ -183,20 +183,20 @@ class SqliteStore:
         return [decode(data) for (data,) in rows]
 
     def waiting_places(self) -> list[WaitingPlace]:
-        return [waiting_from(row) for row in self._file.read(SQL["waiting"])]
+        return [waiting_from(row) for row in self._file.read(SQL["waiting_places"])]
 
     def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return [kept_row(row) for row in self._file.read(SQL["kept"], kind)]
+        return [kept_row(row) for row in self._file.read(SQL["rows_of_all_runs"], kind)]
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        rows = self._file.read(SQL["lately"], workflow, kind, key, limit)
+        rows = self._file.read(SQL["recent_rows"], workflow, kind, key, limit)
         return [lately_row(row) for row in rows]
 
     def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return [tagged_row(row) for row in self._file.read(SQL["tagged"], tag, limit)]
+        return [tagged_row(row) for row in self._file.read(SQL["tagged_rows"], tag, limit)]
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
-        yield from self._file.read(SQL["mentioning"], text.encode())
+        yield from self._file.read(SQL["records_containing"], text.encode())
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
@@ -234,7 +234,7 @@ class SqliteStore:
         return [message_from(row) for row in self._file.read(SQL["inbox"], _array(run_ids))]
 
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        return [run_id for (run_id,) in self._file.read(SQL["called"], holder, root_run_id)]
+        return [run_id for (run_id,) in self._file.read(SQL["runs_with_messages"], holder, root_run_id)]
 
     # -- turns
 
@@ -278,10 +278,10 @@ class SqliteStore:
     # -- tasks
 
     def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
-        return [queued_row(row) for row in self._file.read(SQL["queued"], run_id)]
+        return [queued_row(row) for row in self._file.read(SQL["queued_tasks"], run_id)]
 
     def leases_of(self, worker: str) -> list[Lease]:
-        return [lease_from(row, worker) for row in self._file.read(SQL["held"], worker)]
+        return [lease_from(row, worker) for row in self._file.read(SQL["leases_of"], worker)]
 
     def has_leases(self, run_id: int) -> bool:
         return bool(self._file.read(SQL["has_leases"], run_id))
@@ -334,7 +334,7 @@ class SqliteStore:
             task_key = (task.run_id, task.place, task.attempt)
             db.execute(SQL["lease_task"], (lease.worker, lease.token, micros(at), *task_key))
             started = TaskStarted(at, task.place, task.attempt, lease.worker, host)
-            db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
+            db.execute(SQL["insert_message"], (task.run_id, encoded(started), task.place, task.attempt))
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         def work(db: apsw.Cursor) -> None:
@@ -342,7 +342,7 @@ class SqliteStore:
             if task_key is None or not fetch_all(db, SQL["end_lease"], *task_key, token):
                 raise refusals.stale_lease(token)
             run_id, place, attempt = task_key
-            db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
+            db.execute(SQL["insert_message"], (run_id, encoded(report), place, attempt))
             if guard is not None:
                 self._count(db, [Counted(token, guard, judge(report, guard))])
 
@@ -350,7 +350,7 @@ class SqliteStore:
         self._leases.drop([token])
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
-        return [stopped_from(row) for row in self._file.read(SQL["stops"], worker)]
+        return [stopped_from(row) for row in self._file.read(SQL["stop_requests"], worker)]
 
     # -- breakers
 
@@ -375,7 +375,7 @@ class SqliteStore:
         for task, ended in breakers.refused:
             task_key = (task.run_id, task.place, task.attempt)
             db.execute(SQL["delete_queued"], task_key)
-            db.execute(SQL["tell"], (task.run_id, encoded(ended), task.place, task.attempt))
+            db.execute(SQL["insert_message"], (task.run_id, encoded(ended), task.place, task.attempt))
         db.executemany(SQL["put_breaker"], [breaker_row(*changed) for changed in breakers.changed.items()])
 
     # -- time
@@ -403,7 +403,7 @@ class SqliteStore:
                 for at, row in timers
                 for run_id, kind, place, number in [timer_row(row)]
             ]
-            db.executemany(SQL["tell"], fired)
+            db.executemany(SQL["insert_message"], fired)
             return len(timers)
 
         return self._file.write(work) if self._file.read_together(due) else 0

@@ -183,7 +183,7 @@ def insert_runs(
         found = [(run_id, *one) for run_id, run in pairs for one in attributes(run.request.inputs, run.request.labels)]
         db.executemany(SQL["insert_attribute"], found)
     requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
-    db.executemany(SQL["tell"], requests)
+    db.executemany(SQL["insert_message"], requests)
     return [Turn(run_id, holder, fence) for run_id in run_ids]
 
 
@@ -208,8 +208,8 @@ def _add_messages(db: apsw.Cursor, commit: Commit) -> None:
     for run_id, report in commit.outgoing:
         # Does nothing if the run was removed.
         fetch_all(db, SQL["put"], run_id, encoded(report), 0)
-    for told in commit.child_reports:
-        db.execute(SQL["tell_children"], (commit.turn.run_id, encoded(told.report), told.place, told.attempt))
+    for sent in commit.child_reports:
+        db.execute(SQL["insert_child_messages"], (commit.turn.run_id, encoded(sent.report), sent.place, sent.attempt))
 
 
 def _end_round(db: apsw.Cursor, turn: Turn) -> None:
