@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mulligan.service.verbs import Prepared, prepare
-
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.model import reports as r
@@ -27,6 +25,7 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
+from mulligan.service.run_control import Prepared, prepare
 from mulligan.testing.history import Answers
 
 BATCH = 500
@@ -93,13 +92,13 @@ def _past(held: Turn, graph: Graph, request: int, now: datetime) -> Commit:
                 timers += [effect] if isinstance(effect, fx.SetTimer) and effect.due > now else []
     status, has_ended = state.run.status, state.run.status == "completed"
     return Commit(
-        held,
-        0,
-        entries,
-        changes(state),
-        status,
-        1,
-        now,
+        turn=held,
+        after=0,
+        entries=entries,
+        rows=changes(state),
+        status=status,
+        round=1,
+        at=now,
         degraded=state.run.degraded,
         timers=timers,
         drained=[(request, None)],

@@ -45,5 +45,5 @@ def _bury(place: Place) -> None:
     """The worker was killed: whoever comes next must not wait for it."""
     store = Home(place.folder / "home", place.database).open()
     for worker in store.workers():
-        store.bury(worker.name, is_dead=True)
+        store.expire(worker.name, is_dead=True)
     store.close()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mulligan.errors import MulliganError, StoreUnavailable
-from mulligan.ports import RunRecord, Waiting
+from mulligan.ports import RunRecord, WaitingPlace
 from mulligan.service import Service
 from mulligan.service.home import find_home
 
@@ -44,7 +44,7 @@ class Person:
     def _look(self) -> None:
         service = Service(find_home(), by="operator")
         try:
-            for waiting in service.reader.store.waiting():
+            for waiting in service.reader.store.waiting_places():
                 self._decide(service, waiting)
             is_calm = Path("calm").exists()
             if is_calm:
@@ -58,7 +58,7 @@ class Person:
 
     # -- answering
 
-    def _decide(self, service: Service, waiting: Waiting) -> None:
+    def _decide(self, service: Service, waiting: WaitingPlace) -> None:
         run_id, place = waiting.run_id, waiting.place
         if waiting.kind == "approval":
             is_approved = self.chance.randrange(4) > 0

@@ -10,7 +10,7 @@ import pytest
 
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
-from mulligan.ports import Commit, Committed, Store
+from mulligan.ports import Commit, CommitResult, Store
 from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.run_control import prepare
@@ -33,7 +33,7 @@ class LosesAnAnswer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         written = self._store.commit(commits)
         self.left -= 1
         if self.left == 0:

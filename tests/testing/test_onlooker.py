@@ -19,7 +19,7 @@ from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.testing.clock import JumpingClock
@@ -86,9 +86,9 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 
 @contextmanager
 def _memory(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
-    shelf = Shelf()
-    store = MemoryStore(clock=clock, shelf=shelf)
-    yield Shop(store, lambda: look_into_memory(shelf), lambda: contents_of_memory(shelf), clock)
+    tables = MemoryTables()
+    store = MemoryStore(clock=clock, tables=tables)
+    yield Shop(store, lambda: look_into_memory(tables), lambda: contents_of_memory(tables), clock)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def test_tasks_fit_until_something_is_used_up(tmp_path: Path, fields: dict[str, 
 
 @pytest.mark.parametrize("fields", [{"cpus": 2.5}, {"memory": 5 * GIB}, {"gpus": 1}, {"labels": ("ssd",)}])
 def test_what_is_more_than_there_is_can_never_be_taken(work: Work, fields: dict[str, object]) -> None:
-    assert not work.executor.can_ever(work.shell("true", **fields).task)
+    assert not work.executor.can_ever_fit(work.shell("true", **fields).task)
     assert not work.executor.fits(work.shell("true", **fields).task)
 
 
@@ -52,7 +52,7 @@ def test_what_is_lacking_is_said_with_what_there_is(tmp_path: Path) -> None:
     work = Work(tmp_path, cpus=1, memory=GIB, gpus=2, labels=("ssd",))
     task = work.shell("true", cpus=2.5, memory=2 * GIB, gpus=3, labels=("ssd", "fast")).task
 
-    assert work.executor.lacking(task) == (
+    assert work.executor.missing_resources(task) == (
         "2.5 cpus (there is 1), 2.0GiB of memory (there is 1.0GiB), 3 gpus (there are 2), label 'fast' (it has none)"
     )
     work.close()

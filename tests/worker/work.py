@@ -97,7 +97,7 @@ class Work:
         """The lease is renewed until the fact is true, and then no more."""
 
         def renewed_and_true() -> Any:
-            self.executor.renewed(time.monotonic())
+            self.executor.renew(time.monotonic())
             return fact()
 
         self.wait_for(renewed_and_true)

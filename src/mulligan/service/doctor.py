@@ -20,7 +20,7 @@ import msgspec
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
-from mulligan.ports import Store, WorkerRecord
+from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.driver import machine
 from mulligan.service.home import Home, this_host
 from mulligan.service.overview import show_run
@@ -193,7 +193,7 @@ def _absent(home: Home) -> Check:
     )
 
 
-def _write(store: Store) -> None:
+def _write(store: WorkerRegistry) -> None:
     """Something that nobody misses: a worker that comes and goes."""
     name = f"{this_host()}.{os.getpid()}.doctor.{time.monotonic_ns()}"
     store.register(WorkerRecord(name, this_host(), os.getpid()))
@@ -243,5 +243,5 @@ def _clock(home: Home, offset: float) -> Check:
 
 def _skew(url: str) -> float:
     """How far our clock is ahead of the server's."""
-    theirs: datetime = import_module("mulligan.store.postgres_link").server_time(url)
+    theirs: datetime = import_module("mulligan.store.postgres_client").server_time(url)
     return (datetime.now(UTC) - theirs).total_seconds()

@@ -166,7 +166,7 @@ class _Collection:
 
     def _leased_tasks(self) -> list[Task]:
         """What somebody has a lease for: a worker that was stopped for hours may still tell what came of it."""
-        return [lease.task for worker in self._store.workers() for lease in self._store.held(worker.name)]
+        return [lease.task for worker in self._store.workers() for lease in self._store.leases_of(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
         run = runs.get(run_id_of(record.name))
@@ -174,7 +174,7 @@ class _Collection:
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
         """The names of what the logs, inboxes and tasks of these runs refer to: a fork, to what another run gave."""
-        found = (data for run_id, data in self._store.mentioning(KEY_AS_JSON.decode()) if run_id in runs)
+        found = (data for run_id, data in self._store.records_containing(KEY_AS_JSON.decode()) if run_id in runs)
         return {name for data in found for name in _names(data)}
 
     def _is_young(self, moment: datetime) -> bool:

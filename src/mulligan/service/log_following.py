@@ -195,8 +195,8 @@ class _LogFollower:
             if has_ended:
                 break
             yield from self._undriven()
-            has_news = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
-            if has_news or self._monotonic() - looked_at >= EVENTS_SECONDS:
+            has_changes = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
+            if has_changes or self._monotonic() - looked_at >= EVENTS_SECONDS:
                 has_ended, looked_at = self._look(), self._monotonic()
         if not self._has_had_any and self._wanted.step:
             wanted = self._wanted

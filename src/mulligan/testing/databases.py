@@ -13,7 +13,7 @@ import apsw
 
 from mulligan.ports import Clock, Store
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_file import SqliteFile, data_version
 from mulligan.testing.fault_budget import StoreKind
@@ -59,22 +59,22 @@ class InMemory:
 
     def __init__(self, *, is_shared: bool = False) -> None:
         self.is_shared = is_shared
-        self._shelf = Shelf()
+        self._tables = MemoryTables()
 
     def open(self, clock: Clock) -> Store:
-        return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, shelf=self._shelf, is_shared=self.is_shared)
+        return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, tables=self._tables, is_shared=self.is_shared)
 
     def look(self) -> StoreContents:
-        return look_into_memory(self._shelf)
+        return look_into_memory(self._tables)
 
     def leased(self) -> set[int]:
-        return {kept.ticket for kept in self._shelf.tasks.values() if kept.worker}
+        return {kept.ticket for kept in self._tables.tasks.values() if kept.worker}
 
     def contents(self) -> Iterator[bytes]:
-        return contents_of_memory(self._shelf)
+        return contents_of_memory(self._tables)
 
     def version(self) -> int:
-        return self._shelf.writes
+        return self._tables.writes
 
     def busy(self) -> AbstractContextManager[None]:
         """Nobody is in anybody's way."""

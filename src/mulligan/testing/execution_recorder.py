@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.model.reports import Report
-from mulligan.ports import Clock, Commit, Committed, Lease, Store, WorkerRecord
+from mulligan.ports import Clock, Commit, CommitResult, Lease, Store, WorkerRecord
 from mulligan.testing.databases import Database
 from mulligan.testing.fake_tasks import FakeTasks
 from mulligan.testing.store_contents import HeldBreaker, StoreContents, TimerKey
@@ -186,9 +186,9 @@ class _Overheard:
             timekeeper.fired(before, self._recorder.timers(), self._process.clock)
         return count
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         beat_at = self._recorder.heartbeats().get(name)
-        is_buried = self._store.bury(name, is_dead=is_dead)
+        is_buried = self._store.expire(name, is_dead=is_dead)
         if is_buried and not is_dead and beat_at is not None:
             self._recorder.promise_7_an_outage_makes_nobody_dead(name, beat_at, self._clock.now())
         return is_buried
@@ -201,7 +201,7 @@ class _Overheard:
         recorder.promise_2_a_void_lease_is_not_heard([token], leased)
         recorder.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         recorder = self._recorder
         ended = [token for commit in commits for token in commit.ended]
         counted = [one for commit in commits for one in commit.counted]
@@ -236,9 +236,9 @@ class Heartbeats:
         self._store.register(worker)
         self._times = [self._clock.elapsed()]
 
-    def beat(self, name: str) -> bool:
+    def record_heartbeat(self, name: str) -> bool:
         sent = self._clock.elapsed()
-        is_known = self._store.beat(name)
+        is_known = self._store.record_heartbeat(name)
         if is_known and self._times:
             if self._is_cut_off:
                 self._times = [self._clock.elapsed()]

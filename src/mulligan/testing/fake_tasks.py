@@ -45,10 +45,10 @@ class FakeTasks:
     def fits(self, task: Task) -> bool:
         return self._reserved + task.cpus <= self.slots
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         return task.cpus <= self.slots
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         return f"{task.cpus:g} cpus (there are {self.slots:g})"
 
     def offer(self) -> Offer:
@@ -120,7 +120,7 @@ class FakeTasks:
         for lease in list(self._running.values()):
             self.end(lease, LeaseExpired(self._clock.now(), lease.task.place, lease.task.attempt, self.name))
 
-    def renewed(self, at: float) -> None:
+    def renew(self, at: float) -> None:
         self._renewed_at = at
 
     @property

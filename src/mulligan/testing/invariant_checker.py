@@ -21,7 +21,7 @@ from mulligan.core.model.events import Entry, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.ports import Loaded, Store
+from mulligan.ports import LoadedRun, Store
 from mulligan.testing.liveness import (
     Outside,
     promise_10_a_run_that_waits_says_for_whom,
@@ -158,7 +158,7 @@ class InvariantChecker:
         watched = self.runs[run_id] = Watched(run_id, State(graph.workflow, graph), Promises(graph.workflow, graph))
         return watched
 
-    def _graph(self, loaded: Loaded) -> Graph:
+    def _graph(self, loaded: LoadedRun) -> Graph:
         graph = self._graphs[loaded.record.version] = Graph(read_workflow(loaded.workflow))
         graph.starts_at_once = self._starts_at_once or graph.starts_at_once
         return graph

@@ -18,7 +18,7 @@ from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver
 from mulligan.engine.worker_expiry import expire_dead_workers
-from mulligan.engine.workflow_cache import Known
+from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import LockState, Store, WorkerRecord
 from mulligan.testing.databases import LEASE_SECONDS
@@ -99,7 +99,7 @@ class Process:
 
     def time_of(self, run_id: int) -> datetime | None:
         """What time it is for a run that we drive."""
-        drive = None if self.engine is None else self.engine.drives.get(run_id)
+        drive = None if self.engine is None else self.engine.drivers.get(run_id)
         return None if drive is None else self.clock.now() + drive.ahead
 
     def step(self) -> None:
@@ -117,7 +117,7 @@ class Process:
         """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
         if self.engine is not None:
             with suppress(StoreUnavailable, WorkerExpired):
-                self.engine.contact.beat()
+                self.engine.heartbeats.send()
 
     # -- one life under one name -------------------------------------------------------------------------------------
 
@@ -142,18 +142,17 @@ class Process:
         self.engine, self.is_away = engine, False
 
     def _engine(self) -> Engine:
-        engine = Engine(
+        return Engine(
             self.store,
             self.clock,
             self.around.evaluator,
             self.name,
             self.executor,
             root_run_id=self.root_run_id,
-            watcher=_Alarm(self.around),
+            observer=_Alarm(self.around),
             lease_seconds=LEASE_SECONDS,
+            workflows=_Shared(self.around),
         )
-        engine.known = _Shared(self.around)
-        return engine
 
     def _executor(self) -> FakeTasks:
         watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
@@ -171,7 +170,7 @@ class Process:
 
     def _start_over(self, engine: Engine) -> None:
         """We were taken for dead: others have our work, and we come back under a new name."""
-        self._run_ids = list(engine.drives) or self._run_ids
+        self._run_ids = list(engine.drivers) or self._run_ids
         self._put_down()
 
     def _tear_down(self, engine: Engine) -> None:
@@ -180,7 +179,7 @@ class Process:
             self.executor.close()
         for _ in range(2):
             try:
-                engine.let_go()
+                engine.release_all()
                 self.store.retire(self.name)
                 break
             except StoreUnavailable:
@@ -194,9 +193,9 @@ class Process:
             self.store,
             self._look_at_lock,
             self._end_leftovers,
-            may_expire_others=engine.contact.may_expire_others or not self.store.is_shared,
+            may_expire_others=engine.heartbeats.may_expire_others or not self.store.is_shared,
         ):
-            engine.call()
+            engine.request_look()
         around.recorder.has_searched(search)
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
@@ -241,19 +240,19 @@ class Process:
         """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
         is_shared = self.store.is_shared
         seconds = LEASE_SECONDS / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
-        others_matter = is_shared or engine.known.has_breakers or self._has_not_its_run(engine)
+        others_matter = is_shared or engine.workflows.has_breakers or self._has_not_its_run(engine)
         if not others_matter or self.clock.monotonic() - self._beaten_at < seconds:
             return
         self._beaten_at = self.clock.monotonic()
         if is_shared:
-            engine.contact.beat()
+            engine.heartbeats.send()
             self.clock.set_by(self.store.now)
         self._rescue(engine)
         if self._has_not_its_run(engine):
             engine.take_up(self._below_root([]))
 
     def _has_not_its_run(self, engine: Engine) -> bool:
-        return self.root_run_id is not None and self.root_run_id not in engine.drives
+        return self.root_run_id is not None and self.root_run_id not in engine.drivers
 
     def _below_root(self, run_ids: list[int]) -> list[int]:
         """The run that is ours to drive and the runs below it that have not ended; of a server, the runs it had."""
@@ -274,8 +273,8 @@ class Process:
             self._take_up_idle(engine)
 
     def _leave_when_ended(self, engine: Engine, run_id: int) -> None:
-        engine.refuse_given_up(run_id)
-        if run_id not in engine.drives and self.store.run(run_id).status in RUN_ENDED:
+        engine.refuse_abandoned(run_id)
+        if run_id not in engine.drivers and self.store.run(run_id).status in RUN_ENDED:
             self._tear_down(engine)
 
     def _leave_when_answered(self, engine: Engine) -> None:
@@ -283,7 +282,7 @@ class Process:
         answer = self.store.answer(self.message_id)
         if answer is not None:
             self.around.answered(self.message_id)
-        if answer is not None or self.root_run_id not in engine.drives:
+        if answer is not None or self.root_run_id not in engine.drivers:
             self._tear_down(engine)
 
     def _take_up_idle(self, engine: Engine) -> None:
@@ -291,7 +290,7 @@ class Process:
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
-        if not engine.drives and not self.store.is_shared:
+        if not engine.drivers and not self.store.is_shared:
             self.clock.follow_wall()
         self._rescue(engine)
         unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
@@ -316,7 +315,7 @@ class Process:
             self._tear_down(engine)
 
 
-class _Shared(Known):
+class _Shared(WorkflowCache):
     """What one engine has met; what another has read before is not read again. First steps are entered in pieces."""
 
     def __init__(self, around: Surroundings) -> None:

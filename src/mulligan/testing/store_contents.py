@@ -1,6 +1,6 @@
 """What a store holds beside logs and rows, seen from outside: tasks, timers, turns, inboxes, breakers, workers.
 
-Read from the tables themselves (one SQL for SQLite and PostgreSQL) or from the memory store's shelf, never through a
+Read from the tables themselves (one SQL for SQLite and PostgreSQL) or from the memory store's tables, never through a
 store's methods: a checker that asks what it checks learns nothing.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.store.encoding import encoded, moment_from
-from mulligan.store.memory_shelf import KeptRun, KeptTask, Shelf
+from mulligan.store.memory_tables import MemoryTables, StoredRun, StoredTask
 from mulligan.testing.liveness import Outside
 
 TaskKey = tuple[int, str, int]
@@ -171,40 +171,40 @@ def contents_of_tables(connection: Connection, tables: str = SQLITE_TABLES) -> I
                     yield bytes(value)
 
 
-# -- the shelf of the store in memory --------------------------------------------------------------------------------
+# -- the tables of the store in memory --------------------------------------------------------------------------------
 
 
-def look_into_memory(shelf: Shelf) -> StoreContents:
-    """What lies on the shelf that memory stores share."""
+def look_into_memory(tables: MemoryTables) -> StoreContents:
+    """What lies on the tables that memory stores share."""
     return StoreContents(
-        {run.run_id: _held_run(run) for run in shelf.runs.values()},
-        sorted((_held_task(kept) for kept in shelf.tasks.values()), key=lambda task: task.ticket),
-        {(*key,): due for key, due in shelf.timers.items()},
-        [HeldMessage(id_, kept.message.run_id, kept.message.is_asking) for id_, kept in shelf.messages.items()],
-        frozenset(shelf.answers),
-        [HeldBreaker(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
-        {name: kept.beat_at for name, kept in sorted(shelf.workers.items())},
+        {run.run_id: _held_run(run) for run in tables.runs.values()},
+        sorted((_held_task(kept) for kept in tables.tasks.values()), key=lambda task: task.ticket),
+        {(*key,): due for key, due in tables.timers.items()},
+        [HeldMessage(id_, kept.message.run_id, kept.message.is_asking) for id_, kept in tables.messages.items()],
+        frozenset(tables.answers),
+        [HeldBreaker(name, one.status, one.probe, one.failures) for name, one in sorted(tables.breakers.items())],
+        {name: kept.beat_at for name, kept in sorted(tables.workers.items())},
     )
 
 
-def _held_run(run: KeptRun) -> HeldRun:
+def _held_run(run: StoredRun) -> HeldRun:
     line = (run.run_id, run.status, run.round, run.seq, run.holder, run.fence, run.parent_run_id)
     return HeldRun(*line, run.new.parent_place, run.new.parent_attempt)
 
 
-def _held_task(kept: KeptTask) -> HeldTask:
+def _held_task(kept: StoredTask) -> HeldTask:
     breaker = "" if kept.task.guard is None else kept.task.guard.name
-    return HeldTask(*kept.known_by, kept.ticket, kept.worker, breaker, kept.is_stopping)
+    return HeldTask(*kept.task_key, kept.ticket, kept.worker, breaker, kept.is_stopping)
 
 
-def contents_of_memory(shelf: Shelf) -> Iterator[bytes]:
-    """Everything on the shelf, as bytes."""
-    for run in shelf.runs.values():
+def contents_of_memory(tables: MemoryTables) -> Iterator[bytes]:
+    """Everything on the tables, as bytes."""
+    for run in tables.runs.values():
         yield encoded((run.new, run.record(), run.log))
         for (kind, key), (tag, data) in run.rows.items():
             yield f"{kind} {key} {tag}".encode()
             yield data
-    for kept in (shelf.messages, shelf.answers, shelf.breakers, shelf.workers):
+    for kept in (tables.messages, tables.answers, tables.breakers, tables.workers):
         yield encoded(list(kept.values()))
-    yield encoded([task.task for task in shelf.tasks.values()])
-    yield from (data for data, _ in shelf.artifacts.values())
+    yield encoded([task.task for task in tables.tasks.values()])
+    yield from (data for data, _ in tables.artifacts.values())

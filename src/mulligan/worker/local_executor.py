@@ -139,10 +139,10 @@ class LocalExecutor:
     def fits(self, task: Task) -> bool:
         return self._room.fits(task) or self._lookahead.fits(task)
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         return self._room.can_ever(task)
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         return self._room.lacking(task)
 
     def offer(self) -> Offer:
@@ -309,7 +309,7 @@ class LocalExecutor:
         for running in dropped:
             self._task_files.clear(running)
 
-    def renewed(self, at: float) -> None:
+    def renew(self, at: float) -> None:
         self._renewed_at = at
         self._supervisor.send(("renew", at))
 

@@ -1,7 +1,7 @@
-"""A connection that waits for an answer as long as it makes sense, and no longer.
+"""A connection with a timeout for answers.
 
-Keepalives tell of a host that is gone. They tell nothing of a server that hangs behind a kernel that answers them, or
-of a connection that something on the way has forgotten: then only the clock does.
+Keepalives detect a host that is gone. They do not detect a server that hangs while its kernel answers them, or a
+connection that a device on the way has dropped: for those there is the timeout.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-# How psycopg's generators are told that nothing has come yet.
+# What psycopg's generators receive if nothing has arrived yet.
 _NOTHING = 0
 
 
-class PatientConnection(psycopg.Connection[Any]):
-    """Gives up, and closes, where nothing comes for `patience_seconds`."""
+class TimeoutConnection(psycopg.Connection[Any]):
+    """Closes and raises if nothing arrives for `timeout_seconds`."""
 
-    patience_seconds = 30.0
+    timeout_seconds = 30.0
 
     def wait(self, gen: Generator[Any, Any, Any], *rest: Any, **options: Any) -> Any:
         return super().wait(self._bounded(gen), *rest, **options)
 
     def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """The same questions and answers, until nothing has come for too long."""
+        """The same generator, which raises when nothing has arrived for too long."""
         ready, silent_since = None, 0.0
         while True:
             try:
@@ -35,35 +35,35 @@ class PatientConnection(psycopg.Connection[Any]):
             except StopIteration as end:
                 return end.value
             ready = yield wanted
-            # Nearly every answer comes before anybody looks at a clock.
+            # The clock is read only if there is no answer at once, which is rare.
             silent_since = 0.0 if ready != _NOTHING else silent_since or time.monotonic()
-            if silent_since and time.monotonic() - silent_since > self.patience_seconds:
+            if silent_since and time.monotonic() - silent_since > self.timeout_seconds:
                 self.give_up()
 
     def await_socket(self, *, is_writing: bool = False) -> bool:
-        """Wait until something has come; also until something can be sent, if asked. Whether something has come."""
-        found = self._poll(select.POLLIN | (select.POLLOUT if is_writing else 0), self.patience_seconds)
+        """Wait until data has arrived or, with `is_writing`, can be sent. Return whether data has arrived."""
+        found = self._poll(select.POLLIN | (select.POLLOUT if is_writing else 0), self.timeout_seconds)
         if not found:
             self.give_up()
         return bool(found & ~select.POLLOUT)
 
     def has_something(self) -> bool:
-        """Whether something has come, without waiting; also of a connection that has broken: reading says how."""
+        """Whether data has arrived, without waiting. Also true if the connection has broken: reading shows how."""
         return bool(self._poll(select.POLLIN, 0))
 
     def _poll(self, wanted: int, seconds: float) -> int:
-        # Not select: that knows no descriptor above 1,023, and a worker with many tasks has those.
+        # Not select: it does not support descriptors above 1,023, which a worker with many tasks has.
         poller = select.poll()
         poller.register(self.pgconn.socket, wanted)
         return sum(events for _, events in poller.poll(seconds * 1000))
 
     def give_up(self) -> None:
-        # At once: a rollback would be waited for as long again.
+        # At once: a rollback would wait as long again.
         self.close()
-        raise psycopg.OperationalError(f"nothing came for {self.patience_seconds:g} seconds")
+        raise psycopg.OperationalError(f"no answer for {self.timeout_seconds:g} seconds")
 
     def results(self) -> list[pq.abc.PGresult]:
-        """What one statement gave, or the pipeline's end."""
+        """The results of one statement, or the end of the pipeline."""
         found = []
         while (result := self._result()) is not None:
             found.append(result)
@@ -78,7 +78,7 @@ class PatientConnection(psycopg.Connection[Any]):
         return self.pgconn.get_result()
 
     def flush(self) -> None:
-        """Send all of it. A server whose answers nobody reads would stop to read our questions."""
+        """Send all data, and read answers meanwhile: otherwise the server would stop reading."""
         while self.pgconn.flush():
             if self.await_socket(is_writing=True):
                 self.pgconn.consume_input()

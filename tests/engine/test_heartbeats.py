@@ -25,7 +25,7 @@ class Host:
         self.clock = ProcessClock(self.common.now, self.common.monotonic, self._awake)
         self.store = MemoryStore(clock=self.common, is_shared=True)
         self.store.register(WorkerRecord("w", "h", 1, "lock", 1.0))
-        self.contact = HeartbeatSender(self.store, self.clock, "w", None, LEASE)
+        self.heartbeats = HeartbeatSender(self.store, self.clock, "w", None, LEASE)
 
     def _awake(self) -> float:
         return self.common.monotonic() - self.suspended
@@ -33,7 +33,7 @@ class Host:
     def beat_for(self, seconds: float) -> None:
         for _ in range(int(seconds / EVERY)):
             self.common.advance(EVERY)
-            self.contact.beat()
+            self.heartbeats.send()
 
     def suspend(self, seconds: float) -> None:
         self.common.advance(seconds)
@@ -47,20 +47,20 @@ def host() -> Host:
 
 def test_a_worker_judges_others_after_a_lease_of_heartbeats(host: Host) -> None:
     host.beat_for(LEASE)
-    assert not host.contact.may_expire_others
+    assert not host.heartbeats.may_expire_others
 
     host.beat_for(EVERY)
-    assert host.contact.may_expire_others
+    assert host.heartbeats.may_expire_others
 
 
 def test_a_suspended_host_was_cut_off(host: Host) -> None:
     host.beat_for(2 * LEASE)
 
     host.suspend(3600)
-    assert not host.contact.may_expire_others
+    assert not host.heartbeats.may_expire_others
 
-    host.contact.beat()
-    assert not host.contact.may_expire_others
+    host.heartbeats.send()
+    assert not host.heartbeats.may_expire_others
 
 
 @pytest.mark.parametrize("step", [-7200, -20, 20, 7200])
@@ -70,7 +70,7 @@ def test_a_clock_that_is_set_makes_no_gap(host: Host, step: float) -> None:
     host.clock.set(host.clock.now() + timedelta(seconds=step))
     host.beat_for(EVERY)
 
-    assert host.contact.may_expire_others
+    assert host.heartbeats.may_expire_others
 
 
 def test_a_clock_that_is_set_back_hides_no_suspend(host: Host) -> None:
@@ -78,13 +78,13 @@ def test_a_clock_that_is_set_back_hides_no_suspend(host: Host) -> None:
 
     host.suspend(3600)
     host.clock.set(host.clock.now() - timedelta(seconds=3600))
-    host.contact.beat()
+    host.heartbeats.send()
 
-    assert not host.contact.may_expire_others
+    assert not host.heartbeats.may_expire_others
 
 
 def test_a_worker_that_others_took_for_dead_is_told(host: Host) -> None:
-    host.store.bury("w", is_dead=True)
+    host.store.expire("w", is_dead=True)
 
     with pytest.raises(WorkerExpired):
-        host.contact.beat()
+        host.heartbeats.send()

@@ -31,7 +31,7 @@ def test_a_round_that_is_opened_when_the_last_one_has_just_ended_keeps_its_tasks
     world.settle(engine)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=True))
     world.store.put(run_id, r.RetryRequested(world.clock.now(), "someone", from_step="a"))
-    engine.call()
+    engine.request_look()
 
     world.settle(engine)
 
@@ -67,16 +67,16 @@ def test_another_round_waits_for_what_was_given_out_as_the_last_one_was_stopped(
         engine.tick(0.0)
     world.store.register(WorkerRecord("other", "there", 99))
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=True))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
     world.store.put(run_id, r.RetryRequested(world.clock.now(), "someone", from_step="b"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
     before = world.store.run(run_id)
 
     (lease,) = rushing.leases
     world.store.report(lease.token, r.TaskEnded(world.clock.now(), "b", 1, Outcome(signal=15, is_stopped=True)))
-    engine.call()
+    engine.request_look()
     for _ in range(5):
         engine.tick(0.0)
 
@@ -91,7 +91,7 @@ def test_a_run_that_another_has_driven_to_its_end_is_not_held(world: World) -> N
     other.take_up([run_id])
     world.settle(other)
 
-    assert run_id not in other.drives
+    assert run_id not in other.drivers
     assert world.store.run(run_id).holder == ""
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_has_ended_and_was_told_something_is_held_until_it_has_answer
     answer = world.store.answer(message_id)
     assert answer is not None
     assert answer.error == "run.finished"
-    assert run_id not in other.drives
+    assert run_id not in other.drivers
     assert world.store.run(run_id).holder == ""
 
 

@@ -1,4 +1,4 @@
-"""Breakers inside one transaction of a store: who of the tasks may pass, and what has changed when all have asked."""
+"""The breakers inside one transaction of a store: which tasks they admit, and how they have changed."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
 from mulligan.store.encoding import micros
 
-# In place of the token of a probe whose lease is not written yet.
+# Stands for the token of a probe whose lease is not written yet.
 _TO_COME = 0
 
 
-class Gate:
-    """The breakers as they are, by name, and the names of those whose probe is under way."""
+class BreakerTransaction:
+    """Starts with the breakers by name, and the names of those with a running probe."""
 
     def __init__(self, now: datetime, circuits: Mapping[str, Circuit], probing: Iterable[str] = ()) -> None:
         self.now = now
         self.circuits = dict(circuits)
-        # Tasks that leave the queue, with what their runs are told.
+        # Tasks that leave the queue, each with the report to its run.
         self.refused: list[tuple[Task, TaskEnded]] = []
-        # How many did not pass.
-        self.turned_away = 0
+        # How many tasks were not admitted.
+        self.rejected = 0
         self._before = dict(circuits)
         self._probing = set(probing)
 
-    def lets_pass(self, task: Task) -> bool:
-        """Whether the task may be leased now. The one that probes keeps the others waiting."""
+    def admits(self, task: Task) -> bool:
+        """Whether the task may be leased now. While one task is the probe, the others wait."""
         guard = task.guard
         if guard is None:
             return True
@@ -51,30 +51,30 @@ class Gate:
             self._probing.add(guard.name)
             self.circuits[guard.name] = start_probe(circuit, _TO_COME)
         is_passing = found in ("go", "probe")
-        self.turned_away += not is_passing
+        self.rejected += not is_passing
         return is_passing
 
-    def leased(self, leases: Iterable[Lease]) -> None:
-        """These are the leases of those that passed: the probes among them are known by their tokens."""
+    def note_leases(self, leases: Iterable[Lease]) -> None:
+        """Note the leases of the admitted tasks: a probe is identified by its token."""
         guarded = ((lease.token, lease.task.guard.name) for lease in leases if lease.task.guard is not None)
         for token, name in guarded:
             if self.circuits[name].probe == _TO_COME:
                 self.circuits[name] = start_probe(self.circuits[name], token)
 
-    def count(self, counted: Iterable[GuardedOutcome]) -> None:
-        """Outcomes that this transaction accepts."""
+    def count_outcomes(self, counted: Iterable[GuardedOutcome]) -> None:
+        """Count the outcomes that this transaction accepts."""
         for one in counted:
             name = one.guard.name
             self.circuits[name] = count_outcome(self.circuits.get(name, CLOSED), one, self.now)
 
     @property
     def changed(self) -> dict[str, Circuit]:
-        """What is to be written; also breakers that were never asked before."""
+        """The breakers to be written, including those that were never asked before."""
         return {name: new for name, new in self.circuits.items() if self._before.get(name) != new}
 
     @property
-    def is_news(self) -> bool:
-        """Whether somebody who waits may want to know."""
+    def has_status_change(self) -> bool:
+        """Whether waiting workers should be notified."""
         return any(self._before.get(name, CLOSED).status != new.status for name, new in self.changed.items())
 
 
@@ -85,11 +85,11 @@ _UNGUARDED = ("", "")
 
 
 def breaker_columns(task: Task) -> tuple[str, str]:
-    """Which breaker a task asks, and what it does while that is open: columns of its row."""
+    """The columns of a task's row: its breaker, and what the task does while that is open."""
     return _UNGUARDED if task.guard is None else (task.guard.name, task.guard.rules.when_open)
 
 
 def breaker_row(name: str, circuit: Circuit) -> tuple[Any, ...]:
-    """A breaker as a table holds it."""
+    """A breaker as a row of its table."""
     retry_at = None if circuit.retry_at is None else micros(circuit.retry_at)
     return name, circuit.status, circuit.failures, retry_at, circuit.probe

@@ -1,4 +1,4 @@
-"""What a memory store keeps: plain dicts in the order of writing."""
+"""The tables of memory stores: plain dicts in the order of writing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report, TimerKind
 from mulligan.ports import Answer, Commit, Message, NewRun, RunRecord, WorkerRecord
 from mulligan.store import refusals
-from mulligan.store.artifact_memory import Shelved
+from mulligan.store.artifact_memory import StoredArtifacts
 from mulligan.store.encoding import encoded, report_from
 
 Timer = tuple[int, TimerKind, str, int]
-KnownBy = tuple[int, str, int]
+TaskKey = tuple[int, str, int]
 
 
-class KeptWorker(msgspec.Struct):
+class StoredWorker(msgspec.Struct):
     record: WorkerRecord
     beat_at: datetime
 
 
-class KeptRun(msgspec.Struct):
-    """One run, with its log and the rows of its state by kind and key."""
+class StoredRun(msgspec.Struct):
+    """One run with its log, and the rows of its state by kind and key."""
 
     run_id: int
     new: NewRun
@@ -74,8 +74,8 @@ class KeptRun(msgspec.Struct):
                 self.rows[kind, key] = (tag, data)
 
 
-class KeptTask(msgspec.Struct):
-    """A task that is queued, or leased: then it has a worker, and the ticket is the lease's token."""
+class StoredTask(msgspec.Struct):
+    """A queued task or, with a worker, a leased one: then the ticket is the token of the lease."""
 
     task: Task
     worker: str = ""
@@ -85,7 +85,7 @@ class KeptTask(msgspec.Struct):
     leased_at: datetime | None = None
 
     @property
-    def known_by(self) -> KnownBy:
+    def task_key(self) -> TaskKey:
         return self.task.run_id, self.task.place, self.task.attempt
 
     @property
@@ -93,61 +93,61 @@ class KeptTask(msgspec.Struct):
         return self.task.cpus, self.task.memory or 0, self.task.gpus
 
 
-class KeptMessage(msgspec.Struct, frozen=True):
+class StoredMessage(msgspec.Struct, frozen=True):
     message: Message
-    # The task that a lease's message is about: until it is drained, the run does not know what became of the task.
-    about: KnownBy | None = None
+    # The task that the message of a lease is about: until it is drained, the run does not know the result.
+    about: TaskKey | None = None
 
 
-class Shelf:
-    """Everything that the memory stores of one program keep together."""
+class MemoryTables:
+    """The data that several memory stores share."""
 
     def __init__(self) -> None:
-        self.workers: dict[str, KeptWorker] = {}
-        self.runs: dict[int, KeptRun] = {}
+        self.workers: dict[str, StoredWorker] = {}
+        self.runs: dict[int, StoredRun] = {}
         self.starts: dict[str, int] = {}
-        self.messages: dict[int, KeptMessage] = {}
+        self.messages: dict[int, StoredMessage] = {}
         self.answers: dict[int, Answer] = {}
-        self.tasks: dict[KnownBy, KeptTask] = {}
+        self.tasks: dict[TaskKey, StoredTask] = {}
         self.timers: dict[Timer, datetime] = {}
         self.breakers: dict[str, Circuit] = {}
-        self.artifacts: Shelved = {}
+        self.artifacts: StoredArtifacts = {}
         self.writes = 0
         self._last_run = 0
         self._last_message = 0
         self._last_ticket = 0
 
-    def run(self, run_id: int) -> KeptRun:
+    def run(self, run_id: int) -> StoredRun:
         if run_id not in self.runs:
             raise refusals.unknown_run(run_id)
         return self.runs[run_id]
 
-    def children(self, run_id: int) -> list[KeptRun]:
+    def children(self, run_id: int) -> list[StoredRun]:
         return [run for run in self.runs.values() if run.parent_run_id == run_id]
 
-    def add_run(self, new: NewRun, parent: KeptRun | None) -> KeptRun:
+    def add_run(self, new: NewRun, parent: StoredRun | None) -> StoredRun:
         self._last_run += 1
         run_id = self._last_run
         if new.key:
             self.starts[new.key] = run_id
         root = run_id if parent is None else parent.root_run_id
-        run = KeptRun(run_id, new, root, None if parent is None else parent.run_id, new.request.at)
+        run = StoredRun(run_id, new, root, None if parent is None else parent.run_id, new.request.at)
         self.runs[run_id] = run
         return run
 
-    def tell(self, run_id: int, report: Report, *, is_asking: bool = False, about: KnownBy | None = None) -> int:
-        """Put a report into a run's inbox, as a database would keep it: the reader gets one of its own."""
+    def add_message(self, run_id: int, report: Report, *, is_asking: bool = False, about: TaskKey | None = None) -> int:
+        """Put a copy of a report into a run's inbox, encoded and decoded as in a database."""
         self._last_message += 1
         message = Message(self._last_message, run_id, report_from(encoded(report)), is_asking)
-        self.messages[self._last_message] = KeptMessage(message, about)
+        self.messages[self._last_message] = StoredMessage(message, about)
         return self._last_message
 
-    def add_task(self, task: Task) -> KeptTask:
-        """The task as it is kept; queued twice it is still one."""
-        return self.tasks.setdefault((task.run_id, task.place, task.attempt), KeptTask(task))
+    def add_task(self, task: Task) -> StoredTask:
+        """Store the task. A task that is queued twice is stored once."""
+        return self.tasks.setdefault((task.run_id, task.place, task.attempt), StoredTask(task))
 
-    def remove_task(self, kept: KeptTask) -> None:
-        del self.tasks[kept.known_by]
+    def remove_task(self, kept: StoredTask) -> None:
+        del self.tasks[kept.task_key]
 
     def next_ticket(self) -> int:
         self._last_ticket += 1

@@ -1,4 +1,4 @@
-"""What is left of an offer while tasks are taken out of it."""
+"""What remains of an offer while tasks are leased."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from mulligan.ports import Offer
 
 
-class Room:
-    """Counts down what a worker has offered."""
+class RemainingCapacity:
+    """Subtracts leased tasks from the capacity that a worker has offered."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
@@ -20,16 +20,16 @@ class Room:
         return self._tasks < 1
 
     def fits(self, cpus: float, memory: int, gpus: int) -> bool:
-        """Whether there is room for one more like this."""
+        """Whether one more task with these needs fits."""
         return not (self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus)
 
     def take(self, cpus: float, memory: int, gpus: int) -> None:
-        """Keep room for one that fits."""
+        """Subtract a task that fits."""
         self._cpus, self._memory, self._gpus = self._cpus - cpus, self._memory - memory, self._gpus - gpus
         self._tasks -= 1
 
     @property
     def rest(self) -> Offer:
-        """What is still on offer."""
+        """The remaining offer."""
         left = {"cpus": self._cpus, "memory": self._memory, "gpus": self._gpus, "tasks_max": self._tasks}
         return replace(self._offer, **left)
