@@ -18,7 +18,7 @@ import psycopg
 from mulligan.core.model.codec import encode
 from mulligan.service.verbs import Service
 from mulligan.testing.postgres import PostgresServer
-from mulligan.worker.processes import kill_marked
+from mulligan.worker.processes import kill_with_variable
 from proof.chaos import flows
 from proof.chaos.checker import TOLD_MAX, InvariantChecker, Tally, check_all, check_rest, holdings
 from proof.chaos.fleet import Fleet, grown
@@ -105,7 +105,7 @@ class Chaos:
             process.kill()
             process.wait()
         self._exits.close()
-        kill_marked(b"STAGE", bytes(self.stage.folder), END_SECONDS)
+        kill_with_variable(b"STAGE", bytes(self.stage.folder), END_SECONDS)
 
     def _client(self, number: int) -> subprocess.Popen[str]:
         seconds = self.settings.minutes * 60 * STARTED_BY

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from mulligan.worker.processes import Process, look_at, send, snapshot
+from mulligan.worker.processes import Process, find_process, send_signal, snapshot
 from proof.chaos.proxy import Proxy
 from proof.stage import Stage
 
@@ -61,10 +61,10 @@ class Worker:
     @property
     def alone(self) -> list[Process]:
         """Its own process, if it runs."""
-        return [process for process in (look_at(self.pid),) if process is not None]
+        return [process for process in (find_process(self.pid),) if process is not None]
 
     def sample(self) -> None:
-        process = look_at(self.pid)
+        process = find_process(self.pid)
         if process is not None:
             with suppress(OSError):
                 files = len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -79,12 +79,12 @@ class Worker:
 
     def kill_with_supervisor(self) -> None:
         """Both at once: nobody is left to end what they ran."""
-        send(self.alone, signal.SIGSTOP)
-        send(self.supervisors, signal.SIGKILL)
+        send_signal(self.alone, signal.SIGSTOP)
+        send_signal(self.supervisors, signal.SIGKILL)
         self.kill()
 
     def kill_supervisor(self) -> None:
-        send(self.supervisors, signal.SIGKILL)
+        send_signal(self.supervisors, signal.SIGKILL)
 
     def stop(self) -> Callable[[], None]:
         """Until what is returned is called."""
@@ -99,8 +99,8 @@ class Worker:
 
 def stopped(processes: list[Process]) -> Callable[[], None]:
     """Until what is returned is called."""
-    send(processes, signal.SIGSTOP)
-    return lambda: send(processes, signal.SIGCONT)
+    send_signal(processes, signal.SIGSTOP)
+    return lambda: send_signal(processes, signal.SIGCONT)
 
 
 class Fleet:

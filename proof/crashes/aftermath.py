@@ -17,7 +17,7 @@ from mulligan.service.gc import Choice, collect
 from mulligan.service.home import DATABASE
 from mulligan.service.verbs import Service
 from mulligan.testing.run_invariants import check
-from mulligan.worker.lock import look
+from mulligan.worker.lock import state_of
 from proof.crashes.workflow import DONE_ONCE, SECRET, done
 from proof.stage import Line, Stage, outcome
 
@@ -141,7 +141,7 @@ def nothing_runs_on(after: Aftermath) -> Iterator[str]:
 
 def no_lock_is_held(after: Aftermath) -> Iterator[str]:
     for path in after.stage.home.locks.glob("*.lock"):
-        if look(str(path)) != "free":
+        if state_of(str(path)) != "free":
             yield f"'{path}' is held"
 
 

@@ -26,10 +26,10 @@ from mulligan.errors import InputInvalid
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.testing.history import History
-from mulligan.worker.environment import folder_of
+from mulligan.worker.environment import working_folder_of
 from mulligan.worker.folders import Folders
-from mulligan.worker.inside import check_paths
 from mulligan.worker.log_links import link_logs
+from mulligan.worker.path_containment import check_paths
 
 from .sentences import require, require_whole
 
@@ -79,7 +79,7 @@ def path(data: bytes, check: Check = check_paths, link: Check = link_logs) -> No
         root = os.path.join(ground.run, place.folder).rstrip("/")
         ground.require_inside(root)
         if told.cwd:
-            _require_entered(folder_of(told), (root, ground.folders.home))
+            _require_entered(working_folder_of(told), (root, ground.folders.home))
     finally:
         ground.clear()
 

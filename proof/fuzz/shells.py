@@ -16,7 +16,7 @@ import apsw
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.shell import ShellRefused, environment_value, rewrite
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import require
@@ -181,13 +181,13 @@ def _answers(query: str, values: dict[str, str]) -> list[object]:
     connection.execute("create table canary(x)")
     cells: list[object] = []
     found = statements(query, Dialect.SQLITE)
-    for name in named(found, values, Dialect.SQLITE):
+    for name in bind_parameters(found, values, Dialect.SQLITE):
         require(name in values, "a value that nobody gave")
     for one in found:
-        bound = {spot.name: values[spot.name] for spot in one.spots}
+        bound = {spot.name: values[spot.name] for spot in one.placeholders}
         cells += [
             cell
-            for answer in connection.execute(one.sent([f":{spot.name}" for spot in one.spots]).text, bound)
+            for answer in connection.execute(one.sent([f":{spot.name}" for spot in one.placeholders]).text, bound)
             for cell in answer
         ]
     connection.execute("select * from canary")

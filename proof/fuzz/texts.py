@@ -24,7 +24,7 @@ from mulligan.language.shell import ShellText, rewrite
 from mulligan.service.decisions import decision, read_decisions
 from mulligan.service.handler_trial import failure_from
 from mulligan.worker.actions.noetl import templates
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import refusing, require
@@ -109,11 +109,11 @@ def query(data: bytes) -> None:
             found = statements(text, dialect)
             for one in found:
                 require(0 <= one.start <= one.end <= len(text), "a statement that is not in the query")
-                spots = [(spot.start, spot.end) for spot in one.spots]
+                spots = [(spot.start, spot.end) for spot in one.placeholders]
                 require(spots == sorted(spots), "places of values out of order")
                 sent = one.sent([text[start:end] for start, end in spots])
                 require(sent.text == text[one.start : one.end], "a statement that was changed")
-            named(found, {spot.name: 1 for one in found for spot in one.spots}, dialect)
+            bind_parameters(found, {spot.name: 1 for one in found for spot in one.placeholders}, dialect)
 
 
 def quantity(data: bytes) -> None:

@@ -167,7 +167,7 @@ def test_a_child_run_hides_a_secret_of_its_caller_that_no_step_has_read_yet(live
     assert ran.status == "completed"
     (live.folder / "saved.txt").unlink()
     everything = b"\n".join(kept(live))
-    assert Redactor([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 
@@ -179,7 +179,7 @@ def expect_no_secret(live: Live, ran: Ran) -> None:
     everything = b"\n".join([*told(live, ran), *kept(live)])
     found = [form for form in FORMS if form.encode() in everything]
     assert found == []
-    assert Redactor([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 

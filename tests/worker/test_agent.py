@@ -17,7 +17,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker.actions.agent import BETWEEN, decision, tokens
+from mulligan.worker.actions.agent import CONTEXT_NOTICE, decision, tokens
 
 from .work import Work
 
@@ -101,7 +101,7 @@ def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
 
     told = TOLD.text(7, {"branch": "main"})
     assert own_context(7, "fix", '{"branch":"main"}', "json") in told
-    assert content(report) == f"{told}\n\n{BETWEEN}\n\nmend it"
+    assert content(report) == f"{told}\n\n{CONTEXT_NOTICE}\n\nmend it"
 
 
 def test_a_command_of_the_agents_own_stands_alone_and_its_context_is_a_file(agents: Agents):

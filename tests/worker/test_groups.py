@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.worker import processes
-from mulligan.worker.groups import DELEGATION_MARKS, VARIABLE, Ground, Group, Groups, find
+from mulligan.worker.task_cgroups import DELEGATION_MARKS, VARIABLE, CgroupParent, TaskCgroup, TaskCgroups, find_parent
 
 from .work import Work
 
@@ -41,7 +41,7 @@ def mark(folder: Path, value: bytes) -> None:
 def test_a_group_that_is_only_writable_is_not_divided(tmp_path: Path, lines: str, is_unified: bool) -> None:
     tree(tmp_path, "/batch/step_1", is_unified=is_unified)
 
-    assert find("", str(tmp_path), lines.format("/batch/step_1")) is None
+    assert find_parent("", str(tmp_path), lines.format("/batch/step_1")) is None
 
 
 @pytest.mark.parametrize(("lines", "is_unified"), [(V1, False), (V2, True)])
@@ -49,7 +49,7 @@ def test_a_group_that_was_marked_as_delegated_is_divided(tmp_path: Path, lines: 
     folder = tree(tmp_path, "/system/mulligan", is_unified=is_unified)
     mark(folder, b"1")
 
-    found = find("", str(tmp_path), lines.format("/system/mulligan"))
+    found = find_parent("", str(tmp_path), lines.format("/system/mulligan"))
 
     assert found is not None
     assert (found.folder, found.own, found.is_unified) == (str(folder), str(folder), is_unified)
@@ -58,14 +58,14 @@ def test_a_group_that_was_marked_as_delegated_is_divided(tmp_path: Path, lines: 
 def test_a_mark_that_says_no_is_none(tmp_path: Path) -> None:
     mark(tree(tmp_path, "/system/mulligan", is_unified=True), b"0")
 
-    assert find("", str(tmp_path), V2.format("/system/mulligan")) is None
+    assert find_parent("", str(tmp_path), V2.format("/system/mulligan")) is None
 
 
 @pytest.mark.parametrize(("lines", "is_unified"), [(V1, False), (V2, True)])
 def test_the_root_of_what_is_seen_is_divided(tmp_path: Path, lines: str, is_unified: bool) -> None:
     folder = tree(tmp_path, "/", is_unified=is_unified)
 
-    found = find("", str(tmp_path), lines.format("/"))
+    found = find_parent("", str(tmp_path), lines.format("/"))
 
     assert found is not None
     assert found.folder == str(folder)
@@ -76,7 +76,7 @@ def test_a_group_that_is_named_is_divided_whoever_runs_ours(tmp_path: Path, line
     own = tree(tmp_path, "/batch/step_1", is_unified=is_unified)
     named = tree(tmp_path, "/tasks", is_unified=is_unified)
 
-    found = find(f"{named}/", str(tmp_path), lines.format("/batch/step_1"))
+    found = find_parent(f"{named}/", str(tmp_path), lines.format("/batch/step_1"))
 
     assert found is not None
     assert (found.folder, found.own) == (str(named), str(own))
@@ -92,13 +92,13 @@ def test_a_group_that_is_named_is_divided_whoever_runs_ours(tmp_path: Path, line
     ],
 )
 def test_where_there_is_nothing_to_divide_none_is_found(tmp_path: Path, named: str, lines: str) -> None:
-    assert find(named, str(tmp_path), lines) is None
+    assert find_parent(named, str(tmp_path), lines) is None
 
 
 def test_version_2_without_memory_is_nothing_to_divide(tmp_path: Path) -> None:
     tree(tmp_path, "/", is_unified=True, controllers="cpu pids")
 
-    assert find("", str(tmp_path), V2.format("/")) is None
+    assert find_parent("", str(tmp_path), V2.format("/")) is None
 
 
 # -- one group -------------------------------------------------------------------------------------------------------
@@ -109,19 +109,19 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def test_a_limit_of_version_1_is_for_memory_and_swap_together(tmp_path: Path) -> None:
-    Group(str(tmp_path), False).limit(512 * MIB)
+    TaskCgroup(str(tmp_path), False).limit(512 * MIB)
 
     assert contents(tmp_path) == {"memory.limit_in_bytes": "536870912", "memory.memsw.limit_in_bytes": "536870912"}
 
 
 def test_a_limit_of_version_2_lets_nothing_go_to_swap_and_kills_all_or_none(tmp_path: Path) -> None:
-    Group(str(tmp_path), True).limit(512 * MIB)
+    TaskCgroup(str(tmp_path), True).limit(512 * MIB)
 
     assert contents(tmp_path) == {"memory.max": "536870912", "memory.swap.max": "0", "memory.oom.group": "1"}
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "has_run_out"),
+    ("name", "content", "is_out_of_memory"),
     [
         ("memory.events", "max 7\noom 1\noom_kill 2\noom_group_kill 1\n", True),
         ("memory.events", "max 7\noom 0\noom_kill 0\noom_group_kill 0\n", False),
@@ -131,64 +131,64 @@ def test_a_limit_of_version_2_lets_nothing_go_to_swap_and_kills_all_or_none(tmp_
     ],
 )
 def test_a_group_has_run_out_if_the_kernel_has_killed_in_it(
-    tmp_path: Path, name: str, told: str, has_run_out: bool
+    tmp_path: Path, name: str, content: str, is_out_of_memory: bool
 ) -> None:
-    (tmp_path / name).write_text(told)
+    (tmp_path / name).write_text(content)
 
-    assert Group(str(tmp_path), name == "memory.events").has_run_out() is has_run_out
+    assert TaskCgroup(str(tmp_path), name == "memory.events").is_out_of_memory() is is_out_of_memory
 
 
 @pytest.mark.parametrize(("name", "is_unified"), [("memory.peak", True), ("memory.max_usage_in_bytes", False)])
 def test_the_peak_is_what_the_kernel_tells_and_nothing_where_it_does_not(
     tmp_path: Path, name: str, is_unified: bool
 ) -> None:
-    before = Group(str(tmp_path), is_unified).peak_bytes()
+    before = TaskCgroup(str(tmp_path), is_unified).peak_bytes()
     (tmp_path / name).write_text("4096\n")
 
-    assert (before, Group(str(tmp_path), is_unified).peak_bytes()) == (0, 4096)
+    assert (before, TaskCgroup(str(tmp_path), is_unified).peak_bytes()) == (0, 4096)
 
 
 # -- the groups of a supervisor --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def parent(tmp_path: Path) -> CgroupParent:
     folder, own = tmp_path / "ours", tmp_path / "own"
     folder.mkdir()
     own.mkdir()
-    return Ground(str(folder), str(own), False)
+    return CgroupParent(str(folder), str(own), False)
 
 
-def test_who_makes_a_group_goes_in_and_out_again_and_the_limit_is_set_then(ground: Ground) -> None:
-    groups = Groups(ground)
+def test_who_makes_a_group_goes_in_and_out_again_and_the_limit_is_set_then(parent: CgroupParent) -> None:
+    groups = TaskCgroups(parent)
     group = groups.enter(5)
 
     assert group is not None
     assert contents(Path(group.folder)) == {"cgroup.procs": "0"}
     assert groups.leave(group, 64 * MIB, is_used=True)
-    assert contents(Path(ground.own)) == {"cgroup.procs": "0"}
+    assert contents(Path(parent.own)) == {"cgroup.procs": "0"}
     assert contents(Path(group.folder))["memory.limit_in_bytes"] == str(64 * MIB)
 
 
-def test_a_group_is_not_kept_for_what_could_not_be_started(ground: Ground) -> None:
-    groups = Groups(ground)
+def test_a_group_is_not_kept_for_what_could_not_be_started(parent: CgroupParent) -> None:
+    groups = TaskCgroups(parent)
     group = groups.enter(5)
     assert group is not None
     # The files of a real group go with it.
     (Path(group.folder) / "cgroup.procs").unlink()
 
     assert not groups.leave(group, 64 * MIB, is_used=False)
-    assert os.listdir(ground.folder) == []
+    assert os.listdir(parent.folder) == []
 
 
-def test_where_a_group_cannot_be_made_there_is_none(ground: Ground) -> None:
-    os.rmdir(ground.folder)
+def test_where_a_group_cannot_be_made_there_is_none(parent: CgroupParent) -> None:
+    os.rmdir(parent.folder)
 
-    assert Groups(ground).enter(5) is None
+    assert TaskCgroups(parent).enter(5) is None
 
 
-def test_a_group_that_would_not_go_is_removed_with_the_next_one(ground: Ground) -> None:
-    groups = Groups(ground)
+def test_a_group_that_would_not_go_is_removed_with_the_next_one(parent: CgroupParent) -> None:
+    groups = TaskCgroups(parent)
     first, second = groups.enter(1), groups.enter(2)
     assert first is not None and second is not None
     groups.close(first)
@@ -197,11 +197,11 @@ def test_a_group_that_would_not_go_is_removed_with_the_next_one(ground: Ground) 
 
     groups.close(second)
 
-    assert os.listdir(ground.folder) == []
+    assert os.listdir(parent.folder) == []
 
 
-def test_all_groups_are_removed_when_their_supervisor_ends(ground: Ground) -> None:
-    groups = Groups(ground)
+def test_all_groups_are_removed_when_their_supervisor_ends(parent: CgroupParent) -> None:
+    groups = TaskCgroups(parent)
     made = [groups.enter(key) for key in (1, 2)]
     for group in made:
         assert group is not None
@@ -209,27 +209,27 @@ def test_all_groups_are_removed_when_their_supervisor_ends(ground: Ground) -> No
 
     groups.close_all()
 
-    assert os.listdir(ground.folder) == []
+    assert os.listdir(parent.folder) == []
 
 
-def test_groups_of_dead_supervisors_are_removed_and_no_others(ground: Ground) -> None:
+def test_groups_of_dead_supervisors_are_removed_and_no_others(parent: CgroupParent) -> None:
     # A number that no process can have.
     gone = f"mulligan-{(1 << 22) + 1}-7"
     kept = [f"mulligan-{os.getpid()}-7", "mulligan-worker", "mulliganish-1-1", "others"]
     for name in (gone, *kept):
-        os.mkdir(f"{ground.folder}/{name}")
+        os.mkdir(f"{parent.folder}/{name}")
 
-    group = Groups(ground).enter(8)
+    group = TaskCgroups(parent).enter(8)
 
     assert group is not None
-    assert sorted(os.listdir(ground.folder)) == sorted([*kept, os.path.basename(group.folder)])
+    assert sorted(os.listdir(parent.folder)) == sorted([*kept, os.path.basename(group.folder)])
 
 
 def test_in_version_2_memory_is_handed_out_once(tmp_path: Path) -> None:
     folder, own = tree(tmp_path, "/tasks", is_unified=True), tree(tmp_path, "/own", is_unified=True)
     (folder / "cgroup.subtree_control").write_text("cpu\n")
 
-    group = Groups(Ground(str(folder), str(own), True)).enter(1)
+    group = TaskCgroups(CgroupParent(str(folder), str(own), True)).enter(1)
 
     assert group is not None
     assert (folder / "cgroup.subtree_control").read_text() == "+memory"
@@ -241,30 +241,30 @@ def test_in_version_2_a_group_in_which_others_are_is_not_divided(tmp_path: Path)
     # As the kernel refuses it while somebody is there.
     (folder / "cgroup.subtree_control").mkdir()
 
-    assert Groups(Ground(str(folder), str(folder), True)).enter(1) is None
+    assert TaskCgroups(CgroupParent(str(folder), str(folder), True)).enter(1) is None
     assert not (folder / "mulligan-worker").exists()
 
 
 def test_in_version_2_a_worker_that_is_alone_steps_aside_since_no_group_both_holds_and_divides(tmp_path: Path) -> None:
     folder = tree(tmp_path, "/", is_unified=True)
     (folder / "cgroup.procs").write_text(f"{os.getpid()}\n")
-    ground = Ground(str(folder), str(folder), True)
+    parent = CgroupParent(str(folder), str(folder), True)
 
-    group = Groups(ground).enter(1)
+    group = TaskCgroups(parent).enter(1)
 
     assert group is not None
     assert (folder / "mulligan-worker" / "cgroup.procs").read_text() == str(os.getpid())
     assert (folder / "cgroup.subtree_control").read_text() == "+memory"
-    assert ground.own == str(folder / "mulligan-worker")
+    assert parent.own == str(folder / "mulligan-worker")
 
 
 # -- the real thing --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(find(os.environ.get(VARIABLE, "")) is None, reason="no control group here is ours to divide")
+@pytest.mark.skipif(find_parent(os.environ.get(VARIABLE, "")) is None, reason="no control group here is ours to divide")
 def test_the_kernel_keeps_a_task_to_its_memory_and_nothing_of_its_group_is_left(work: Work) -> None:
-    ground = find(os.environ.get(VARIABLE, ""))
-    assert ground is not None
+    parent = find_parent(os.environ.get(VARIABLE, ""))
+    assert parent is not None
     hungry = "x = bytearray(300_000_000)"
 
     # Its shell lives on, and would say that all is well.
@@ -275,5 +275,5 @@ def test_the_kernel_keeps_a_task_to_its_memory_and_nothing_of_its_group_is_left(
     assert killed.usage["peak_memory"] <= 100 * MIB
     assert not spared.outcome.is_out_of_memory
     supervisor = work.executor._supervisor.pid
-    assert [name for name in os.listdir(ground.folder) if name.startswith(f"mulligan-{supervisor}-")] == []
+    assert [name for name in os.listdir(parent.folder) if name.startswith(f"mulligan-{supervisor}-")] == []
     assert processes.is_running(supervisor)

@@ -13,10 +13,10 @@ import pytest
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, TaskEnded
-from mulligan.worker.encodable import OUTPUT_BYTES_MAX
-from mulligan.worker.flood import KEPT_BYTES
 from mulligan.worker.folders import Folders
-from mulligan.worker.running import Running
+from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
+from mulligan.worker.log_limit import KEPT_BYTES
+from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles
 
 from .work import Announcements, Work, is_alive
@@ -138,14 +138,14 @@ def test_side_files_in_whose_place_something_else_was_put_are_used_no_more(
     tmp_path: Path, work: Work, put: Callable[[Path], None]
 ) -> None:
     task_files = TaskFiles(Folders(tmp_path / "home"), "somebody")
-    task_files.make_ready()
+    task_files.make_folder()
     lease = work.shell("true")
-    running = Running(lease, lease, task_files.take())
-    put(Path(running.sides.err))
+    running = RunningTask(lease, lease, task_files.take_scratch())
+    put(Path(running.scratch.err))
 
     task_files.clear(running)
 
-    assert not os.path.lexists(task_files.take().err)
+    assert not os.path.lexists(task_files.take_scratch().err)
 
 
 @pytest.mark.parametrize("kind", ["shell", "python"])

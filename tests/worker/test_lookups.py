@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.lookups import LookupFailed, Lookups, NotYet
+from mulligan.worker.secret_commands import LookupFailed, NotReady, SecretCommands
 
 PATIENCE_SECONDS = 30.0
 
@@ -22,7 +22,7 @@ class Asking:
         self.folder = str(folder)
         self.now = 1000.0
         self.selector = selectors.DefaultSelector()
-        self.lookups = Lookups(self.selector, dict(os.environ), self._hear, clock=lambda: self.now)
+        self.lookups = SecretCommands(self.selector, dict(os.environ), self._hear, clock=lambda: self.now)
         self._found: list[bytes | LookupFailed] = []
         self._command = ""
 
@@ -33,12 +33,12 @@ class Asking:
             self._found.append(failed)
 
     def ask(self, command: str) -> bytes:
-        return self.lookups.ask(self.folder, command, 100)
+        return self.lookups.run(self.folder, command, 100)
 
     def told(self, command: str, seconds: float = 0.0) -> bytes:
         """What is news of it, after so many seconds."""
         self._command, self._found = command, []
-        with pytest.raises(NotYet):
+        with pytest.raises(NotReady):
             self.ask(command)
         self.now += seconds
         until = time.monotonic() + PATIENCE_SECONDS
@@ -46,7 +46,7 @@ class Asking:
             assert time.monotonic() < until, "there was no news"
             for key, _ in self.selector.select(0.01):
                 key.data()
-            self.lookups.keep_time(self.now)
+            self.lookups.run_due(self.now)
         if isinstance(self._found[0], LookupFailed):
             raise self._found[0]
         return self._found[0]
@@ -126,7 +126,7 @@ def test_a_folder_is_no_part_of_the_command(tmp_path: Path) -> None:
 
 
 def test_what_still_runs_when_all_is_closed_is_killed(asking: Asking) -> None:
-    with pytest.raises(NotYet):
+    with pytest.raises(NotReady):
         asking.ask("sleep 1000")
     pid = asking.lookups._running[asking.folder, "sleep 1000"]._pid
 

@@ -571,8 +571,8 @@ def test_a_child_that_is_slow_to_come_up_keeps_what_its_step_prints(work: Work) 
 
     work.start(lease)
     (running,) = work.executor._running.values()
-    first = running.named_at
-    work.wait_for(lambda: running.named_at != first)
+    first = running.name_logs_at
+    work.wait_for(lambda: running.name_logs_at != first)
     os.kill(work.executor._supervisor.pid, signal.SIGCONT)
     work.reports()
 

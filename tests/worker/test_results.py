@@ -19,7 +19,7 @@ from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.testing.clock import START
-from mulligan.worker.results import Results, folder_of
+from mulligan.worker.output_storage import OutputStorage, artifact_folder_of
 
 from .work import Work
 
@@ -79,7 +79,7 @@ def ended(output: Any, outcome: Outcome = Outcome()) -> TaskEnded:  # noqa: B008
 def test_what_is_over_64_kib_as_json_or_looks_like_a_reference_is_kept(
     files: ArtifactFiles, output: Any, is_kept: bool
 ) -> None:
-    told = Results(files).kept(task(), ended(output))
+    told = OutputStorage(files).store(task(), ended(output))
 
     assert (told.output != output) is is_kept
     if is_kept:
@@ -91,8 +91,8 @@ def test_what_is_over_64_kib_as_json_or_looks_like_a_reference_is_kept(
 
 
 def test_the_name_says_which_run_place_visit_and_attempt_and_fits_any_file_system(files: ArtifactFiles) -> None:
-    told = Results(files).kept(task("check[3].on_failure@2.0"), ended("x" * 70_000))
-    odd = Results(files).kept(task("ü/.."), ended("x" * 70_000))
+    told = OutputStorage(files).store(task("check[3].on_failure@2.0"), ended("x" * 70_000))
+    odd = OutputStorage(files).store(task("ü/.."), ended("x" * 70_000))
 
     assert referred(told.output).name == "17/check[3].on_failure@2.0/3/2/output.txt"
     assert referred(odd.output).name == "17/%C3%BC%2F../3/2/output.txt"
@@ -106,7 +106,7 @@ WHERES = st.tuples(st.integers(1, 3), PLACES, st.integers(1, 3), st.integers(1, 
 @given(WHERES, WHERES)
 def test_two_attempts_never_share_a_folder(one: tuple[int, str, int, int], other: tuple[int, str, int, int]) -> None:
     names = [
-        folder_of(Task(run_id, place, attempt, "shell", {}, "nightly", "v1", "build", visit))
+        artifact_folder_of(Task(run_id, place, attempt, "shell", {}, "nightly", "v1", "build", visit))
         for run_id, place, visit, attempt in (one, other)
     ]
 
@@ -120,7 +120,7 @@ def test_two_attempts_never_share_a_folder(one: tuple[int, str, int, int], other
 def test_without_a_place_for_them_large_outputs_stay_where_they_are() -> None:
     told = ended("x" * 70_000)
 
-    assert Results(None).kept(task(), told) is told
+    assert OutputStorage(None).store(task(), told) is told
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_without_a_place_for_them_large_outputs_stay_where_they_are() -> None:
     ],
 )
 def test_what_no_event_can_hold_is_no_result(files: ArtifactFiles, output: Any, problem: str) -> None:
-    told = Results(files).kept(task(), ended(output))
+    told = OutputStorage(files).store(task(), ended(output))
 
     assert told == ended(None, Outcome(output_error=f"its output cannot be kept: {problem}"))
 
 
 def test_errors_that_no_event_can_hold_are_said_to_be_so(files: ArtifactFiles) -> None:
-    told = Results(files).kept(task(), ended("fine", Outcome(reported=({"details": 2**70},))))
+    told = OutputStorage(files).store(task(), ended("fine", Outcome(reported=({"details": 2**70},))))
 
     problem = "cannot be kept: it has a number of more than 64 bits, or is nested too deep"
     assert told == ended(None, Outcome(report_error=problem))
@@ -155,7 +155,7 @@ class NoRoom:
 def test_where_there_is_no_room_the_attempt_has_failed_and_says_so() -> None:
     full: Artifacts = NoRoom()  # type: ignore[assignment]
 
-    told = Results(full).kept(task(), ended("x" * 70_000, Outcome(is_stopped=True)))
+    told = OutputStorage(full).store(task(), ended("x" * 70_000, Outcome(is_stopped=True)))
 
     message = "its output cannot be kept: no space left on device"
     assert told == ended(None, Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=True))

@@ -17,15 +17,15 @@ from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
-from mulligan.worker.file_hashes import SETTLED_NANOSECONDS, Remembered, describe, problem_of
-from mulligan.worker.loop_bounds import LOOP_BYTES_MAX
+from mulligan.worker.file_hashes import SETTLED_NANOSECONDS, FileHashCache, problem_of, record_file
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX
 
 from .work import Work
 
 LOOKS = Reuse(definition="d1", looks=True)
 
 
-class Results:
+class FakeResults:
     """Stands for the rows of a store: what was recorded, and how often it was looked for."""
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class Results:
 
 
 @pytest.fixture
-def results() -> Results:
-    return Results()
+def results() -> FakeResults:
+    return FakeResults()
 
 
 @pytest.fixture
-def work(tmp_path: Path, results: Results) -> Iterator[Work]:
+def work(tmp_path: Path, results: FakeResults) -> Iterator[Work]:
     work = Work(tmp_path, results=results)
     yield work
     work.close()
@@ -74,7 +74,7 @@ def ran(work: Work) -> int:
     return len(trace.read_text().splitlines()) if trace.exists() else 0
 
 
-def test_a_result_is_found_by_what_goes_in_and_nothing_is_started(work: Work, results: Results):
+def test_a_result_is_found_by_what_goes_in_and_nothing_is_started(work: Work, results: FakeResults):
     first = run(work, run_id=1)
     results.keep(1, first)
 
@@ -96,7 +96,7 @@ def test_a_result_is_found_by_what_goes_in_and_nothing_is_started(work: Work, re
         {"reuse": Reuse(definition="d1", looks=True, key="k")},
     ],
 )
-def test_whatever_else_goes_in_makes_another_fingerprint(work: Work, results: Results, changed: dict[str, Any]):
+def test_whatever_else_goes_in_makes_another_fingerprint(work: Work, results: FakeResults, changed: dict[str, Any]):
     results.keep(1, run(work, run_id=1, env={"A": "1"}))
 
     second = run(work, **{"env": {"A": "1"}, **changed})
@@ -105,7 +105,7 @@ def test_whatever_else_goes_in_makes_another_fingerprint(work: Work, results: Re
 
 
 @pytest.mark.parametrize("size", [10, LOOP_BYTES_MAX + 1])
-def test_the_contents_of_files_count_whatever_their_size(work: Work, results: Results, size: int):
+def test_the_contents_of_files_count_whatever_their_size(work: Work, results: FakeResults, size: int):
     (work.folder / "in").write_bytes(b"a" * size)
     about = msgspec.structs.replace(LOOKS, reads={"in": "in"})
     text = f"echo ran >> trace; head -c {size} /dev/zero > out"
@@ -126,7 +126,7 @@ def test_the_contents_of_files_count_whatever_their_size(work: Work, results: Re
     assert ran(work) == 3
 
 
-def test_what_it_wrote_is_recorded_where_nothing_is_looked_for(work: Work, results: Results):
+def test_what_it_wrote_is_recorded_where_nothing_is_looked_for(work: Work, results: FakeResults):
     ended = run(work, "echo x > out", reuse=None, files={"o": "out"})
 
     assert [record.name for record in ended.files] == ["o"]
@@ -139,7 +139,7 @@ def test_of_a_failure_nothing_is_recorded(work: Work):
     assert (ended.files, ended.fingerprint, ended.outcome.exit_code) == ((), "", 3)
 
 
-def test_a_file_that_cannot_be_read_makes_a_step_run_and_its_result_nobodys(work: Work, results: Results):
+def test_a_file_that_cannot_be_read_makes_a_step_run_and_its_result_nobodys(work: Work, results: FakeResults):
     os.mkfifo(work.folder / "in")
 
     ended = run(work, reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_read_makes_a_step_run_and_its_result_nobodys(work
 @pytest.mark.parametrize("size", [10, LOOP_BYTES_MAX + 1])
 @pytest.mark.parametrize("change", ["printf b | dd of=in conv=notrunc", "rm in", "rm in; mkfifo in"])
 def test_what_was_read_from_a_file_that_changed_meanwhile_is_nobodys_result(
-    work: Work, results: Results, change: str, size: int
+    work: Work, results: FakeResults, change: str, size: int
 ):
     (work.folder / "in").write_bytes(b"a" * size)
 
@@ -159,13 +159,13 @@ def test_what_was_read_from_a_file_that_changed_meanwhile_is_nobodys_result(
     assert (ended.output, ended.fingerprint) == ("out", "")
 
 
-def test_a_file_that_came_while_its_reader_ran_makes_the_result_nobodys(work: Work, results: Results):
+def test_a_file_that_came_while_its_reader_ran_makes_the_result_nobodys(work: Work, results: FakeResults):
     ended = run(work, "echo x > in", reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
 
     assert (ended.outcome.exit_code, ended.fingerprint) == (0, "")
 
 
-def test_the_files_of_a_declared_path_must_be_where_they_were(work: Work, results: Results):
+def test_the_files_of_a_declared_path_must_be_where_they_were(work: Work, results: FakeResults):
     results.keep(1, run(work, "echo ran >> trace; echo x | tee one > two", run_id=1, files={"o": "one"}))
 
     moved = run(work, "echo ran >> trace; echo x | tee one > two", files={"o": "two"})
@@ -173,14 +173,14 @@ def test_the_files_of_a_declared_path_must_be_where_they_were(work: Work, result
     assert (moved.reused_run_id, ran(work)) == (0, 2)
 
 
-def test_while_the_store_is_away_a_task_waits_and_then_finds_its_result(work: Work, results: Results):
+def test_while_the_store_is_away_a_task_waits_and_then_finds_its_result(work: Work, results: FakeResults):
     results.keep(1, run(work, run_id=1))
     results.is_away = True
 
     assert run(work).reused_run_id == 1
 
 
-def test_a_row_of_another_run_that_cannot_be_read_makes_the_step_run(work: Work, results: Results):
+def test_a_row_of_another_run_that_cannot_be_read_makes_the_step_run(work: Work, results: FakeResults):
     results.is_damaged = True
 
     ended = run(work)
@@ -223,7 +223,7 @@ def test_a_folder_is_known_by_all_that_is_in_it(tmp_path: Path):
 
 
 def _sha256(path: Path) -> str:
-    found = describe(str(path))
+    found = record_file(str(path))
     assert found is not None and found.mtime_ns == 0
     return found.sha256
 
@@ -242,7 +242,7 @@ def _sha256(path: Path) -> str:
 def test_what_has_become_of_a_file(tmp_path: Path, change: Any, problem: str | None):
     path = tmp_path / "file"
     path.write_text("1233")
-    record = describe(str(path))
+    record = record_file(str(path))
     assert record is not None
 
     change(path)
@@ -260,16 +260,16 @@ def test_of_an_old_log_only_the_existence_is_known(tmp_path: Path):
 def test_the_time_of_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path):
     path = tmp_path / "file"
     path.write_text("new")
-    fresh = describe(str(path))
+    fresh = record_file(str(path))
     os.utime(path, ns=(0, os.stat(path).st_mtime_ns - 10 * SETTLED_NANOSECONDS))
-    old = describe(str(path))
-    remembered = Remembered()
+    old = record_file(str(path))
+    cache = FileHashCache()
 
     for record in (fresh, old):
         assert record is not None
-        remembered.keep(record)
+        cache.keep(record)
 
     assert (fresh and fresh.mtime_ns, bool(old and old.mtime_ns)) == (0, True)
-    assert remembered.find(str(path)) == old
+    assert cache.find(str(path)) == old
     path.write_text("other")
-    assert remembered.find(str(path)) is None
+    assert cache.find(str(path)) is None

@@ -92,7 +92,7 @@ def blocked(work: Work, name: str) -> Lease:
 @pytest.fixture
 def short(tmp_path: Path) -> Work:
     """A worker with one slot that has seen a short task."""
-    work = Work(tmp_path, cpus=1, lookahead=2)
+    work = Work(tmp_path, cpus=1, prefetch=2)
     work.run_shell("true")
     os.mkfifo(work.folder / "go")
     return work
@@ -142,7 +142,7 @@ def test_what_waits_starts_also_when_a_python_step_makes_room(short: Work) -> No
 
 
 def test_what_waits_does_not_start_in_the_place_of_one_that_had_less_than_a_cpu(tmp_path: Path) -> None:
-    work = Work(tmp_path, cpus=1.5, lookahead=1)
+    work = Work(tmp_path, cpus=1.5, prefetch=1)
     work.run_shell("true")
     for name in ("go", "half"):
         os.mkfifo(work.folder / name)

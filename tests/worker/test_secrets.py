@@ -15,7 +15,7 @@ from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
 from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
-from mulligan.worker.secrets import TREES_MAX
+from mulligan.worker.secrets import ROOTS_MAX
 
 from .work import Announcements, Work
 
@@ -147,8 +147,8 @@ def test_a_step_that_began_ten_thousand_runs_ago_tells_no_secret(work: Work, ann
     os.mkfifo(work.folder / "go")
     work.start(knowing(work, long, uid="first"))
     announcements.numbers(1)
-    for number in range(TREES_MAX):
-        work.executor._secrets.given(knowing(work, PRINT, uid=f"later{number}").task)
+    for number in range(ROOTS_MAX):
+        work.executor._secrets.resolve(knowing(work, PRINT, uid=f"later{number}").task)
 
     (work.folder / "go").write_text("\n")
     (report,) = work.reports()
@@ -340,7 +340,7 @@ def expect_hidden(work: Work, report: Report) -> None:
     """Nothing that was told or is kept has the secret, and something has what stands in its place."""
     kept = [path.read_bytes() for path in work.home.rglob("*") if path.is_file()]
     everything = b"\n".join([repr(report).encode(), *kept])
-    assert Redactor([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 

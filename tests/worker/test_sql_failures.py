@@ -64,7 +64,7 @@ def test_an_address_that_is_none_is_refused(connection: object, message: str) ->
     "address", ["sqlite://", "sqlite:///:memory:", "SQLite:///", "duckdb://", "duckdb:///:memory:"]
 )
 def test_without_a_file_it_is_in_memory(address: str) -> None:
-    assert read_address(address).place == MEMORY
+    assert read_address(address).location == MEMORY
     assert asked(address, "select 1 as a") == [{"a": 1}]
 
 
@@ -87,9 +87,9 @@ def test_files_are_named_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_a_password_is_never_shown(address: str, text: str) -> None:
-    veiled = read_address(address).veiled(f"it was {text}")
+    redacted = read_address(address).redact(f"it was {text}")
 
-    assert veiled == "it was " + " ".join("***" for _ in text.split())
+    assert redacted == "it was " + " ".join("***" for _ in text.split())
 
 
 # -- no
@@ -185,7 +185,7 @@ def test_a_sqlite_file_that_somebody_else_writes_to_may_be_free_later(tmp_path: 
     other = apsw.Connection(str(tmp_path / "a.db"))
     other.execute("begin exclusive")
 
-    with pytest.raises(StepError) as error, sqlite.opened(str(tmp_path / "a.db"), False, busy_milliseconds=1):
+    with pytest.raises(StepError) as error, sqlite.open_session(str(tmp_path / "a.db"), False, busy_milliseconds=1):
         pass
 
     assert error.value.report() == {

@@ -7,7 +7,7 @@ import selectors
 
 import pytest
 
-from mulligan.worker.listening import forget, listen
+from mulligan.worker.fd_events import unwatch, watch_reads
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def readable() -> int:
 
 def test_what_is_forgotten_wakes_nobody(selector: selectors.BaseSelector) -> None:
     broken = readable()
-    listen(selector, broken, None)
+    watch_reads(selector, broken, None)
 
-    forget(selector, broken)
+    unwatch(selector, broken)
 
     assert selector.select(0) == []
     os.close(broken)
@@ -34,23 +34,23 @@ def test_what_is_forgotten_wakes_nobody(selector: selectors.BaseSelector) -> Non
 
 def test_what_was_closed_before_can_be_forgotten(selector: selectors.BaseSelector) -> None:
     broken = readable()
-    listen(selector, broken, None)
+    watch_reads(selector, broken, None)
     os.close(broken)
 
-    forget(selector, broken)
+    unwatch(selector, broken)
 
     assert not selector.get_map()
 
 
 def test_a_number_that_is_another_s_by_now_is_not_forgotten(selector: selectors.BaseSelector) -> None:
     broken = readable()
-    listen(selector, broken, None)
+    watch_reads(selector, broken, None)
     other = readable()
     os.dup2(other, broken)
     heard: list[str] = []
-    listen(selector, broken, lambda: heard.append("other"))
+    watch_reads(selector, broken, lambda: heard.append("other"))
 
-    forget(selector, broken)
+    unwatch(selector, broken)
     for key, _ in selector.select(0):
         key.data()
 

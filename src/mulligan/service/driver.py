@@ -34,11 +34,11 @@ from mulligan.service.home import Home, log_bytes_max, this_host
 from mulligan.service.locks import Locks
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
 from mulligan.worker import lock
-from mulligan.worker.cgroups import memory_limit
 from mulligan.worker.folders import Folders, remove_folder
-from mulligan.worker.leftovers import kill_leftovers
 from mulligan.worker.local_executor import LocalExecutor
-from mulligan.worker.room import VISIBLE, visible_gpus
+from mulligan.worker.own_cgroup import memory_limit
+from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
 
 Ending = Literal["ended", "waiting", "interrupted"]
 
@@ -59,7 +59,7 @@ RUNS_TAKEN_MAX = 1000
 
 
 # What tells a worker which GPUs it may use.
-GPUS_VARIABLE = VISIBLE
+GPUS_VARIABLE = VISIBLE_GPUS
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class Driver:
         """All of it, or nothing of ours is left."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.home.make()
-        self.lock = lock.hold(self.home.locks, self.name)
+        self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:
             self.executor = self._executor(self.lock.fd)
@@ -145,7 +145,7 @@ class Driver:
             self.rescue()
         except BaseException:
             # The store may know us by now, or not: whoever looks at our lock sees that we are gone.
-            self._put_down(is_known=False)
+            self._put_down(is_recorded=False)
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
@@ -185,7 +185,7 @@ class Driver:
         """In order: nothing of ours runs any more when the store hears that we are gone."""
         self._close_hands()
         # Where the store has not heard it: our lock is free in a moment, whoever comes next sees it, and buries us.
-        self._put_down(is_known=self._retire() or self._retire())
+        self._put_down(is_recorded=self._retire() or self._retire())
 
     def _retire(self) -> bool:
         """Whether the store has heard that we are gone. A connection that was lost is noticed by who uses it first."""
@@ -201,18 +201,18 @@ class Driver:
             self.executor.close()
         self.executor = None
 
-    def _put_down(self, *, is_known: bool = True) -> None:
+    def _put_down(self, *, is_recorded: bool = True) -> None:
         """Nothing of ours runs, and our lock is free."""
         self._close_hands()
         if self.lock is not None:
-            self.lock.release(is_known=is_known)
+            self.lock.release(is_recorded=is_recorded)
         self.lock = None
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this machine."""
         may_expire_others = self.engine.contact.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
-            self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
+            self.store, self._locks.look_again, kill_worker_processes, may_expire_others=may_expire_others
         ):
             # What it had may be what we wait for: a run of ours, a breaker's probe.
             self.engine.call()
@@ -444,7 +444,7 @@ class Driver:
             except StoreUnavailable as error:
                 if self.interrupts:
                     raise
-                self._put_down(is_known=False)
+                self._put_down(is_recorded=False)
                 self.watcher.trouble(f"{error.message}; waiting for it")
                 time.sleep(seconds)
             else:

@@ -18,8 +18,8 @@ from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import home_folder
 from mulligan.store import is_file_name, open_store
-from mulligan.worker.flood import LOG_BYTES_MAX
-from mulligan.worker.folders import Folders, make_private, write_side
+from mulligan.worker.folders import Folders, make_private, write_private_file
+from mulligan.worker.log_limit import LOG_BYTES_MAX
 
 _ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
@@ -144,6 +144,6 @@ def _make(folder: Path) -> None:
     except OSError as error:
         raise HomeUnusable(f"'{folder}' cannot be made: {error_reason(error)}", hint=_ANOTHER_PLACE) from error
     try:
-        write_side(str(folder / ".gitignore"), "*\n")
+        write_private_file(str(folder / ".gitignore"), "*\n")
     except OSError:
         pass  # a full disk is told by the store, which needs it

@@ -31,7 +31,7 @@ from mulligan.service.artifacts import located
 from mulligan.service.breaker_waits import held_up
 from mulligan.service.home import Home
 from mulligan.service.worker_capacity import crew_of
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 
 # How many entries are read from the store at once.
 PAGE = 5_000
@@ -316,7 +316,7 @@ def digest_of(path: str) -> str:
 
 def _content(path: str) -> bytes:
     try:
-        with opened(path) as log:
+        with open_regular_file(path) as log:
             return log.read()
     except FileNotFoundError:
         return b""

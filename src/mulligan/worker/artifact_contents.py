@@ -10,7 +10,7 @@ import json
 import os
 import stat
 
-from mulligan.worker.encodable import NotReadable
+from mulligan.worker.json_encoding import ArtifactUnreadable
 
 KEY = "$artifact"
 
@@ -43,21 +43,23 @@ class _Contents:
 
 
 def checked_bytes(artifact: dict, path: str) -> bytes:
-    """What is in the file, if it is what was kept; NotReadable if not."""
+    """What is in the file, if it is what was kept; ArtifactUnreadable if not."""
     name, size = artifact["name"], artifact["size"]
     try:
         # A file, and nothing that somebody has put in its place: a pipe may never end, a link leads elsewhere.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotReadable(f"artifact '{name}' cannot be read: it is no file")
+                raise ArtifactUnreadable(f"artifact '{name}' cannot be read: it is no file")
             data = file.read(size + 1)  # a file that has grown is not read whole
     except FileNotFoundError:
-        raise NotReadable(f"artifact '{name}' is gone") from None
+        raise ArtifactUnreadable(f"artifact '{name}' is gone") from None
     except OSError as error:
-        raise NotReadable(f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ArtifactUnreadable(
+            f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from None
     if len(data) != size:
-        raise NotReadable(f"artifact '{name}' is damaged: it has {len(data)} bytes, and {size} were kept")
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {len(data)} bytes, and {size} were kept")
     if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
-        raise NotReadable(f"artifact '{name}' is damaged: it is not what was kept")
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it is not what was kept")
     return data

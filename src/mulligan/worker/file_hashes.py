@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.file_records import FileRecord, Problem
-from mulligan.worker.loop_bounds import LOOP_BYTES_MAX
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX
 
-DESCRIBE = "mulligan.worker.file_hashes:describe_in_child"
+RECORD_FILES = "mulligan.worker.file_hashes:record_files"
 # More than a tick of the clock that file systems date changes by.
 SETTLED_NANOSECONDS = 20_000_000
-_REMEMBERED_MAX = 10_000
+_CACHED_MAX = 10_000
 
 
-def describe(path: str) -> FileRecord | None:
+def record_file(path: str) -> FileRecord | None:
     """What is at an absolute path; None where nothing is. Without a hash where it cannot be read, or never ends."""
     try:
         found = os.stat(path)
@@ -30,10 +30,10 @@ def describe(path: str) -> FileRecord | None:
         return FileRecord(path, path)
     try:
         if stat.S_ISDIR(found.st_mode):
-            digest, size = _folder(path)
+            digest, size = _hash_folder(path)
             return FileRecord(path, path, digest, size)
         if stat.S_ISREG(found.st_mode):
-            digest = _file(path)
+            digest = _hash_file(path)
             return FileRecord(path, path, digest, found.st_size, found.st_mtime_ns if _is_settled(path, found) else 0)
     except OSError:
         pass
@@ -47,15 +47,15 @@ def _is_settled(path: str, before: os.stat_result) -> bool:
     return is_same and time.time_ns() - before.st_mtime_ns > SETTLED_NANOSECONDS
 
 
-def _file(path: str) -> str:
+def _hash_file(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _folder(path: str) -> tuple[str, int]:
+def _hash_folder(path: str) -> tuple[str, int]:
     """A hash of the names and contents of all that is below a folder, and how large that is. Links are not followed."""
     whole, total = hashlib.sha256(), 0
-    for above, folders, names in os.walk(path, onerror=_raise):
+    for above, folders, names in os.walk(path, onerror=_raise_error):
         folders.sort()
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]
         whole.update(f"folder {os.path.relpath(above, path)}\0".encode(errors="surrogateescape"))
@@ -68,19 +68,19 @@ def _folder(path: str) -> tuple[str, int]:
     return whole.hexdigest(), total
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     raise error
 
 
 def _entry(path: str, found: os.stat_result) -> tuple[str, str]:
     if stat.S_ISLNK(found.st_mode):
         return "link", os.readlink(path)
-    return ("file", _file(path)) if stat.S_ISREG(found.st_mode) else ("other", "")
+    return ("file", _hash_file(path)) if stat.S_ISREG(found.st_mode) else ("other", "")
 
 
-def describe_in_child(paths: list[str]) -> list[dict[str, Any] | None]:
+def record_files(paths: list[str]) -> list[dict[str, Any] | None]:
     """Called in a child: what is at each path."""
-    return [None if (found := describe(path)) is None else msgspec.to_builtins(found) for path in paths]
+    return [None if (found := record_file(path)) is None else msgspec.to_builtins(found) for path in paths]
 
 
 def problem_of(record: FileRecord, home: str) -> Problem | None:
@@ -88,7 +88,7 @@ def problem_of(record: FileRecord, home: str) -> Problem | None:
     path = os.path.join(home or "/", record.path)
     if is_untouched(record, path):
         return None
-    found = describe(path)
+    found = record_file(path)
     if found is None:
         return "gone"
     return "changed" if record.sha256 and found.sha256 != record.sha256 else None
@@ -105,22 +105,22 @@ def is_untouched(record: FileRecord, path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and (found.st_size, found.st_mtime_ns) == (record.size, record.mtime_ns)
 
 
-class Remembered:
+class FileHashCache:
     """Files that were read lately, by all that changes when one of them is written to."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[int, ...], FileRecord]] = {}
+        self._entries: dict[str, tuple[tuple[int, ...], FileRecord]] = {}
 
     def find(self, path: str) -> FileRecord | None:
-        known = self._known.get(path)
+        known = self._entries.get(path)
         return known[1] if known is not None and known[0] == _stamp(path) else None
 
     def keep(self, record: FileRecord) -> None:
         """Only a file that nobody has written to since it was read."""
         if record.sha256 and record.mtime_ns and is_untouched(record, record.path):
-            if len(self._known) >= _REMEMBERED_MAX:
-                self._known.clear()
-            self._known[record.path] = (_stamp(record.path), record)
+            if len(self._entries) >= _CACHED_MAX:
+                self._entries.clear()
+            self._entries[record.path] = (_stamp(record.path), record)
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ def _stamp(path: str) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def are_small(paths: Iterable[str]) -> bool:
+def are_small_enough(paths: Iterable[str]) -> bool:
     """Whether the loop of a worker may read them itself: together no more than it reads at once, and no folder."""
     total = 0
     for path in paths:

@@ -19,7 +19,7 @@ class Logs(NamedTuple):
     err: str
 
 
-class Sides(NamedTuple):
+class ScratchFiles(NamedTuple):
     """Files of whatever task has this place at a worker now: the same names over and over, and empty or not there.
 
     Making a file, and looking for one under a new name, is a large part of what a short task costs, and most write
@@ -37,7 +37,7 @@ class Sides(NamedTuple):
     stdin: str
     # $MULLIGAN_PROMPT_FILE and $MULLIGAN_CONTEXT_FILE: what an agent is asked, and what it is told beside that.
     prompt: str
-    told: str
+    agent_context: str
 
 
 class Folders:
@@ -60,14 +60,14 @@ class Folders:
         """Files of tasks and children that have no other name yet."""
         return f"{self.home}/workers/{file_name(worker)}"
 
-    def sides(self, worker: str, number: int) -> Sides:
+    def scratch(self, worker: str, number: int) -> ScratchFiles:
         stem = f"{self.worker(worker)}/{number}"
-        return Sides(*(f"{stem}.{name}" for name in Sides._fields))
+        return ScratchFiles(*(f"{stem}.{name}" for name in ScratchFiles._fields))
 
     def make_run(self, run_id: int) -> None:
         """The folders of a run, once."""
         if run_id not in self._made:
-            self._refuse_lost_home()
+            self._check_home()
             make_private(f"{self.home}/runs/{run_id}/logs")
             make_private(self.outputs(run_id))
             self._made.add(run_id)
@@ -77,11 +77,11 @@ class Folders:
         folder = self.worker(worker)
         is_new = not os.path.isdir(folder)
         if is_new:
-            self._refuse_lost_home()
+            self._check_home()
         make_private(folder)
         return is_new
 
-    def _refuse_lost_home(self) -> None:
+    def _check_home(self) -> None:
         """A home that was moved or removed is not made again at its old place."""
         if self._was_there and not os.path.isdir(self.home):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.home)
@@ -104,7 +104,7 @@ def make_private(folder: str) -> None:
             raise  # else another process was faster
 
 
-def write_side(path: str, text: str) -> None:
+def write_private_file(path: str, text: str) -> None:
     """Put into a side file what its task is to read. What a task before it may have left under that name goes."""
     with suppress(FileNotFoundError):
         os.unlink(path)
@@ -113,10 +113,10 @@ def write_side(path: str, text: str) -> None:
         file.write(text)
 
 
-def move(path: str, name: str) -> bool:
+def move_file(path: str, name: str) -> bool:
     """Give a file its name, if it is there. What has no place to go is not kept: a result counts without its log."""
     try:
-        _rename(path, name)
+        _rename_into(path, name)
     except FileNotFoundError:
         return False
     except OSError:
@@ -124,10 +124,10 @@ def move(path: str, name: str) -> bool:
     return True
 
 
-def name_also(sides: Sides, logs: Logs) -> bool:
+def link_log_names(scratch: ScratchFiles, logs: Logs) -> bool:
     """Give what a task writes, or will write, the names of its attempt beside its own. False: it keeps only those."""
     try:
-        for path, name in ((sides.out, logs.out), (sides.err, logs.err)):
+        for path, name in ((scratch.out, logs.out), (scratch.err, logs.err)):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.link(path, name)
     except OSError:
@@ -138,7 +138,7 @@ def name_also(sides: Sides, logs: Logs) -> bool:
     return True
 
 
-def _rename(path: str, name: str) -> None:
+def _rename_into(path: str, name: str) -> None:
     """Into a folder that is made if it has to be: a run whose steps say nothing has none."""
     try:
         os.rename(path, name)
@@ -158,7 +158,7 @@ def file_size(path: str) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-def opened(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
+def open_regular_file(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
     """What a task has written. OSError where it has put something else there: a pipe or a device may never end,
     and a link leads to what is not its own.
     """

@@ -11,13 +11,13 @@ _LENGTH_BYTES = 4
 RECEIVE_BYTES = 1 << 16
 
 
-def frame(message: tuple) -> bytes:
+def encode_frame(message: tuple) -> bytes:
     """One message as bytes. `marshal` is safe here: both ends are the same interpreter, and ours."""
     body = marshal.dumps(message)
     return len(body).to_bytes(_LENGTH_BYTES, "little") + body
 
 
-class Frames:
+class FrameDecoder:
     """Cuts what arrives into messages, however it was cut on the way."""
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Frames:
         """The messages that are complete with `data`."""
         self._buffer += data
         found, start = [], 0
-        while (end := self._end(start)) is not None:
+        while (end := self._frame_end(start)) is not None:
             found.append(marshal.loads(self._buffer[start + _LENGTH_BYTES : end]))
             start = end
         del self._buffer[:start]
         return found
 
-    def _end(self, start: int) -> int | None:
+    def _frame_end(self, start: int) -> int | None:
         if len(self._buffer) - start < _LENGTH_BYTES:
             return None
         end = start + _LENGTH_BYTES + int.from_bytes(self._buffer[start : start + _LENGTH_BYTES], "little")

@@ -40,14 +40,14 @@ class Lock(msgspec.Struct, frozen=True):
         except OSError:
             return None  # it was removed, or this is not Linux
 
-    def release(self, *, is_known: bool = True) -> None:
+    def release(self, *, is_recorded: bool = True) -> None:
         """Let go, and remove the file: its name is never used again. Where the store does not know yet, it stays."""
-        if is_known:
+        if is_recorded:
             (self.moved_to or Path(self.path)).unlink(missing_ok=True)
         os.close(self.fd)
 
 
-def hold(folder: Path, name: str) -> Lock:
+def acquire(folder: Path, name: str) -> Lock:
     """A new lock file, held."""
     make_private(str(folder))
     path = folder / f"{name}.lock"
@@ -57,7 +57,7 @@ def hold(folder: Path, name: str) -> Lock:
     return Lock(str(path), fd)
 
 
-def look(path: str) -> LockState:
+def state_of(path: str) -> LockState:
     """What the lock file at `path` proves.
 
     `held`: its worker, or something that it runs, is alive. `free`: all of it is dead. A file that is not there, or is
@@ -100,11 +100,11 @@ def boot_id() -> bytes:
 
 
 def _content(fd: int) -> bytes:
-    found = os.fstat(fd)
-    return b"%s %d %d\n" % (boot_id(), found.st_dev, found.st_ino)
+    stat = os.fstat(fd)
+    return b"%s %d %d\n" % (boot_id(), stat.st_dev, stat.st_ino)
 
 
 def _is_copy(fd: int) -> bool:
     """Whether the file was copied since this machine was started. Older files say nothing, and count as no copies."""
-    said = os.pread(fd, _CONTENT_BYTES_MAX, 0)
-    return said.split()[:1] == [boot_id()] and said != _content(fd)
+    content = os.pread(fd, _CONTENT_BYTES_MAX, 0)
+    return content.split()[:1] == [boot_id()] and content != _content(fd)

@@ -16,7 +16,7 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.paths import Path
 from mulligan.errors import InputInvalid
 from mulligan.worker.folders import Folders
-from mulligan.worker.inside import log_folder, opened_folder
+from mulligan.worker.path_containment import open_folder_inside, resolve_log_folder
 
 # Where such a link leads: see `Folders.logs`.
 _LOG = re.compile(r"(?P<home>/.*)/runs/[0-9]+/logs/[^/]+#[0-9]+\.(?:out|err)", re.DOTALL)
@@ -27,20 +27,20 @@ def link_logs(task: Task, folders: Folders) -> str:
 
     To be asked when the logs have their names, and when it has ended: one that was short and wrote nothing has none.
     """
-    said = []
+    problems = []
     logs = folders.logs(task.run_id, task.place, task.attempt)
     for name, path in task.logs.items():
         log = logs.out if name == "stdout" else logs.err
         try:
-            with _spot(name, path, task, folders) as spot:
-                _link(log, spot)
+            with _open_link_path(name, path, task, folders) as link:
+                _write_link(log, link)
         except (OSError, ValueError, InputInvalid) as error:
             why = error_reason(error) if isinstance(error, OSError) else str(error)
-            said.append(f"no link at '{path}' leads to its {name}: {why}")
-    return "; ".join(said)
+            problems.append(f"no link at '{path}' leads to its {name}: {why}")
+    return "; ".join(problems)
 
 
-class _Spot(NamedTuple):
+class _LinkPath(NamedTuple):
     """Where a link is to be: a name in a folder that is open; without one, a path whose folder may not be there."""
 
     name: str
@@ -48,68 +48,68 @@ class _Spot(NamedTuple):
 
 
 @contextmanager
-def _spot(name: str, path: object, task: Task, folders: Folders) -> Iterator[_Spot]:
+def _open_link_path(name: str, path: object, task: Task, folders: Folders) -> Iterator[_LinkPath]:
     if not isinstance(path, str) or not path.strip() or "\0" in path:
         raise ValueError("it is no path")
     folder = task.folders.get(f"logs.{name}")
     if folder is None:
-        yield _Spot(os.path.join(task.home or "/", path))
+        yield _LinkPath(os.path.join(task.home or "/", path))
         return
     last = os.path.basename(path)
     if last in ("", "."):
         raise ValueError("it is no path")
-    root, real = log_folder(f"logs.{name}", Path(path, folder), task, folders)
-    with opened_folder(root, real) as fd:
-        yield _Spot(last, fd)
+    root, real = resolve_log_folder(f"logs.{name}", Path(path, folder), task, folders)
+    with open_folder_inside(root, real) as fd:
+        yield _LinkPath(last, fd)
 
 
-def _link(log: str, spot: _Spot) -> None:
+def _write_link(log: str, link: _LinkPath) -> None:
     """Most paths are new, and their folder is there: then this is one call of the system's."""
     if not os.path.exists(log):
         # What is there led to what another attempt wrote.
-        if _target(spot) is not None and _is_ours(spot, log):
-            os.unlink(spot.name, dir_fd=spot.folder)
+        if _target(link) is not None and _is_ours(link, log):
+            os.unlink(link.name, dir_fd=link.folder)
         return
     try:
-        os.symlink(log, spot.name, dir_fd=spot.folder)
+        os.symlink(log, link.name, dir_fd=link.folder)
     except FileNotFoundError:
-        if spot.folder is not None:
+        if link.folder is not None:
             raise
-        os.makedirs(os.path.dirname(spot.name), exist_ok=True)
-        _replace(log, spot)
+        os.makedirs(os.path.dirname(link.name), exist_ok=True)
+        _replace(log, link)
     except FileExistsError:
-        _replace(log, spot)
+        _replace(log, link)
 
 
-def _replace(log: str, spot: _Spot) -> None:
+def _replace(log: str, link: _LinkPath) -> None:
     """Whoever reads the path finds the log of before or this one. What is no link of ours stays."""
-    target = _target(spot)
+    target = _target(link)
     if target == log:
         return
-    if target is None and _is_there(spot):
+    if target is None and _exists(link):
         raise ValueError("there is a file that is no link")
-    if target is not None and not _is_ours(spot, log):
+    if target is not None and not _is_ours(link, log):
         raise ValueError("there is a link that Mulligan did not make")
-    beside = f"{spot.name}.{os.getpid()}.new"
-    os.symlink(log, beside, dir_fd=spot.folder)
-    os.replace(beside, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+    beside = f"{link.name}.{os.getpid()}.new"
+    os.symlink(log, beside, dir_fd=link.folder)
+    os.replace(beside, link.name, src_dir_fd=link.folder, dst_dir_fd=link.folder)
 
 
-def _is_there(spot: _Spot) -> bool:
-    return os.access(spot.name, os.F_OK, dir_fd=spot.folder, follow_symlinks=False)
+def _exists(link: _LinkPath) -> bool:
+    return os.access(link.name, os.F_OK, dir_fd=link.folder, follow_symlinks=False)
 
 
-def _target(spot: _Spot) -> str | None:
+def _target(link: _LinkPath) -> str | None:
     """Where the link leads that is there; None where none is."""
     try:
-        return os.readlink(spot.name, dir_fd=spot.folder)
+        return os.readlink(link.name, dir_fd=link.folder)
     except OSError:
         return None
 
 
-def _is_ours(spot: _Spot, log: str) -> bool:
+def _is_ours(link: _LinkPath, log: str) -> bool:
     """Whether it leads to a log below the same home; or to one that is gone, since a home may be moved or emptied."""
-    found, own = _LOG.fullmatch(_target(spot) or ""), _LOG.fullmatch(log)
+    found, own = _LOG.fullmatch(_target(link) or ""), _LOG.fullmatch(log)
     if found is None or own is None:
         return False
     if os.path.realpath(found["home"]) == os.path.realpath(own["home"]):

@@ -42,12 +42,12 @@ def snapshot() -> dict[int, Process]:
     """Every live process that can be seen, by its id."""
     found = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (process := look_at(int(name))) is not None:
+        if name.isdigit() and (process := find_process(int(name))) is not None:
             found[process.pid] = process
     return found
 
 
-def look_at(pid: int) -> Process | None:
+def find_process(pid: int) -> Process | None:
     """The process, or None if it is gone or only waits for its parent to notice."""
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
@@ -57,7 +57,7 @@ def look_at(pid: int) -> Process | None:
 
 def is_still_running(process: Process) -> bool:
     """Whether this very process is there, and not another one that was given its id."""
-    found = look_at(process.pid)
+    found = find_process(process.pid)
     return found is not None and found.start_ticks == process.start_ticks
 
 
@@ -69,7 +69,7 @@ def is_running(pid: int) -> bool:
         return False
     except PermissionError:
         pass  # another user's
-    return look_at(pid) is not None or not os.path.exists("/proc/self/stat")
+    return find_process(pid) is not None or not os.path.exists("/proc/self/stat")
 
 
 def descendants(processes: dict[int, Process], roots: list[int]) -> list[Process]:
@@ -133,7 +133,7 @@ def _has_environment(pid: int) -> bool:
     return size > 0 and (start == 0 or start != end)
 
 
-def shared_fairly_bytes(pids: list[int]) -> int:
+def proportional_bytes(pids: list[int]) -> int:
     """What the processes hold together, where a page that several hold counts once. Dearer than the plain sum."""
     total = 0
     for pid in pids:
@@ -145,17 +145,17 @@ def shared_fairly_bytes(pids: list[int]) -> int:
     return total
 
 
-def send(processes: Iterable[Process], signal: int) -> None:
+def send_signal(processes: Iterable[Process], signal: int) -> None:
     """Signal each. One that has gone is passed over, also where another process has its id now."""
     for process in processes:
         try:
-            _send(process, signal)
+            _send_signal(process, signal)
         except (ProcessLookupError, PermissionError):
             continue
 
 
-def _send(process: Process, signal: int) -> None:
-    handle = _handle(process.pid)
+def _send_signal(process: Process, signal: int) -> None:
+    handle = _open_pidfd(process.pid)
     try:
         if not is_still_running(process):
             return
@@ -169,7 +169,7 @@ def _send(process: Process, signal: int) -> None:
             os.close(handle)
 
 
-def _handle(pid: int) -> int | None:
+def _open_pidfd(pid: int) -> int | None:
     """A descriptor of the process that has this id now; None where none can be had.
 
     Without one (no such call, no descriptor left) the id may pass to another process between the look and the signal,
@@ -185,12 +185,17 @@ def _handle(pid: int) -> int | None:
         return None
 
 
-def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> bool:
+def kill_with_variable(name: bytes, value: bytes, patience_seconds: float = 5.0) -> bool:
     """Kill every process that was started with `name=value` in its environment, and what comes from them.
 
     They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
     """
-    return kill_all(lambda: marked(name, value), patience_seconds)
+    return kill_all(lambda: find_with_variable(name, value), patience_seconds)
+
+
+def kill_worker_processes(worker: str) -> bool:
+    """Kill what a dead worker of this host left running: needed when its supervisor was killed with it."""
+    return kill_with_variable(b"MULLIGAN_WORKER", os.fsencode(worker))
 
 
 def kill_all(find: Callable[[], list[Process]], patience_seconds: float) -> bool:
@@ -202,13 +207,13 @@ def kill_all(find: Callable[[], list[Process]], patience_seconds: float) -> bool
     while found := [*filter(is_still_running, dying.values()), *find()]:
         if time.monotonic() > until:
             return False
-        send(found, SIGKILL)
+        send_signal(found, SIGKILL)
         dying.update((process.identity, process) for process in found)
         time.sleep(0.002)
     return True
 
 
-def marked(name: bytes, value: bytes) -> list[Process]:
+def find_with_variable(name: bytes, value: bytes) -> list[Process]:
     """All processes but this one that were started with `name=value` in their environment, and what comes from them."""
     processes = snapshot()
     # The environment is read later than the rest: by then the id may be another's, who has other children.

@@ -26,7 +26,7 @@ _CHANGES_BASH = frozenset(
 )
 
 
-def find(name: str, path: str) -> str | None:
+def find_program(name: str, path: str) -> str | None:
     """The file that `name` means to a shell with this PATH, or None."""
     if "/" in name:
         return name if os.access(name, os.F_OK) else None
@@ -37,7 +37,7 @@ def find(name: str, path: str) -> str | None:
     return None
 
 
-def located(name: str, home: str) -> str:
+def resolve_interpreter(name: str, home: str) -> str:
     """An interpreter as it is named; a path that is relative is so to where `run` was called."""
     return f"{home}/{name}" if "/" in name and not name.startswith("/") else name
 
@@ -48,29 +48,31 @@ class Programs:
     def __init__(self, environment: Mapping[str, str], *, is_direct: bool) -> None:
         self._environment = environment
         self._path = environment.get("PATH", os.defpath)
-        self._level = environment.get("SHLVL", "0")
+        self._shell_level = environment.get("SHLVL", "0")
         self._folder = environment.get("PWD", "")
         self._found: dict[str, str] = {}
         # Programs that only bash can start: scripts that do not say what they are for.
-        self._refused: set[str] = set()
-        self._is_direct = is_direct and _leaves_bash_alone(environment)
+        self._needs_bash: set[str] = set()
+        self._is_direct = is_direct and _is_plain_bash(environment)
 
     def variable(self, name: str) -> str:
         """What the environment of the worker says; nothing where it does not."""
         return self._environment.get(name, "")
 
-    def interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
+    def find_interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
         """Where an interpreter is. Looked for once, unless the task has a path of its own."""
         if "PATH" in own:
-            return find(name, own["PATH"])
+            return find_program(name, own["PATH"])
         if name not in self._found:
-            found = find(name, self._path)
+            found = find_program(name, self._path)
             if found is None:
                 return None
             self._found[name] = found
         return self._found[name]
 
-    def direct(self, text: str, own: Mapping[str, str], folder: str) -> tuple[str, list[str], dict[str, str]] | None:
+    def direct_command(
+        self, text: str, own: Mapping[str, str], folder: str
+    ) -> tuple[str, list[str], dict[str, str]] | None:
         """The program, its words, and what bash would add to its environment; None where only bash will do."""
         match = _PLAIN.fullmatch(text) if self._is_direct and len(text) < 1000 else None
         if match is None or any(_changes_bash(name) for name in own):
@@ -78,22 +80,22 @@ class Programs:
         name, words = match[1], match[2].split()
         if name in _BUILTINS_AND_KEYWORDS and (words or name not in _SAME_WITHOUT_ARGUMENTS):
             return None
-        program = self._program(name) if name not in self._refused else None
+        program = self._program(name) if name not in self._needs_bash else None
         if program is None:
             return None
-        return program, [name, *words], {"_": program, "SHLVL": self._level, "PWD": self._told_folder(folder)}
+        return program, [name, *words], {"_": program, "SHLVL": self._shell_level, "PWD": self._folder_variable(folder)}
 
     def _program(self, name: str) -> str | None:
         """Looked for each time, as bash does: a step may have put another one first. But not for its own builtins."""
-        return self.interpreter(name, {}) if name in _SAME_WITHOUT_ARGUMENTS else find(name, self._path)
+        return self.find_interpreter(name, {}) if name in _SAME_WITHOUT_ARGUMENTS else find_program(name, self._path)
 
-    def refuse_direct(self, text: str) -> None:
+    def require_bash(self, text: str) -> None:
         """The system did not start it. Whatever bash makes of it then is the answer."""
         match = _PLAIN.fullmatch(text)
         if match is not None:
-            self._refused.add(match[1])
+            self._needs_bash.add(match[1])
 
-    def _told_folder(self, folder: str) -> str:
+    def _folder_variable(self, folder: str) -> str:
         """As bash says it: the name that was inherited while that is right, else the one without links."""
         return folder if folder == self._folder else os.path.realpath(folder)
 
@@ -102,7 +104,7 @@ def _changes_bash(name: str) -> bool:
     return name in _CHANGES_BASH or name.startswith("BASH_FUNC_")
 
 
-def _leaves_bash_alone(environment: Mapping[str, str]) -> bool:
+def _is_plain_bash(environment: Mapping[str, str]) -> bool:
     if any(name in environment for name in ("BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT")):
         return False
     if any(name.startswith("BASH_FUNC_") for name in environment):

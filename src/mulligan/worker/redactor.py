@@ -15,11 +15,11 @@ import msgspec
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.secret_encodings import Form, forms_of
+from mulligan.worker.secret_encodings import Encoding, encodings_of
 
-HIDDEN = b"***"
+MASK = b"***"
 # What of an outcome is text of the task's, or of whoever spoke for it.
-_TOLD = (
+_TEXT_FIELDS = (
     *(
         "message",
         "stderr_tail",
@@ -34,9 +34,9 @@ _TOLD = (
     "log_warning",
 )
 # So many bytes of a form are reason enough to look closer. No form is shorter.
-_HEAD_BYTES = 3
+_PREFIX_BYTES = 3
 # So much of the beginning of a secret is hidden where a text was cut; less tells nothing.
-_CUT_BYTES_MIN = 4
+_TRUNCATED_BYTES_MIN = 4
 # What is larger no event can hold.
 _NUMBER_MAX = 1 << 64
 TOO_DEEP = "its output is nested too deep to be looked through for secrets"
@@ -48,67 +48,70 @@ class Redactor:
     """Hides these secrets."""
 
     def __init__(self, values: Collection[str]) -> None:
-        forms = {form for value in values for form in forms_of(value)}
+        encodings = {encoding for value in values for encoding in encodings_of(value)}
         # The forms that begin so: with as many bytes, or with fewer where there are no more.
-        self._by_head: dict[bytes, list[_Sought]] = {}
-        for sought in map(_Sought, forms):
-            for head in {head[:length] for head in sought.heads() for length in range(1, _HEAD_BYTES + 1)}:
-                self._by_head.setdefault(head, []).append(sought)
-        self._head = re.compile(_any_of({head for head in self._by_head if len(head) == _HEAD_BYTES}))
-        self._bytes_max = max((sum(max(map(len, piece)) for piece in form) for form in forms), default=0)
+        self._by_prefix: dict[bytes, list[_Pattern]] = {}
+        for patterns in map(_Pattern, encodings):
+            for head in {head[:length] for head in patterns.prefixes() for length in range(1, _PREFIX_BYTES + 1)}:
+                self._by_prefix.setdefault(head, []).append(patterns)
+        self._prefix = re.compile(_alternatives({head for head in self._by_prefix if len(head) == _PREFIX_BYTES}))
+        self._bytes_max = max((sum(max(map(len, piece)) for piece in encoding) for encoding in encodings), default=0)
 
     # -- what is whole
 
-    def data(self, data: bytes) -> bytes:
-        stream = Stream(self)
+    def redact_bytes(self, data: bytes) -> bytes:
+        stream = RedactingStream(self)
         return stream.feed(data) + stream.end()
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """The text without secrets; itself where there is none in it."""
         data = text.encode("utf-8", "surrogatepass")
         if self._search(data) is None:
             return text
-        return self.data(data).decode("utf-8", "surrogatepass")
+        return self.redact_bytes(data).decode("utf-8", "surrogatepass")
 
-    def cut_text(self, text: str) -> str:
+    def redact_truncated(self, text: str) -> str:
         """The same of a text that somebody may have cut at its end, within a secret."""
         kept = text.rstrip("…")
         data = kept.encode("utf-8", "surrogatepass")
-        start = self.open_at(data)
-        if len(data) - start < _CUT_BYTES_MIN:
-            return self.text(text)
-        before = self.text(data[:start].decode("utf-8", "surrogatepass"))
-        return f"{before}{HIDDEN.decode()}{text[len(kept) :]}"
+        start = self.partial_match_at(data)
+        if len(data) - start < _TRUNCATED_BYTES_MIN:
+            return self.redact_text(text)
+        before = self.redact_text(data[:start].decode("utf-8", "surrogatepass"))
+        return f"{before}{MASK.decode()}{text[len(kept) :]}"
 
-    def value(self, value: Any, *, is_cut: bool = False) -> Any:
+    def redact_value(self, value: Any, *, is_truncated: bool = False) -> Any:
         """A value of JSON, its strings and keys without secrets. A number that spells one is none any more."""
         if isinstance(value, str):
-            return self.cut_text(value) if is_cut else self.text(value)
+            return self.redact_truncated(value) if is_truncated else self.redact_text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(key)): self.value(inner, is_cut=is_cut) for key, inner in value.items()}
+            return {
+                self.redact_text(str(key)): self.redact_value(inner, is_truncated=is_truncated)
+                for key, inner in value.items()
+            }
         if isinstance(value, list | tuple):
-            return type(value)([self.value(inner, is_cut=is_cut) for inner in value])
+            return type(value)([self.redact_value(inner, is_truncated=is_truncated) for inner in value])
         if isinstance(value, int | float) and abs(value) <= _NUMBER_MAX and not isinstance(value, bool):
-            return value if self._search(str(value).encode()) is None else HIDDEN.decode()
+            return value if self._search(str(value).encode()) is None else MASK.decode()
         return value
 
-    def report(self, report: TaskEnded) -> TaskEnded:
+    def redact_report(self, report: TaskEnded) -> TaskEnded:
         """What may be told of a task's end."""
         try:
-            told = {name: self.value(getattr(report.outcome, name), is_cut=True) for name in _TOLD}
-            output = self.output(report.output)
+            told = {name: self.redact_value(getattr(report.outcome, name), is_truncated=True) for name in _TEXT_FIELDS}
+            output = self.redact_output(report.output)
             outcome = msgspec.structs.replace(report.outcome, **told)
         except RecursionError:
             outcome, output = Outcome(output_error=TOO_DEEP), None
         # Nearly all figures; an agent names its model, and may say anything.
-        usage = self.value(report.usage)
+        usage = self.redact_value(report.usage)
         return msgspec.structs.replace(report, outcome=outcome, output=output, usage=usage)
 
-    def output(self, output: Any) -> Any:
+    def redact_output(self, output: Any) -> Any:
         """What a task gave, without secrets; RecursionError where it is nested too deep."""
-        return output if self._is_clear(output) else self.value(output)
+        return output if self._has_no_secret(output) else self.redact_value(output)
 
-    def _is_clear(self, output: Any) -> bool:
+    def _has_no_secret(self, output: Any) -> bool:
         """Whether there is surely nothing to hide: a million rows are looked through at once, and not one by one.
 
         As JSON, where nothing in that is escaped: then every text stands there as it is.
@@ -123,7 +126,7 @@ class Redactor:
 
     # -- what is still coming
 
-    def spans(self, data: bytes, covered: int = 0) -> Iterator[Span]:
+    def find_spans(self, data: bytes, covered: int = 0) -> Iterator[Span]:
         """What is to be hidden, in order: forms that overlap or touch are one. `covered` is known to be part of one."""
         start, end = (0, covered) if covered else (-1, -1)
         found = self._search(data)
@@ -139,76 +142,78 @@ class Redactor:
 
     def _search(self, data: bytes, position: int = 0) -> Span | None:
         """The next place where forms begin, and where the longest of them ends."""
-        for start, sought in self._starts(data, position):
-            if (end := max(one.end(data, start) for one in sought)) >= 0:
+        for start, patterns in self._starts(data, position):
+            if (end := max(one.end(data, start) for one in patterns)) >= 0:
                 return start, end
         return None
 
-    def open_at(self, data: bytes) -> int:
+    def partial_match_at(self, data: bytes) -> int:
         """Where the first form begins that is not complete when `data` ends; its length if there is none."""
-        for start, sought in self._starts(data, max(0, len(data) - self._bytes_max)):
-            if any(one.is_open(data, start) for one in sought):
+        for start, patterns in self._starts(data, max(0, len(data) - self._bytes_max)):
+            if any(one.is_open(data, start) for one in patterns):
                 return start
-        return next((at for at in (len(data) - 2, len(data) - 1) if at >= 0 and data[at:] in self._by_head), len(data))
+        return next(
+            (at for at in (len(data) - 2, len(data) - 1) if at >= 0 and data[at:] in self._by_prefix), len(data)
+        )
 
-    def _starts(self, data: bytes, position: int) -> Iterator[tuple[int, list[_Sought]]]:
+    def _starts(self, data: bytes, position: int) -> Iterator[tuple[int, list[_Pattern]]]:
         """Where something begins as forms do, and which."""
-        while (head := self._head.search(data, position)) is not None:
-            yield head.start(), self._by_head[head[0]]
+        while (head := self._prefix.search(data, position)) is not None:
+            yield head.start(), self._by_prefix[head[0]]
             position = head.start() + 1
 
 
-class Stream:
+class RedactingStream:
     """Bytes that come bit by bit, without secrets."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         # It may still become a form.
-        self.held = b""
+        self.pending = b""
         # How much of what is held is hidden already, as part of what was hidden before it; -1: what was before is not.
         self._covered = -1
 
     def feed(self, data: bytes) -> bytes:
         """What may be told now."""
-        self.held += data
-        return self._tell(self._redactor.open_at(self.held))
+        self.pending += data
+        return self._release(self._redactor.partial_match_at(self.pending))
 
     def end(self) -> bytes:
         """The rest: no more will come."""
-        return self._tell(len(self.held))
+        return self._release(len(self.pending))
 
-    def _tell(self, until: int) -> bytes:
+    def _release(self, until: int) -> bytes:
         if not until:
             return b""  # looked through once it may be told, and not with every byte that comes
         told, position = [], max(0, self._covered)
         is_hidden = self._covered >= 0
-        for start, end in self._redactor.spans(self.held, max(0, self._covered)):
+        for start, end in self._redactor.find_spans(self.pending, max(0, self._covered)):
             if start >= until:
                 break
             if not (is_hidden and start <= position):
-                told += [self.held[position:start], HIDDEN]
+                told += [self.pending[position:start], MASK]
             position, is_hidden = end, True
-        told.append(self.held[position:until])
+        told.append(self.pending[position:until])
         is_hidden = is_hidden and position >= until
         self._covered = position - until if is_hidden else -1
-        self.held = self.held[until:]
+        self.pending = self.pending[until:]
         return b"".join(told)
 
 
-class _Sought:
+class _Pattern:
     """A form that is looked for."""
 
-    def __init__(self, form: Form) -> None:
-        self._form = tuple(_joined(form))
+    def __init__(self, encoding: Encoding) -> None:
+        self._form = tuple(_merge_pieces(encoding))
 
-    def heads(self) -> set[bytes]:
+    def prefixes(self) -> set[bytes]:
         """Its first bytes, in every spelling."""
-        heads = {b""}
+        prefixes = {b""}
         for piece in self._form:
-            heads = {(head + one)[:_HEAD_BYTES] for head in heads for one in piece}
-            if all(len(head) == _HEAD_BYTES for head in heads):
+            prefixes = {(head + one)[:_PREFIX_BYTES] for head in prefixes for one in piece}
+            if all(len(head) == _PREFIX_BYTES for head in prefixes):
                 break
-        return heads
+        return prefixes
 
     def end(self, data: bytes, start: int) -> int:
         """Where it ends if it begins at `start`, the latest if it may be read in several ways; -1 if it does not."""
@@ -233,21 +238,22 @@ class _Sought:
         return False
 
 
-def _joined(form: Form) -> Iterator[tuple[bytes, ...]]:
+def _merge_pieces(encoding: Encoding) -> Iterator[tuple[bytes, ...]]:
     """The pieces, those that follow one another and have one spelling each as one: fewer to look at."""
-    for is_single, pieces in groupby(form, lambda piece: len(piece) == 1):
+    for is_single, pieces in groupby(encoding, lambda piece: len(piece) == 1):
         if is_single:
             yield (b"".join(piece[0] for piece in pieces),)
         else:
             yield from pieces
 
 
-def _any_of(words: Collection[bytes]) -> bytes:
+def _alternatives(words: Collection[bytes]) -> bytes:
     """An expression for any of these, which are of one length: what begins alike is looked at once."""
     by_first: dict[bytes, set[bytes]] = {}
     for word in words:
         by_first.setdefault(word[:1], set()).add(word[1:])
     parts = [
-        re.escape(first) + (b"" if rests == {b""} else _any_of(rests)) for first, rests in sorted(by_first.items())
+        re.escape(first) + (b"" if rests == {b""} else _alternatives(rests))
+        for first, rests in sorted(by_first.items())
     ]
     return b"(?:%s)" % b"|".join(parts or [b"(?!)"])

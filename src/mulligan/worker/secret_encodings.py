@@ -36,12 +36,12 @@ _BASE64_SPELLINGS = {"+": (b"+", b"-", b"%2B", b"%2b"), "/": (b"/", b"_", b"%2F"
 
 
 # Pieces, one after the other, each in one of its spellings.
-Form = tuple[tuple[bytes, ...], ...]
+Encoding = tuple[tuple[bytes, ...], ...]
 
 
-def forms_of(value: str) -> set[Form]:
+def encodings_of(value: str) -> set[Encoding]:
     """Every form of a secret, and of what of it may be seen alone."""
-    found = {form for part in _parts(value) for form in _forms(part)}
+    found = {encoding for part in _parts(value) for encoding in _encodings(part)}
     return found.union(map(_literal, _all_escaped(value.strip())))
 
 
@@ -78,12 +78,12 @@ def _unquoted(text: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _forms(value: str) -> Iterator[Form]:
+def _encodings(value: str) -> Iterator[Encoding]:
     yield _written(value)
     yield from (_base64(value.encode(), offset) for offset in range(3))
 
 
-def _literal(text: str) -> Form:
+def _literal(text: str) -> Encoding:
     return ((text.encode(),),)
 
 
@@ -101,7 +101,7 @@ def _all_escaped(value: str) -> Iterator[str]:
 # -- written: each character as it is, or as one of the encoders writes it
 
 
-def _written(value: str) -> Form:
+def _written(value: str) -> Encoding:
     """Plain characters are written as they are by all encoders; any other, in any of its spellings."""
     pieces: list[tuple[bytes, ...]] = []
     position = 0
@@ -162,7 +162,7 @@ def _shell(char: str) -> Iterator[str]:
 # -- base64
 
 
-def _base64(data: bytes, offset: int) -> Form:
+def _base64(data: bytes, offset: int) -> Encoding:
     """The secret behind `offset` bytes: what is shared with a neighbour at either end is any that fits."""
     unknown, rest = 8 * offset % _BITS, (offset + len(data)) % 3
     known = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
@@ -175,7 +175,7 @@ def _base64(data: bytes, offset: int) -> Form:
     return _wrapped(pieces) if len(pieces) >= _WRAPPED_FROM else tuple(pieces)
 
 
-def _wrapped(pieces: list[tuple[bytes, ...]]) -> Form:
+def _wrapped(pieces: list[tuple[bytes, ...]]) -> Encoding:
     """A line may end behind any of them."""
     return tuple(one for piece in pieces for one in (piece, _LINE_END))[:-1]
 

@@ -13,8 +13,8 @@ from mulligan.core.effects.tasks import Task, completed
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.workflow import Secret
 from mulligan.language.expressions import as_text, check, evaluate
-from mulligan.worker.lookups import LookupFailed, Lookups, NotYet
 from mulligan.worker.redactor import Redactor
+from mulligan.worker.secret_commands import LookupFailed, NotReady, SecretCommands
 
 # A shorter one would be found in every other word, and hiding it would tell what it is.
 VALUE_CHARS_MIN = 4
@@ -22,7 +22,7 @@ VALUE_BYTES_MAX = 16 * 1024
 # One more than that, and a line end: what is longer is too long.
 READ_BYTES_MAX = VALUE_BYTES_MAX + 3
 # Runs, with those that they have called, whose secrets are remembered.
-TREES_MAX = 10_000
+ROOTS_MAX = 10_000
 
 
 class SecretMissing(Exception):
@@ -44,31 +44,31 @@ class Secrets:
     """The secrets of the tasks of one worker. `on_news` is called when one that took its time is known, or is not."""
 
     def __init__(
-        self, environment: Mapping[str, str], selector: selectors.BaseSelector, on_news: Callable[[], None]
+        self, environment: Mapping[str, str], selector: selectors.BaseSelector, on_change: Callable[[], None]
     ) -> None:
         self._environment = environment
-        self._lookups = Lookups(selector, environment, on_news)
+        self._commands = SecretCommands(selector, environment, on_change)
         # Every value that was ever found there: one that was changed since may still be in a file.
         self._values: dict[Source, dict[str, None]] = {}
         # Commands that were run for whoever might print what they gave.
-        self._asked: set[Source] = set()
+        self._commands_run: set[Source] = set()
         # By the run at the top: what one run has written, those that it calls may print.
-        self._trees: dict[str, set[Source]] = {}
+        self._sources_by_root: dict[str, set[Source]] = {}
 
-    def given(self, task: Task) -> Task:
+    def resolve(self, task: Task) -> Task:
         """The task with its secrets in hand.
 
-        SecretMissing where one cannot be had, ExpressionFailed where nothing can be made of it; NotYet while one is
+        SecretMissing where one cannot be had, ExpressionFailed where nothing can be made of it; NotReady while one is
         looked up.
         """
-        self._tree(task).update(_own_sources(task))
-        self._look_around(task)
+        self._sources_of(task).update(_own_sources(task))
+        self._find_all(task)
         if not task.late:
             return task
         parts = [part["secret"] for parts in task.late.values() for part in parts if not isinstance(part, str)]
-        read = {name: task.secrets[name] for name in task.secrets if _reads(parts, name)}
-        values = {name: self._value(name, secret, task.home) for name, secret in read.items()}
-        return completed(task, {name: self._made(parts, values, task) for name, parts in task.late.items()})
+        read = {name: task.secrets[name] for name in task.secrets if _is_read(parts, name)}
+        values = {name: self._find_value(name, secret, task.home) for name, secret in read.items()}
+        return completed(task, {name: self._fill_template(parts, values, task) for name, parts in task.late.items()})
 
     def redactor(self, task: Task) -> Redactor | None:
         """What hides the secrets that the task may know, by its own workflow or by one that called it."""
@@ -77,22 +77,22 @@ class Secrets:
 
     def values(self, task: Task) -> frozenset[str]:
         """The secrets that the task may know."""
-        if not self._trees:
+        if not self._sources_by_root:
             return frozenset()
         # Its own are known, too, where so many others were begun since that its tree is forgotten.
-        sources = self._trees.get(_root(task), set()).union(_own_sources(task))
+        sources = self._sources_by_root.get(_root_run_of(task), set()).union(_own_sources(task))
         return frozenset(value for source in sources for value in self._values.get(source, ()))
 
-    def keep_time(self, now: float) -> float:
+    def run_due(self, now: float) -> float:
         """Do what is due; when to do so next."""
-        return self._lookups.keep_time(now)
+        return self._commands.run_due(now)
 
     def close(self) -> None:
-        self._lookups.close()
+        self._commands.close()
 
     # -- values
 
-    def _look_around(self, task: Task) -> None:
+    def _find_all(self, task: Task) -> None:
         """A step may print what it was not given: every secret of its workflow is looked up before it runs.
 
         All commands are run at once, and only once for who does not read what they give; whoever does asks anew.
@@ -100,65 +100,65 @@ class Secrets:
         is_waiting = False
         for name, secret in task.secrets.items():
             source = Source(task.home, secret)
-            if source in self._asked:
+            if source in self._commands_run:
                 continue
             try:
-                self._value(name, secret, task.home)
-            except NotYet:
+                self._find_value(name, secret, task.home)
+            except NotReady:
                 is_waiting = True
                 continue
             except SecretMissing:
                 pass
             if secret.command is not None:
-                self._asked.add(source)
+                self._commands_run.add(source)
         if is_waiting:
-            raise NotYet
+            raise NotReady
 
-    def _value(self, name: str, secret: Secret, folder: str) -> str:
+    def _find_value(self, name: str, secret: Secret, folder: str) -> str:
         try:
-            value = usable(self._found(secret, folder))
-        except NotUsable as problem:
+            value = decode_secret(self._read_source(secret, folder))
+        except SecretUnusable as problem:
             raise SecretMissing(name, str(problem)) from None
         except LookupFailed as failed:
             raise SecretMissing(name, str(failed), failed.code) from None
         self._remember(Source(folder, secret), value)
         return value
 
-    def _found(self, secret: Secret, folder: str) -> bytes:
+    def _read_source(self, secret: Secret, folder: str) -> bytes:
         if secret.env is not None:
-            return of_environment(secret.env, self._environment)
+            return read_variable(secret.env, self._environment)
         if secret.file is not None:
-            return of_file(secret.file, folder)
+            return read_secret_file(secret.file, folder)
         assert secret.command is not None
-        return _without_line_end(self._lookups.ask(folder or "/", secret.command, READ_BYTES_MAX))
+        return _strip_line_end(self._commands.run(folder or "/", secret.command, READ_BYTES_MAX))
 
-    def _made(self, parts: list[Any], values: Mapping[str, str], task: Task) -> Any:
+    def _fill_template(self, parts: list[Any], values: Mapping[str, str], task: Task) -> Any:
         """What a template comes to: of one expression its value with its type, else text."""
-        found = [part if isinstance(part, str) else self._evaluated(part["secret"], values, task) for part in parts]
-        return found[0] if len(found) == 1 else "".join(map(as_text, found))
+        data = [part if isinstance(part, str) else self._evaluate(part["secret"], values, task) for part in parts]
+        return data[0] if len(data) == 1 else "".join(map(as_text, data))
 
-    def _evaluated(self, source: str, values: Mapping[str, str], task: Task) -> Any:
+    def _evaluate(self, source: str, values: Mapping[str, str], task: Task) -> Any:
         """What is made of a secret is one as well."""
-        found = evaluate(check(source), {"secrets": values})
-        for text in _texts_in(found):
+        data = evaluate(check(source), {"secrets": values})
+        for text in _strings_in(data):
             if len(text.strip()) >= VALUE_CHARS_MIN and text not in values.values():
-                made = Source(_root(task))
-                self._tree(task).add(made)
+                made = Source(_root_run_of(task))
+                self._sources_of(task).add(made)
                 self._remember(made, text)
-        return found
+        return data
 
     # -- memory
 
     def _remember(self, source: Source, value: str) -> None:
         self._values.setdefault(source, {})[value] = None
 
-    def _tree(self, task: Task) -> set[Source]:
-        root = _root(task)
-        if root not in self._trees and len(self._trees) >= TREES_MAX:
-            oldest = next(iter(self._trees))
-            del self._trees[oldest]
+    def _sources_of(self, task: Task) -> set[Source]:
+        root = _root_run_of(task)
+        if root not in self._sources_by_root and len(self._sources_by_root) >= ROOTS_MAX:
+            oldest = next(iter(self._sources_by_root))
+            del self._sources_by_root[oldest]
             self._values.pop(Source(oldest), None)
-        return self._trees.setdefault(root, set())
+        return self._sources_by_root.setdefault(root, set())
 
 
 @lru_cache(maxsize=64)
@@ -166,7 +166,7 @@ def _redactor(values: frozenset[str]) -> Redactor:
     return Redactor(values)
 
 
-def _reads(sources: Collection[str], name: str) -> bool:
+def _is_read(sources: Collection[str], name: str) -> bool:
     return any(f"secrets.{name}" in check(source).reads for source in sources)
 
 
@@ -174,31 +174,31 @@ def _own_sources(task: Task) -> list[Source]:
     return [Source(task.home, secret) for secret in task.secrets.values()]
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def _strings_in(value: Any) -> Iterator[str]:
     """Every text in a value of JSON, keys too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         yield from value
-        yield from _texts_in(list(value.values()))
+        yield from _strings_in(list(value.values()))
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts_in(inner)
+            yield from _strings_in(inner)
 
 
-def _root(task: Task) -> str:
+def _root_run_of(task: Task) -> str:
     """The run at the top: a child run is named after it."""
     return task.uid.partition(".")[0] or str(task.run_id)
 
 
-def trouble_with(secret: Secret, folder: str, environment: Mapping[str, str]) -> str | None:
+def problem_of(secret: Secret, folder: str, environment: Mapping[str, str]) -> str | None:
     """Why the secret cannot be had, as far as that can be seen without running anything; None where it can."""
     try:
         if secret.env is not None:
-            usable(of_environment(secret.env, environment))
+            decode_secret(read_variable(secret.env, environment))
         elif secret.file is not None:
-            usable(of_file(secret.file, folder))
-    except NotUsable as problem:
+            decode_secret(read_secret_file(secret.file, folder))
+    except SecretUnusable as problem:
         return str(problem)
     return None
 
@@ -206,46 +206,46 @@ def trouble_with(secret: Secret, folder: str, environment: Mapping[str, str]) ->
 # -- where they are
 
 
-class NotUsable(Exception):
+class SecretUnusable(Exception):
     """There is no such secret there; the message says why, and never what is there."""
 
 
-def of_environment(name: str, environment: Mapping[str, str]) -> bytes:
+def read_variable(name: str, environment: Mapping[str, str]) -> bytes:
     if name not in environment:
-        raise NotUsable(f"the environment of the worker has no '{name}'")
+        raise SecretUnusable(f"the environment of the worker has no '{name}'")
     return environment[name].encode("utf-8", "surrogateescape")
 
 
-def of_file(path: str, folder: str) -> bytes:
+def read_secret_file(path: str, folder: str) -> bytes:
     """What is in the file, without its last line end. Relative to where `run` was called."""
     try:
         fd = os.open(os.path.join(folder, os.path.expanduser(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotUsable(f"'{path}' is no file")
-            return _without_line_end(file.read(READ_BYTES_MAX))
+                raise SecretUnusable(f"'{path}' is no file")
+            return _strip_line_end(file.read(READ_BYTES_MAX))
     except FileNotFoundError:
-        raise NotUsable(f"there is no file '{path}'") from None
+        raise SecretUnusable(f"there is no file '{path}'") from None
     except (OSError, ValueError) as error:
-        raise NotUsable(f"'{path}' cannot be read: {error_reason(error)}") from None
+        raise SecretUnusable(f"'{path}' cannot be read: {error_reason(error)}") from None
 
 
-def _without_line_end(data: bytes) -> bytes:
+def _strip_line_end(data: bytes) -> bytes:
     return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
 
 
-def usable(found: bytes) -> str:
+def decode_secret(data: bytes) -> str:
     """The value; NotUsable where it could not be handed over, or not be hidden."""
-    if len(found) > VALUE_BYTES_MAX:
-        raise NotUsable(f"it has more than {VALUE_BYTES_MAX} bytes")
-    if b"\0" in found:
-        raise NotUsable("it has a NUL in it")
+    if len(data) > VALUE_BYTES_MAX:
+        raise SecretUnusable(f"it has more than {VALUE_BYTES_MAX} bytes")
+    if b"\0" in data:
+        raise SecretUnusable("it has a NUL in it")
     try:
-        value = found.decode()
+        value = data.decode()
     except UnicodeDecodeError:
-        raise NotUsable("it is not UTF-8") from None
+        raise SecretUnusable("it is not UTF-8") from None
     if not value.strip():
-        raise NotUsable("it is empty")
+        raise SecretUnusable("it is empty")
     if len(value.strip()) < VALUE_CHARS_MIN:
-        raise NotUsable(f"it has fewer than {VALUE_CHARS_MIN} characters, and so short a value cannot be hidden")
+        raise SecretUnusable(f"it has fewer than {VALUE_CHARS_MIN} characters, and so short a value cannot be hidden")
     return value

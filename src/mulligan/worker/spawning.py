@@ -10,8 +10,8 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
-from mulligan.worker import wall
-from mulligan.worker.groups import Group
+from mulligan.worker import wall_clock
+from mulligan.worker.task_cgroups import TaskCgroup
 
 PR_SET_CHILD_SUBREAPER = 36
 # What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more. For reading as
@@ -21,50 +21,50 @@ LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
-class Running:
+class ManagedProcess:
     """A process that was started, and what is known of its end."""
 
     __slots__ = (
-        "asked",
-        "due",
-        "group",
-        "is_done",
-        "is_part",
-        "is_swept",
+        "cgroup",
+        "deadline",
+        "has_exited",
+        "is_fractional",
+        "is_sweeping",
         "key",
         "kill_at",
         "memory",
-        "nudge_at",
         "peak",
         "pid",
+        "rough_peak",
         "started",
+        "stop_reason",
+        "terminated",
         "usage",
-        "weighed",
-        "why",
+        "wake_at",
     )
 
     def __init__(self, key: int, pid: int, timeout: float | None, memory: int | None) -> None:
         self.key = key
         self.pid = pid
-        self.started = wall.seconds()
-        self.due = None if timeout is None else time.monotonic() + timeout
+        self.started = wall_clock.now()
+        self.deadline = None if timeout is None else time.monotonic() + timeout
         self.memory = memory
         # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.
-        self.group: Group | None = None
+        self.cgroup: TaskCgroup | None = None
         # The most that all its processes had together: counted in haste, and as it was when that was looked at closely.
-        self.weighed = 0
+        self.rough_peak = 0
         self.peak = 0
         # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
-        self.why = ""
+        self.stop_reason = ""
         self.kill_at: float | None = None
-        self.nudge_at = 0.0
+        self.wake_at = 0.0
         # The processes that were sent SIGTERM: their ids and start times.
-        self.asked: set[tuple[int, int]] = set()
+        self.terminated: set[tuple[int, int]] = set()
         # The main process is gone; what it left behind may not be.
-        self.is_done = False
-        self.is_part = False
+        self.has_exited = False
+        self.is_fractional = False
         # What comes from it is to die, and the main process is to live.
-        self.is_swept = False
+        self.is_sweeping = False
         self.usage: tuple = ()
 
 

@@ -7,9 +7,9 @@ import sys
 from mulligan.core.effects.tasks import Task
 from mulligan.ports import Lease
 from mulligan.worker.actions import python
-from mulligan.worker.children import Order
-from mulligan.worker.folders import Folders, Sides
+from mulligan.worker.folders import Folders, ScratchFiles
 from mulligan.worker.programs import Programs
+from mulligan.worker.warm_child import CallRequest
 
 # They are imported in the child alone: what they need costs nobody else anything.
 BUILT_IN = {
@@ -32,12 +32,12 @@ def is_built_in(task: Task) -> bool:
     return task.kind in BUILT_IN
 
 
-def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
+def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallRequest:
     """What the child is to do. InputInvalid where a value does not fit."""
     params = lease.task.params
     call = BUILT_IN.get(lease.task.kind, PLUGIN)
     is_ours = is_built_in(lease.task) or str(params["call"]).startswith(_OURS)
-    return python.ordered(lease, sides, folders, params, call=call, is_ours=is_ours)
+    return python.make_call(lease, scratch, folders, params, call=call, is_ours=is_ours)
 
 
 def interpreter_of(task: Task, programs: Programs) -> str:
@@ -45,6 +45,6 @@ def interpreter_of(task: Task, programs: Programs) -> str:
     return sys.executable
 
 
-def kept_apart_by(task: Task) -> str:
+def child_group_of(task: Task) -> str:
     """Our own code may serve everybody. What a plugin has imported is nothing to another, or to another workflow."""
     return BUILT_IN_CHILDREN if task.kind in BUILT_IN else f"{task.kind} {task.version}"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import httpx2
 
 from mulligan import StepError
-from mulligan.worker.actions.http_answer import output, unexpected
 from mulligan.worker.actions.http_request import ask, shown
+from mulligan.worker.actions.http_response import output, unexpected
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0

@@ -10,9 +10,9 @@ from typing import Any, Protocol, cast
 from mulligan import StepError
 from mulligan.worker.databases.address import Address, read_address
 from mulligan.worker.databases.failures import invalid
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, Statement, statements
-from mulligan.worker.encodable import Encoded
+from mulligan.worker.json_encoding import EncodedJson
 
 _TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
 # What would end the transaction that the step is.
@@ -25,7 +25,7 @@ class Session(Protocol):
     # How many rows were inserted, changed or deleted.
     changed: int
 
-    def execute(self, statement: Statement, values: dict[str, Any], is_kept: bool, /) -> Encoded | None: ...
+    def execute(self, statement: Statement, values: dict[str, Any], keep_rows: bool, /) -> EncodedJson | None: ...
 
     def commit(self) -> None: ...
 
@@ -35,12 +35,12 @@ class Database(Protocol):
 
     DIALECT: Dialect
 
-    def opened(self, place: str, is_read_only: bool, /) -> AbstractContextManager[Session]: ...
+    def open_session(self, location: str, is_read_only: bool, /) -> AbstractContextManager[Session]: ...
 
 
 def run(
     connection: object, query: object, params: object = None, read_only: bool = False, rows: str = "json"
-) -> Encoded | dict[str, int]:
+) -> EncodedJson | dict[str, int]:
     """The rows of the last statement that gives any; `{"rowcount": N}` where none does, or where they are not wanted.
 
     All of it is kept, or nothing: whatever fails, and wherever this process dies, the transaction is rolled back.
@@ -49,28 +49,28 @@ def run(
     try:
         return _run(address, query, params, read_only, rows == "json")
     except StepError as error:
-        shown = veiled(error, address)
+        shown = redact_error(error, address)
         # Whoever reads the log of the step finds all of it there, with the line and the caret.
         print(shown.message, file=sys.stderr)
         raise shown from None
 
 
 def _run(
-    address: Address, query: object, params: object, is_read_only: bool, is_kept: bool
-) -> Encoded | dict[str, int]:
+    address: Address, query: object, params: object, is_read_only: bool, keep_rows: bool
+) -> EncodedJson | dict[str, int]:
     database = database_of(address.kind)
     if not isinstance(query, str):
         raise invalid(f"'query' is of type '{type(query).__name__}', and text is expected")
     found = statements(query, database.DIALECT)
-    values = named(found, params, database.DIALECT)
-    refuse_odd(found)
-    rows: Encoded | None = None
-    with database.opened(address.place, is_read_only) as session:
+    values = bind_parameters(found, params, database.DIALECT)
+    check_statements(found)
+    rows: EncodedJson | None = None
+    with database.open_session(address.location, is_read_only) as session:
         for statement in found:
-            given = session.execute(statement, values, is_kept)
+            given = session.execute(statement, values, keep_rows)
             rows = given if given is not None else rows
         session.commit()
-    return rows if rows is not None and is_kept else {"rowcount": session.changed}
+    return rows if rows is not None and keep_rows else {"rowcount": session.changed}
 
 
 def database_of(kind: str) -> Database:
@@ -82,7 +82,7 @@ def database_of(kind: str) -> Database:
         raise invalid(message) from None
 
 
-def refuse_odd(found: list[Statement]) -> None:
+def check_statements(found: list[Statement]) -> None:
     """INPUT_INVALID where there is nothing to do, or a statement that would end the transaction."""
     if not found:
         raise invalid("the query is empty")
@@ -92,9 +92,9 @@ def refuse_odd(found: list[Statement]) -> None:
             raise invalid(f"a step is one transaction, and '{words[0].lower()}' in its query would make it another")
 
 
-def veiled(error: StepError, address: Address) -> StepError:
+def redact_error(error: StepError, address: Address) -> StepError:
     """The failure without the password, wherever a database has repeated it."""
     details = {
-        name: address.veiled(value) if isinstance(value, str) else value for name, value in error.details.items()
+        name: address.redact(value) if isinstance(value, str) else value for name, value in error.details.items()
     }
-    return StepError(error.code, address.veiled(error.message), retryable=error.retryable, details=details)
+    return StepError(error.code, address.redact(error.message), retryable=error.retryable, details=details)

@@ -19,10 +19,10 @@ class Address:
     """`kind` is `sqlite`, `postgres` or `duckdb`; `place` a file, MEMORY, or the whole address of a server."""
 
     kind: str
-    place: str
+    location: str
     hidden: tuple[str, ...] = ()
 
-    def veiled(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without a password."""
         return redacted(text, self.hidden)
 
@@ -40,10 +40,10 @@ def read_address(text: object) -> Address:
     return Address(kind, _file(scheme, rest))
 
 
-def refuse_missing(place: str) -> None:
+def refuse_missing(location: str) -> None:
     """INPUT_INVALID where a file is not there that is only to be read."""
-    if place != MEMORY and not os.path.exists(place):
-        raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
+    if location != MEMORY and not os.path.exists(location):
+        raise invalid(f"there is no file '{location}', and a step that says 'read_only: true' makes none")
 
 
 def _shown(value: object) -> str:

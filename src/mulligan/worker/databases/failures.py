@@ -17,27 +17,27 @@ def invalid(message: str) -> StepError:
     return StepError("INPUT_INVALID", message, retryable=False)
 
 
-def refused(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+def rejected(message: str, details: Mapping[str, Any] | None = None) -> StepError:
     """The database has understood, and says no: a syntax error, no such table, a constraint."""
-    return StepError("EXCEPTION", message, retryable=False, details=_said(details))
+    return StepError("EXCEPTION", message, retryable=False, details=_without_empty(details))
 
 
-def troubled(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+def temporary_failure(message: str, details: Mapping[str, Any] | None = None) -> StepError:
     """The database could not, this time: a full disk, a cancelled query."""
-    return StepError("EXCEPTION", message, retryable=True, details=_said(details))
+    return StepError("EXCEPTION", message, retryable=True, details=_without_empty(details))
 
 
-def lost(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+def connection_lost(message: str, details: Mapping[str, Any] | None = None) -> StepError:
     """It is not there, or was in somebody else's hands: another try may do."""
-    return StepError("CONNECTION", message, retryable=True, details=_said(details))
+    return StepError("CONNECTION", message, retryable=True, details=_without_empty(details))
 
 
 def timed_out(message: str, details: Mapping[str, Any] | None = None) -> StepError:
     """A limit of the database's own."""
-    return StepError("TIMEOUT", message, retryable=True, details=_said(details))
+    return StepError("TIMEOUT", message, retryable=True, details=_without_empty(details))
 
 
-def _said(details: Mapping[str, Any] | None) -> dict[str, Any]:
+def _without_empty(details: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (details or {}).items() if value}
 
 

@@ -15,10 +15,17 @@ from psycopg.types.string import TextLoader
 
 from mulligan import StepError
 from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, url_problem
-from mulligan.worker.databases.failures import READ_ONLY, invalid, lost, refused, timed_out, troubled
-from mulligan.worker.databases.statements import Dialect, Sent, Statement
-from mulligan.worker.databases.values import gathered
-from mulligan.worker.encodable import Encoded
+from mulligan.worker.databases.failures import (
+    READ_ONLY,
+    connection_lost,
+    invalid,
+    rejected,
+    temporary_failure,
+    timed_out,
+)
+from mulligan.worker.databases.statements import Dialect, RenderedStatement, Statement
+from mulligan.worker.databases.values import collect_rows
+from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.POSTGRES
 # What the address does not say. A server that is silently gone is noticed within half a minute.
@@ -65,15 +72,15 @@ class Session:
         # That it is a query keeps the one of the step from making the transaction a writing one.
         connection.execute(f"SELECT {calls}".encode())
 
-    def execute(self, statement: Statement, values: Mapping[str, Any], is_kept: bool) -> Encoded | None:
+    def execute(self, statement: Statement, values: Mapping[str, Any], keep_rows: bool) -> EncodedJson | None:
         """The rows, or None of a statement that gives none whatever happens."""
         if statement.words[:1] == ["COPY"] and _TALKING.intersection(statement.words):
             raise invalid("'copy' from or to the client is not for a step: there is nobody to talk to")
-        names = list(dict.fromkeys(spot.name for spot in statement.spots))
-        sent = statement.sent([f"${names.index(spot.name) + 1}" for spot in statement.spots])
-        with _in_words(sent):
+        names = list(dict.fromkeys(placeholder.name for placeholder in statement.placeholders))
+        rendered = statement.render([f"${names.index(placeholder.name) + 1}" for placeholder in statement.placeholders])
+        with _translate_errors(rendered):
             bound = [_bound(values[name]) for name in names]
-            return self._execute(sent.text, bound, is_kept, _is_reading(statement.words))
+            return self._execute(rendered.text, bound, keep_rows, _is_reading(statement.words))
 
     def commit(self) -> None:
         try:
@@ -90,38 +97,38 @@ class Session:
             shown = ascii(text[error.start])
             raise invalid(f"the query has {shown}, which the encoding '{encoding}' of the connection lacks") from None
 
-    def _execute(self, text: str, bound: list[Any], is_kept: bool, is_reading: bool) -> Encoded | None:
+    def _execute(self, text: str, bound: list[Any], keep_rows: bool, is_reading: bool) -> EncodedJson | None:
         with self._connection.cursor() as cursor:
             if is_reading:
                 # Piece by piece: nobody knows how many there are.
                 size = _CHUNK_ROWS if capabilities.has_stream_chunked() else 1
                 rows = cursor.stream(self._encoded(text), bound or None, size=size)
-                return gathered(lambda: _columns(cursor), rows, is_kept)
+                return collect_rows(lambda: _columns(cursor), rows, keep_rows)
             cursor.execute(self._encoded(text), bound or None)
             self.changed += _changed(cursor)
             if cursor.description is None:
                 return None
-            return gathered(lambda: _columns(cursor), cursor, is_kept)
+            return collect_rows(lambda: _columns(cursor), cursor, keep_rows)
 
 
 @contextmanager
-def opened(place: str, is_read_only: bool) -> Iterator[Session]:
+def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
     """A transaction at the server."""
-    connection = _connected(place)
+    connection = _connected(location)
     try:
-        with _in_words():
+        with _translate_errors():
             session = Session(connection, is_read_only)
         yield session
     finally:
         connection.close()
 
 
-def _connected(place: str) -> psycopg.Connection[Any]:
-    problem = url_problem(place)
+def _connected(location: str) -> psycopg.Connection[Any]:
+    problem = url_problem(location)
     if problem:
         raise invalid(f"'connection' is no address that PostgreSQL understands: {problem}")
     try:
-        options = {**_DEFAULTS, **conninfo_to_dict(place)}
+        options = {**_DEFAULTS, **conninfo_to_dict(location)}
     except psycopg.Error as error:
         # What follows may be any piece of the address.
         reason = str(error).partition('"')[0].strip(" :")
@@ -131,7 +138,7 @@ def _connected(place: str) -> psycopg.Connection[Any]:
             **options, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )
     except psycopg.Error as error:
-        raise _not_connected(error, is_shown=not is_unclear(place)) from None
+        raise _not_connected(error, is_shown=not is_unclear(location)) from None
     for name in ("timestamp", "timestamptz", "time", "timetz"):
         connection.adapters.register_loader(name, _MomentLoader)
     for name in ("date", "interval"):
@@ -181,30 +188,30 @@ def _is_array(values: list[Any]) -> bool:
 
 
 @contextmanager
-def _in_words(sent: Sent | None = None) -> Iterator[None]:
+def _translate_errors(rendered: RenderedStatement | None = None) -> Iterator[None]:
     """Whatever PostgreSQL says, as the ladder wants it."""
     try:
         yield
     except psycopg.Error as error:
-        raise _failure(error, sent) from None
+        raise _failure(error, rendered) from None
 
 
-def _failure(error: psycopg.Error, sent: Sent | None = None) -> StepError:
+def _failure(error: psycopg.Error, rendered: RenderedStatement | None = None) -> StepError:
     state = error.sqlstate or ""
-    message = _said(error) + _where(error, sent)
+    message = _message_of(error) + _where(error, rendered)
     details = {"sqlstate": state, **_about(error)}
     if state == _PROTOCOL_VIOLATION and "bind message" in message:
         return invalid("the query has a parameter of PostgreSQL's own: write ':name' for each value")
     if state in _AGAIN or state[:2] == "08" or state[:3] == "57P" or (not state and _is_operational(error)):
-        return lost(message, details)
+        return connection_lost(message, details)
     if state == _TRANSACTION_TIMEOUT or (state == _QUERY_CANCELED and "user request" not in message):
         return timed_out(message, {**details, "limit": _LIMITS.get(state)})
     if state == _READ_ONLY_TRANSACTION:
-        return refused(f"{READ_ONLY}: {message}", details)
+        return rejected(f"{READ_ONLY}: {message}", details)
     if not state:
         # It is psycopg that refuses: a value that no query can take.
         return invalid(message)
-    return (troubled if state[:2] in ("53", "57", "58", "XX") else refused)(message, details)
+    return (temporary_failure if state[:2] in ("53", "57", "58", "XX") else rejected)(message, details)
 
 
 # The settings of the server that end a query.
@@ -215,7 +222,7 @@ def _is_operational(error: psycopg.Error) -> bool:
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
 
 
-def _said(error: psycopg.Error) -> str:
+def _message_of(error: psycopg.Error) -> str:
     """The server's own words."""
     diagnosis = error.diag
     if diagnosis.message_primary is None:
@@ -233,9 +240,9 @@ def _about(error: psycopg.Error) -> dict[str, Any]:
     }
 
 
-def _where(error: psycopg.Error, sent: Sent | None) -> str:
+def _where(error: psycopg.Error, rendered: RenderedStatement | None) -> str:
     position = error.diag.statement_position
-    return sent.excerpt(char=int(position) - 1) if position and sent else ""
+    return rendered.excerpt(char=int(position) - 1) if position and rendered else ""
 
 
 def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
@@ -244,10 +251,10 @@ def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
     if isinstance(error, psycopg.ProgrammingError):
         return invalid(message)
     # A connection that is refused has no SQLSTATE: there are only the words.
-    return refused(message) if _UNWELCOME.search(words) else lost(message)
+    return rejected(message) if _UNWELCOME.search(words) else connection_lost(message)
 
 
 def _uncertain(error: psycopg.Error) -> StepError:
     reason = " ".join(str(error).split())
     message = f"the connection was lost during the commit, so nobody knows whether it was done: {reason}"
-    return lost(message, {"sqlstate": error.sqlstate, "is_committed": "unknown"})
+    return connection_lost(message, {"sqlstate": error.sqlstate, "is_committed": "unknown"})

@@ -18,17 +18,17 @@ class Dialect(Enum):
 
 
 @dataclass(frozen=True)
-class Spot:
+class Placeholder:
     """Where a value is bound. A `:name` has a name, a `?` has none, and `?2` has a number."""
 
     start: int
     end: int
     name: str
-    is_asked: bool = False
+    is_question_mark: bool = False
 
 
 @dataclass(frozen=True)
-class Sent:
+class RenderedStatement:
     """A statement as a driver wants it, and where each of its pieces was in the query."""
 
     text: str
@@ -38,8 +38,8 @@ class Sent:
     def excerpt(self, *, char: int = 0, byte: int = 0) -> str:
         """The line of the query in which this character, or byte, of the text is, with a caret under it."""
         at = char or len(self.text.encode()[:byte].decode(errors="ignore"))
-        sent, source = max(piece for piece in self.pieces if piece[0] <= at)
-        return excerpt(self.query, source + at - sent)
+        rendered, source = max(piece for piece in self.pieces if piece[0] <= at)
+        return excerpt(self.query, source + at - rendered)
 
 
 @dataclass
@@ -49,18 +49,18 @@ class Statement:
     query: str
     start: int
     end: int = 0
-    spots: list[Spot] = field(default_factory=list)
+    placeholders: list[Placeholder] = field(default_factory=list)
     # Outside of quotes, in capitals.
     words: list[str] = field(default_factory=list)
 
-    def sent(self, marks: list[str]) -> Sent:
+    def render(self, marks: list[str]) -> RenderedStatement:
         """The statement with a mark in the place of each spot."""
-        text, pieces, since = "", [], self.start
-        for spot, mark in zip(self.spots, marks, strict=True):
-            pieces += [(len(text), since), (len(text) + spot.start - since, spot.start)]
-            text += self.query[since : spot.start] + mark
-            since = spot.end
-        return Sent(text + self.query[since : self.end], self.query, [*pieces, (len(text), since)])
+        text, pieces, start = "", [], self.start
+        for placeholder, mark in zip(self.placeholders, marks, strict=True):
+            pieces += [(len(text), start), (len(text) + placeholder.start - start, placeholder.start)]
+            text += self.query[start : placeholder.start] + mark
+            start = placeholder.end
+        return RenderedStatement(text + self.query[start : self.end], self.query, [*pieces, (len(text), start)])
 
 
 # What is quoted, to its end or, where that is missing, to the end of the query.
@@ -152,9 +152,11 @@ class _Splitter:
             self._now.words.append(token["word"].upper())
             self._note_body(self._now.words)
         elif token["name"] is not None:
-            self._now.spots.append(Spot(token.start(), token.end(), token["name"]))
+            self._now.placeholders.append(Placeholder(token.start(), token.end(), token["name"]))
         elif token["asked"] is not None:
-            self._now.spots.append(Spot(token.start(), token.end(), token["asked"][1:], is_asked=True))
+            self._now.placeholders.append(
+                Placeholder(token.start(), token.end(), token["asked"][1:], is_question_mark=True)
+            )
         elif token[0] in "()":
             self._parentheses += 1 if token[0] == "(" else -1
         elif token[0] == ";" and self._parentheses <= 0 and not self._bodies:

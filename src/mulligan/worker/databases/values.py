@@ -10,7 +10,7 @@ from typing import Any
 
 from mulligan import StepError
 from mulligan.worker.databases.failures import invalid
-from mulligan.worker.encodable import ENCODER, OUTPUT_BYTES_MAX, Encoded
+from mulligan.worker.json_encoding import ENCODER, OUTPUT_BYTES_MAX, EncodedJson
 
 _INTEGER_MAX = (1 << 63) - 1
 _COMMA_BYTES = 1
@@ -37,8 +37,8 @@ class Rows:
             said = f"the rows have more than {OUTPUT_BYTES_MAX} bytes as JSON, and that is the most"
             raise StepError("OUTPUT_INVALID", f"{said}: ask for fewer, or say 'rows: none'", retryable=False)
 
-    def encoded(self) -> Encoded:
-        return Encoded(f"[{','.join(self._texts)}]")
+    def encoded(self) -> EncodedJson:
+        return EncodedJson(f"[{','.join(self._texts)}]")
 
 
 def _refuse_twins(columns: Sequence[str]) -> None:
@@ -97,11 +97,11 @@ def _duration(value: timedelta) -> str:
     return f"{sign}P{span.days}DT{seconds}S"
 
 
-def gathered(columns: Callable[[], Sequence[str]], rows: Iterable[Any], is_kept: bool) -> Encoded:
+def collect_rows(columns: Callable[[], Sequence[str]], rows: Iterable[Any], keep_rows: bool) -> EncodedJson:
     """The rows; or, where nobody wants them, none. `columns` are known once the first row is there."""
     found: Rows | None = None
     for row in rows:
-        if is_kept:
+        if keep_rows:
             found = found or Rows(columns())
             found.add(row)
-    return (found or Rows(columns() if is_kept else ())).encoded()
+    return (found or Rows(columns() if keep_rows else ())).encoded()

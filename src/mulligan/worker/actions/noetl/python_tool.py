@@ -27,7 +27,7 @@ from mulligan.worker.actions.noetl.credentials import named, refused
 from mulligan.worker.actions.noetl.file_texts import unmarked
 from mulligan.worker.actions.noetl.scripts import decoded, script_text
 from mulligan.worker.actions.noetl.templates import filled, parsed
-from mulligan.worker.complaint import exit_status
+from mulligan.worker.step_errors import exit_status
 
 _WRAPPER = "__step__"
 _STUB = {"status": "success"}

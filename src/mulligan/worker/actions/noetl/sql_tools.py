@@ -20,7 +20,7 @@ from mulligan.worker.actions.noetl.scripts import decoded, script_text
 from mulligan.worker.actions.noetl.sql_text import Query, bound
 from mulligan.worker.actions.noetl.templates import filled, filled_text
 from mulligan.worker.databases.address import Address, read_address
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, Statement, statements
 
 _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
@@ -37,10 +37,10 @@ def ran(tool: dict[str, Any], call: Call, query: Query, params: Any) -> Any:
     """The same for a query that is ready, at the database of the tool."""
     address = read_address(_ADDRESSES[tool["kind"]](tool, call))
     try:
-        with _turn(address.place):
+        with _turn(address.location):
             return _result(_executed(address, query, params))
     except StepError as error:
-        veiled = sql.veiled(error, address)
+        veiled = sql.redact_error(error, address)
         print(veiled.message, file=sys.stderr)
         raise veiled from None
 
@@ -109,16 +109,16 @@ def _executed(address: Address, query: Query, params: Any) -> list[dict[str, Any
     """What each statement gave. All of it is kept, or nothing. Only `params` and values of templates are bound."""
     database = sql.database_of(address.kind)
     found = statements(query.text, database.DIALECT)
-    sql.refuse_odd(found)
-    own = [[spot for spot in statement.spots if spot.name in query.values] for statement in found]
+    sql.check_statements(found)
+    own = [[spot for spot in statement.placeholders if spot.name in query.values] for statement in found]
     for statement in found:
         # Without `params` a ':name' is the query's own.
-        others = [spot for spot in statement.spots if spot.name not in query.values]
-        statement.spots = [] if params is None else others
-    values = {**named(found, params, database.DIALECT), **query.values}
+        others = [spot for spot in statement.placeholders if spot.name not in query.values]
+        statement.placeholders = [] if params is None else others
+    values = {**bind_parameters(found, params, database.DIALECT), **query.values}
     for statement, spots in zip(found, own, strict=True):
-        statement.spots = sorted([*statement.spots, *spots], key=lambda spot: spot.start)
-    with database.opened(address.place, False) as session:
+        statement.placeholders = sorted([*statement.placeholders, *spots], key=lambda spot: spot.start)
+    with database.open_session(address.location, False) as session:
         given = [_given(session, statement, values) for statement in found]
         session.commit()
     return given

@@ -6,33 +6,33 @@ import msgspec
 
 from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
-from mulligan.worker.folders import Sides
+from mulligan.worker.folders import ScratchFiles
 from mulligan.worker.redacted_logs import RedactedLogs
 
 
-class Running(msgspec.Struct):
+class RunningTask(msgspec.Struct):
     """A task that was taken and has not been told as ended."""
 
     lease: Lease
     # The same with the values that the task is run with: what was looked up for it is told to nobody else.
-    own: Lease
-    sides: Sides
+    resolved: Lease
+    scratch: ScratchFiles
     # The child that works at it, or 0: then it is a process of its own, known by its token.
     child: int = 0
     # What is told of it as soon as nothing of it is left.
-    held: Report | None = None
+    pending_report: Report | None = None
     # When its logs get their names if it still runs then; None while it waits, or when they have them.
-    named_at: float | None = None
+    name_logs_at: float | None = None
     has_named_logs: bool = False
     # Somebody has removed them while it ran: what it writes is lost.
     has_lost_files: bool = False
     # When somebody looks how large they are; None as long as they have no names.
-    weighed_at: float | None = None
+    check_logs_at: float | None = None
     # What it writes goes through there, where it may know a secret; then its logs have their names from the start.
     pipes: RedactedLogs | None = None
     # The files of the artifacts that its arguments refer to, by name; and those of them that were made for it alone.
-    files: dict[str, str] = {}
-    spooled: list[str] = []
+    artifact_files: dict[str, str] = {}
+    spooled_files: list[str] = []
     # A child has written its large values into its side files.
     is_prepared: bool = False
     # Started without the shell that it was written for.
@@ -42,4 +42,4 @@ class Running(msgspec.Struct):
     # What its result may be found by in later runs; "" where it is not to be found.
     fingerprint: str = ""
     # What was in the files that it reads before it started: hashes by path, "" where there was none.
-    read: dict[str, str] = {}
+    input_hashes: dict[str, str] = {}

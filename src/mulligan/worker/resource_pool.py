@@ -14,17 +14,17 @@ from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.ports import Lease, Offer
 
 # The GPUs that a process may see, by number or name: what CUDA hears, and HIP too.
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 # Sums of shares such as 0.1 are never exact.
 _EPSILON = 1e-9
 # Tasks are taken ahead while they take less than this on average; more of them where they take next to no time.
 _SHORT_SECONDS = 0.05
 _VERY_SHORT_SECONDS = 0.01
-_WEIGHT_OF_THE_LAST = 0.1
+_NEWEST_WEIGHT = 0.1
 
 
-class Room:
+class ResourcePool:
     """Counts what is taken. A task is counted from its reservation until its end is told."""
 
     def __init__(
@@ -34,9 +34,9 @@ class Room:
         self.memory = memory
         self.gpus = gpus
         self.labels = labels
-        self._cpus_taken = 0.0
-        self._memory_taken = 0
-        self._gpus_taken = 0
+        self._cpus_reserved = 0.0
+        self._memory_reserved = 0
+        self._gpus_reserved = 0
         self._gpu_names = _gpu_names(gpus, environ or {})
         self._gpus_of: dict[tuple[int, str, int], list[str]] = {}
 
@@ -52,68 +52,68 @@ class Room:
         """In words, what it asks for and is not here, and what is: `64 cpus (there are 2), 1 gpu (there is none)`."""
         found = []
         if task.cpus > self.cpus + _EPSILON:
-            found.append(f"{task.cpus:g} cpus ({_there(self.cpus, f'{self.cpus:g}')})")
+            found.append(f"{task.cpus:g} cpus ({_availability(self.cpus, f'{self.cpus:g}')})")
         if (task.memory or 0) > self.memory:
             found.append(f"{format_size(task.memory or 0)} of memory (there is {format_size(self.memory)})")
         if task.gpus > self.gpus:
-            found.append(f"{pluralize(task.gpus, 'gpu')} ({_there(self.gpus, str(self.gpus))})")
+            found.append(f"{pluralize(task.gpus, 'gpu')} ({_availability(self.gpus, str(self.gpus))})")
         found += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
         return ", ".join(found)
 
     def fits(self, task: Task) -> bool:
         return (
-            self._cpus_taken + task.cpus <= self.cpus + _EPSILON
-            and self._memory_taken + (task.memory or 0) <= self.memory
-            and self._gpus_taken + task.gpus <= self.gpus
+            self._cpus_reserved + task.cpus <= self.cpus + _EPSILON
+            and self._memory_reserved + (task.memory or 0) <= self.memory
+            and self._gpus_reserved + task.gpus <= self.gpus
             and (not task.labels or set(task.labels) <= set(self.labels))
         )
 
-    def take(self, task: Task) -> None:
-        self._count(task, 1)
+    def reserve(self, task: Task) -> None:
+        self._add(task, 1)
         if task.gpus:
             taken = {name for names in self._gpus_of.values() for name in names}
             self._gpus_of[_key(task)] = [name for name in self._gpu_names if name not in taken][: task.gpus]
 
-    def give_back(self, task: Task) -> None:
-        self._count(task, -1)
+    def release(self, task: Task) -> None:
+        self._add(task, -1)
         if task.gpus:
             del self._gpus_of[_key(task)]
 
-    def equipped(self, lease: Lease) -> Lease:
+    def assign_gpus(self, lease: Lease) -> Lease:
         """The lease with the GPUs of its task named in its environment, unless the step names some itself."""
         task = lease.task
         if not task.gpus:
             return lease
         names = ",".join(self._gpus_of[_key(task)])
-        return replace(lease, task=replace(task, env={VISIBLE: names, **task.env}))
+        return replace(lease, task=replace(task, env={VISIBLE_GPUS: names, **task.env}))
 
     def offer(self, host: str) -> Offer:
-        cpus = max(0.0, self.cpus - self._cpus_taken)
-        memory = max(0, self.memory - self._memory_taken)
-        gpus = max(0, self.gpus - self._gpus_taken)
+        cpus = max(0.0, self.cpus - self._cpus_reserved)
+        memory = max(0, self.memory - self._memory_reserved)
+        gpus = max(0, self.gpus - self._gpus_reserved)
         return Offer(cpus, memory, gpus, self.labels, host, tasks_max=math.ceil(cpus - _EPSILON))
 
-    def _count(self, task: Task, sign: int) -> None:
-        self._cpus_taken += sign * task.cpus
-        self._memory_taken += sign * (task.memory or 0)
-        self._gpus_taken += sign * task.gpus
+    def _add(self, task: Task, sign: int) -> None:
+        self._cpus_reserved += sign * task.cpus
+        self._memory_reserved += sign * (task.memory or 0)
+        self._gpus_reserved += sign * task.gpus
 
 
 def visible_gpus(environ: Mapping[str, str], devices: str | Path = "/dev") -> int:
     """How many GPUs this process may use: those that the variable names, else those that the system has."""
-    if VISIBLE in environ:
-        return len(_named(environ[VISIBLE]))
+    if VISIBLE_GPUS in environ:
+        return len(_parse_gpu_names(environ[VISIBLE_GPUS]))
     names = os.listdir(devices) if os.path.isdir(devices) else []
     return sum(name.startswith("nvidia") and name[6:].isdigit() for name in names)
 
 
 def _gpu_names(count: int, environ: Mapping[str, str]) -> list[str]:
     """What the GPUs of a worker are called: as it was told itself, else by number."""
-    named = _named(environ.get(VISIBLE, ""))
+    named = _parse_gpu_names(environ.get(VISIBLE_GPUS, ""))
     return named[:count] if len(named) >= count else [str(number) for number in range(count)]
 
 
-def _named(text: str) -> list[str]:
+def _parse_gpu_names(text: str) -> list[str]:
     """As CUDA reads it: up to the first that there cannot be, such as -1 or `NoDevFiles`."""
     found: list[str] = []
     for name in (part.strip() for part in text.split(",")):
@@ -123,49 +123,49 @@ def _named(text: str) -> list[str]:
     return found
 
 
-class Lookahead:
+class Prefetch:
     """How many tasks are taken beyond the room, so that a slot never waits for a commit: only while they are short.
 
     Plain shell tasks alone: what waits must fit wherever another one ends.
     """
 
-    def __init__(self, tasks_max: int, more: int = 1) -> None:
+    def __init__(self, tasks_max: int, multiplier: int = 1) -> None:
         self._tasks_max = tasks_max
         # How many times as many while they are very short: then a commit outlasts several of them.
-        self._more = more
+        self._multiplier = multiplier
         self._average_seconds: float | None = None
-        self._taken: set[tuple[int, str, int]] = set()
+        self._reserved: set[tuple[int, str, int]] = set()
 
     def fits(self, task: Task) -> bool:
-        if self._average_seconds is None or self._average_seconds >= _SHORT_SECONDS or not is_plain(task):
+        if self._average_seconds is None or self._average_seconds >= _SHORT_SECONDS or not is_plain_shell(task):
             return False
-        more = self._more if self._average_seconds < _VERY_SHORT_SECONDS else 1
-        return len(self._taken) < self._tasks_max * more
+        multiplier = self._multiplier if self._average_seconds < _VERY_SHORT_SECONDS else 1
+        return len(self._reserved) < self._tasks_max * multiplier
 
-    def take(self, task: Task) -> None:
-        self._taken.add(_key(task))
+    def reserve(self, task: Task) -> None:
+        self._reserved.add(_key(task))
 
-    def give_back(self, task: Task) -> bool:
+    def release(self, task: Task) -> bool:
         """Whether it was one of them; it is none any more."""
-        if not self.holds(task):
+        if not self.contains(task):
             return False
-        self._taken.remove(_key(task))
+        self._reserved.remove(_key(task))
         return True
 
-    def holds(self, task: Task) -> bool:
-        return bool(self._taken) and _key(task) in self._taken
+    def contains(self, task: Task) -> bool:
+        return bool(self._reserved) and _key(task) in self._reserved
 
-    def measure(self, seconds: float) -> None:
+    def record_duration(self, seconds: float) -> None:
         known = self._average_seconds
-        self._average_seconds = seconds if known is None else known + (seconds - known) * _WEIGHT_OF_THE_LAST
+        self._average_seconds = seconds if known is None else known + (seconds - known) * _NEWEST_WEIGHT
 
 
-def is_plain(task: Task) -> bool:
+def is_plain_shell(task: Task) -> bool:
     """A shell task that asks for one cpu and nothing else."""
     return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
 
 
-def _there(number: float, shown: str) -> str:
+def _availability(number: float, shown: str) -> str:
     return "there is none" if number == 0 else f"there {'is' if number == 1 else 'are'} {shown}"
 
 

@@ -23,7 +23,7 @@ DELEGATION_MARKS = ("user.delegate", "trusted.delegate")
 MOVES_MAX = 10
 
 
-class Group:
+class TaskCgroup:
     """The control group of one task: it is in there from its first instruction on, with all that comes from it."""
 
     __slots__ = ("_is_unified", "folder")
@@ -36,22 +36,22 @@ class Group:
     def limit(self, memory: int) -> None:
         """Keep all that is in it to so many bytes, and let nothing go to swap where that can be said."""
         if self._is_unified:
-            _write_if_there(f"{self.folder}/memory.oom.group", "1")
-            _write_if_there(f"{self.folder}/memory.swap.max", "0")
+            _write_if_supported(f"{self.folder}/memory.oom.group", "1")
+            _write_if_supported(f"{self.folder}/memory.swap.max", "0")
             _write(f"{self.folder}/memory.max", str(memory))
         else:
             _write(f"{self.folder}/memory.limit_in_bytes", str(memory))
-            _write_if_there(f"{self.folder}/memory.memsw.limit_in_bytes", str(memory))
+            _write_if_supported(f"{self.folder}/memory.memsw.limit_in_bytes", str(memory))
 
-    def has_run_out(self) -> bool:
+    def is_out_of_memory(self) -> bool:
         """Whether the kernel has killed in it for want of memory."""
-        told = _read(f"{self.folder}/{'memory.events' if self._is_unified else 'memory.oom_control'}")
-        return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in told.splitlines())
+        content = _read(f"{self.folder}/{'memory.events' if self._is_unified else 'memory.oom_control'}")
+        return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in content.splitlines())
 
     def peak_bytes(self) -> int:
         """The most that was in it, files that the kernel kept in memory too; 0 where that is not told."""
-        told = _read(f"{self.folder}/{'memory.peak' if self._is_unified else 'memory.max_usage_in_bytes'}").strip()
-        return int(told) if told.isdigit() else 0
+        content = _read(f"{self.folder}/{'memory.peak' if self._is_unified else 'memory.max_usage_in_bytes'}").strip()
+        return int(content) if content.isdigit() else 0
 
     def join(self) -> None:
         """Go in there: what this process starts from now on is in it."""
@@ -68,7 +68,7 @@ class Group:
         return True
 
 
-class Ground:
+class CgroupParent:
     """A group that is ours to divide, and the one in which this process lives."""
 
     __slots__ = ("folder", "is_unified", "own")
@@ -79,76 +79,76 @@ class Ground:
         self.is_unified = is_unified
 
 
-class Groups:
+class TaskCgroups:
     """The groups of one supervisor's tasks. Where none may be made, nobody gets one."""
 
-    def __init__(self, ground: Ground | None = None) -> None:
+    def __init__(self, parent: CgroupParent | None = None) -> None:
         # Looked for when the first one is wanted, if nobody says it: most workers never want any.
-        self._ground = ground
+        self._parent = parent
         self._is_prepared = False
-        self._made: list[Group] = []
+        self._cgroups: list[TaskCgroup] = []
         # Of those, what nobody needs any more and would not go.
-        self._stale: list[Group] = []
+        self._stale: list[TaskCgroup] = []
 
-    def enter(self, key: int) -> Group | None:
+    def enter(self, key: int) -> TaskCgroup | None:
         """A new group with this process in it, so that what it starts is born there; None where there is none."""
-        ground = self._prepared()
-        if ground is None:
+        parent = self._prepared_parent()
+        if parent is None:
             return None
-        group = Group(f"{ground.folder}/{PREFIX}-{os.getpid()}-{key}", ground.is_unified)
+        cgroup = TaskCgroup(f"{parent.folder}/{PREFIX}-{os.getpid()}-{key}", parent.is_unified)
         try:
-            os.mkdir(group.folder)
-            group.join()
+            os.mkdir(cgroup.folder)
+            cgroup.join()
         except OSError:
-            group.remove()
+            cgroup.remove()
             return None
-        self._made.append(group)
-        return group
+        self._cgroups.append(cgroup)
+        return cgroup
 
-    def leave(self, group: Group, memory: int, is_used: bool) -> bool:
+    def leave(self, cgroup: TaskCgroup, memory: int, is_running: bool) -> bool:
         """Go back, and set the limit only then: it must not kill who made it. False: it holds nobody to anything."""
-        assert self._ground is not None
+        assert self._parent is not None
         try:
-            _write(f"{self._ground.own}/cgroup.procs", "0")
-            if is_used:
-                group.limit(memory)
+            _write(f"{self._parent.own}/cgroup.procs", "0")
+            if is_running:
+                cgroup.limit(memory)
                 return True
         except OSError:
             pass
-        self.close(group)
+        self.close(cgroup)
         return False
 
-    def close(self, group: Group) -> None:
+    def close(self, cgroup: TaskCgroup) -> None:
         """Remove it, and those that would not go before."""
-        self._made.remove(group)
-        self._stale = [one for one in (*self._stale, group) if not one.remove()]
+        self._cgroups.remove(cgroup)
+        self._stale = [one for one in (*self._stale, cgroup) if not one.remove()]
 
     def close_all(self) -> None:
-        for group in (*self._stale, *self._made):
-            group.remove()
+        for cgroup in (*self._stale, *self._cgroups):
+            cgroup.remove()
 
-    def _prepared(self) -> Ground | None:
+    def _prepared_parent(self) -> CgroupParent | None:
         if not self._is_prepared:
             self._is_prepared = True
-            self._ground = self._ground or find(os.environ.get(VARIABLE, ""))
-            if self._ground is not None and not _prepare(self._ground):
-                self._ground = None
-        return self._ground
+            self._parent = self._parent or find_parent(os.environ.get(VARIABLE, ""))
+            if self._parent is not None and not _prepare(self._parent):
+                self._parent = None
+        return self._parent
 
 
-def _prepare(ground: Ground) -> bool:
+def _prepare(parent: CgroupParent) -> bool:
     """Whether groups can be made there now. Those that others have left behind are removed."""
     try:
-        _remove_leftovers(ground.folder)
+        _remove_leftovers(parent.folder)
     except OSError:
         return False
-    return not ground.is_unified or _hands_out_memory(ground)
+    return not parent.is_unified or _enable_memory(parent)
 
 
 # -- whose is what ---------------------------------------------------------------------------------------------------
 
 
-def find(named: str = "", root: str = ROOT, lines: str | None = None) -> Ground | None:
+def find_parent(named: str = "", root: str = ROOT, lines: str | None = None) -> CgroupParent | None:
     """The group below which others may be made, as far as that can be told without making any."""
     for line in (_read("/proc/self/cgroup") if lines is None else lines).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -157,26 +157,26 @@ def find(named: str = "", root: str = ROOT, lines: str | None = None) -> Ground 
             continue
         own = f"{root}{'' if is_unified else '/memory'}{path}".rstrip("/")
         folder = named.rstrip("/") or own
-        if _has_memory(folder, is_unified) and (named or path == "/" or _is_marked(own)):
-            return Ground(folder, own, is_unified) if os.access(folder, os.W_OK) else None
+        if _has_memory_controller(folder, is_unified) and (named or path == "/" or _is_delegated(own)):
+            return CgroupParent(folder, own, is_unified) if os.access(folder, os.W_OK) else None
     return None
 
 
-def usable(worker: int) -> Ground | None:
+def find_usable_parent(worker: int) -> CgroupParent | None:
     """The same, where the processes that are there now do not stand in the way of the worker with this id."""
-    ground = find(os.environ.get(VARIABLE, ""))
-    if ground is None or not ground.is_unified or ground.folder != ground.own or _is_handed_out(ground):
-        return ground
-    return ground if _are_of(worker, _there(ground)) else None
+    parent = find_parent(os.environ.get(VARIABLE, ""))
+    if parent is None or not parent.is_unified or parent.folder != parent.own or _is_memory_enabled(parent):
+        return parent
+    return parent if _belong_to(worker, _processes_in(parent)) else None
 
 
-def _has_memory(folder: str, is_unified: bool) -> bool:
+def _has_memory_controller(folder: str, is_unified: bool) -> bool:
     if is_unified:
         return "memory" in _read(f"{folder}/cgroup.controllers").split()
     return os.access(f"{folder}/memory.limit_in_bytes", os.F_OK)
 
 
-def _is_marked(folder: str) -> bool:
+def _is_delegated(folder: str) -> bool:
     for mark in DELEGATION_MARKS:
         try:
             if os.getxattr(folder, mark) == b"1":
@@ -186,43 +186,43 @@ def _is_marked(folder: str) -> bool:
     return False
 
 
-def _hands_out_memory(ground: Ground) -> bool:
+def _enable_memory(parent: CgroupParent) -> bool:
     """Version 2: let the groups below have limits. One that does so may hold no processes itself."""
-    if _is_handed_out(ground):
+    if _is_memory_enabled(parent):
         return True
     try:
-        if ground.folder == ground.own:
-            _step_aside(ground)
-        _write(f"{ground.folder}/cgroup.subtree_control", "+memory")
+        if parent.folder == parent.own:
+            _move_worker_aside(parent)
+        _write(f"{parent.folder}/cgroup.subtree_control", "+memory")
     except OSError:
         return False
     return True
 
 
-def _is_handed_out(ground: Ground) -> bool:
-    return "memory" in _read(f"{ground.folder}/cgroup.subtree_control").split()
+def _is_memory_enabled(parent: CgroupParent) -> bool:
+    return "memory" in _read(f"{parent.folder}/cgroup.subtree_control").split()
 
 
-def _there(ground: Ground) -> list[int]:
-    return [int(pid) for pid in _read(f"{ground.folder}/cgroup.procs").split()]
+def _processes_in(parent: CgroupParent) -> list[int]:
+    return [int(pid) for pid in _read(f"{parent.folder}/cgroup.procs").split()]
 
 
-def _are_of(worker: int, pids: list[int]) -> bool:
+def _belong_to(worker: int, pids: list[int]) -> bool:
     return set(pids) <= {process.pid for process in processes.descendants(processes.snapshot(), [worker])}
 
 
-def _step_aside(ground: Ground) -> None:
+def _move_worker_aside(parent: CgroupParent) -> None:
     """Move the worker and all that is its into a group below, unless somebody else is there too."""
-    aside = f"{ground.folder}/{PREFIX}-worker"
+    aside = f"{parent.folder}/{PREFIX}-worker"
     for _ in range(MOVES_MAX):
-        there = _there(ground)
-        if not there or not _are_of(os.getppid(), there):
+        pids = _processes_in(parent)
+        if not pids or not _belong_to(os.getppid(), pids):
             return
         if not os.path.isdir(aside):
             os.mkdir(aside)
-        for pid in there:
+        for pid in pids:
             _write(f"{aside}/cgroup.procs", str(pid))
-        ground.own = aside
+        parent.own = aside
 
 
 def _remove_leftovers(folder: str) -> None:
@@ -231,7 +231,7 @@ def _remove_leftovers(folder: str) -> None:
         prefix, _, rest = name.partition("-")
         supervisor = rest.partition("-")[0]
         if prefix == PREFIX and supervisor.isdigit() and not processes.is_running(int(supervisor)):
-            Group(f"{folder}/{name}", False).remove()
+            TaskCgroup(f"{folder}/{name}", False).remove()
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _write_if_there(path: str, text: str) -> None:
+def _write_if_supported(path: str, text: str) -> None:
     try:
         _write(path, text)
     except OSError:

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from mulligan.ports import Lease
-from mulligan.worker.encodable import OUTPUT_BYTES_MAX
-from mulligan.worker.folders import Logs, move
-from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
-from mulligan.worker.outgoing import Outgoing
+from mulligan.worker.folders import Logs, move_file
+from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.redacted_logs import RedactedLogs
-from mulligan.worker.supervision import PACKAGE_PARENT, Supervision
+from mulligan.worker.send_buffer import SendBuffer
+from mulligan.worker.supervisor_client import PACKAGE_PARENT, SupervisorClient
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
@@ -27,19 +27,19 @@ _ANSWER_BYTES_MAX = OUTPUT_BYTES_MAX + (4 << 20)
 # The package is found, loaded and forgotten: an interpreter of the user's must not see what lies beside it.
 _PROGRAM = (
     "import sys; parent = sys.argv.pop(1); sys.path.append(parent); "
-    "from mulligan.worker.child import main; sys.path.remove(parent); main(*sys.argv[1:])"
+    "from mulligan.worker.child_main import main; sys.path.remove(parent); main(*sys.argv[1:])"
 )
 
 
-class ChildBroke(Exception):
+class ChildDisconnected(Exception):
     """The process has closed its socket: it has ended, as its supervisor knows, or its step has closed what is ours."""
 
 
-class ChildRaves(Exception):
+class ChildProtocolError(Exception):
     """What comes is no answer to what it was given: its step has written to what is ours."""
 
 
-class Step(msgspec.Struct):
+class ChildTask(msgspec.Struct):
     """A task that a child works at."""
 
     lease: Lease
@@ -51,19 +51,19 @@ class Step(msgspec.Struct):
     cut_off_at: float | None = None
 
 
-class Job(msgspec.Struct):
+class BackgroundJob(msgspec.Struct):
     """Work of the worker's own that would take its loop too long: a function of ours, called in a child.
 
     `then` is told what it gave, or None where the child came to an end before it had answered.
     """
 
-    order: Order
-    then: Callable[[Answer | None], None]
+    order: CallRequest
+    then: Callable[[CallResult | None], None]
     # How often it was begun.
     attempts: int = 0
 
 
-class Order(msgspec.Struct, frozen=True):
+class CallRequest(msgspec.Struct, frozen=True):
     """What a step is: code with a `main`, or a function to call, and where and with what."""
 
     step: str = ""
@@ -78,7 +78,7 @@ class Order(msgspec.Struct, frozen=True):
     files: dict[str, str] = {}
 
 
-class Message(msgspec.Struct, omit_defaults=True):
+class CallMessage(msgspec.Struct, omit_defaults=True):
     """An order as it is told: what is None, or not said, is as it was in the order before."""
 
     number: int
@@ -92,11 +92,11 @@ class Message(msgspec.Struct, omit_defaults=True):
     code: str | None = None
     call: str | None = None
     # Which of its logs have got a name, and are to be started anew.
-    fresh: list[int] = []
+    fresh_logs: list[int] = []
     files: dict[str, str] = {}
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CallResult(msgspec.Struct, frozen=True):
     """How a step went, as the child says."""
 
     # Of the order that it answers.
@@ -108,7 +108,7 @@ class Answer(msgspec.Struct, frozen=True):
     err: int
     output: Any = None
     # The output is in the file of the child's results.
-    filed: bool = False
+    in_file: bool = False
     # Why its folder cannot be entered; why an argument cannot be read.
     folder: str = ""
     unreadable: str = ""
@@ -120,22 +120,22 @@ class Answer(msgspec.Struct, frozen=True):
     trace: str = ""
     # It has started processes; it has left something behind that cannot be put back.
     forked: bool = False
-    worn: bool = False
+    dirty: bool = False
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Answer).decode
+_decode = msgspec.json.Decoder(CallResult).decode
 
 
-class Child:
+class WarmChild:
     """One process. It has a step, or a job of ours, or is idle. Nothing here waits for it to read or to write."""
 
-    def __init__(self, number: int, version: str, interpreter: str, folder: str) -> None:
+    def __init__(self, number: int, group: str, interpreter: str, folder: str) -> None:
         self.key = -number
-        self.version = version
+        self.group = group
         self.interpreter = interpreter
-        self.step: Step | None = None
-        self.job: Job | None = None
+        self.task: ChildTask | None = None
+        self.job: BackgroundJob | None = None
         # It gets no further step.
         self.is_leaving = False
         self.idle_since = 0.0
@@ -143,72 +143,72 @@ class Child:
         self._slot_result = f"{folder}/child-{number}.result"
         # What it writes goes through there, where its steps may know secrets.
         self.pipes: RedactedLogs | None = None
-        self._fresh: list[int] = []
-        self._last = Order()
+        self._fresh_logs: list[int] = []
+        self._last = CallRequest()
         self._number = 0
         self._buffer = bytearray()
         self.sock, self._theirs = socket.socketpair()
-        self._outgoing = Outgoing(self.sock)
+        self._send_buffer = SendBuffer(self.sock)
 
     def fileno(self) -> int:
         return self.sock.fileno()
 
-    def launch(self, supervisor: Supervision) -> None:
+    def launch(self, supervisor: SupervisorClient) -> None:
         """Have it started. What is sent meanwhile is read when it is up."""
         out, err = self._slots.values()
         # A larger result comes in a file.
-        inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_VEILED
+        inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
         argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # Nothing is named as its input: it is the descriptor that comes with the message.
         order = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
-        supervisor.send_with(self._theirs.detach(), order)
+        supervisor.send_fd(self._theirs.detach(), order)
 
-    def lay_pipes(self, selector: selectors.BaseSelector) -> None:
+    def open_pipes(self, selector: selectors.BaseSelector) -> None:
         """In the place of its logs, before it opens them."""
         self.pipes = RedactedLogs(selector, *self._slots.values())
 
-    def give(self, step: Step, order: Order) -> None:
-        """Hand it a step; `ChildBroke` if it is not there any more.
+    def start_task(self, task: ChildTask, order: CallRequest) -> None:
+        """Hand it a step; `ChildDisconnected` if it is not there any more.
 
         One that was only just launched has it all the same: what became of that its supervisor will say.
         """
-        step.has_named_logs = self.pipes is not None
+        task.has_named_logs = self.pipes is not None
         self._send(order)
-        self.step = step
+        self.task = task
 
-    def give_job(self, job: Job) -> None:
-        """Hand it a job of ours; `ChildBroke` as for a step."""
+    def start_job(self, job: BackgroundJob) -> None:
+        """Hand it a job of ours; `ChildDisconnected` as for a step."""
         self._send(job.order)
         self.job = job
 
-    def _send(self, order: Order) -> None:
+    def _send(self, order: CallRequest) -> None:
         self._number += 1
-        body = _encode(_difference(self._number, self._last, order, self._fresh))
+        body = _encode(_make_message(self._number, self._last, order, self._fresh_logs))
         try:
-            self._outgoing.send(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+            self._send_buffer.send(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
             if self._number > 1:
-                raise ChildBroke from None
+                raise ChildDisconnected from None
         # What may be large is not kept: it differs from step to step.
         self._last = msgspec.structs.replace(order, args={}, files={})
-        self._fresh = []
+        self._fresh_logs = []
 
     @property
     def is_sending(self) -> bool:
         """Whether it has yet to read a part of what it was given."""
-        return self._outgoing.is_waiting
+        return self._send_buffer.has_pending
 
     @property
     def is_idle(self) -> bool:
-        return self.step is None and self.job is None and not self.is_leaving
+        return self.task is None and self.job is None and not self.is_leaving
 
     def send_more(self) -> None:
         """It may have read something. That it is gone `receive` will say."""
         with suppress(OSError):
-            self._outgoing.flush()
+            self._send_buffer.flush()
 
-    def receive(self) -> Answer | None:
+    def receive(self) -> CallResult | None:
         """Its answer once it is complete."""
         try:
             data = self.sock.recv(_RECEIVE_BYTES)
@@ -217,28 +217,28 @@ class Child:
         except OSError:
             data = b""
         if not data:
-            raise ChildBroke
-        if not self._buffer and len(data) >= _end(data):
+            raise ChildDisconnected
+        if not self._buffer and len(data) >= _frame_size(data):
             return self._answer(memoryview(data)[_LENGTH_BYTES:])  # nearly always it comes in one piece
         self._buffer += data
-        if _end(self._buffer) > _ANSWER_BYTES_MAX:
-            raise ChildRaves
-        if len(self._buffer) < _end(self._buffer):
+        if _frame_size(self._buffer) > _ANSWER_BYTES_MAX:
+            raise ChildProtocolError
+        if len(self._buffer) < _frame_size(self._buffer):
             return None
         whole, self._buffer = self._buffer, bytearray()
         return self._answer(memoryview(whole)[_LENGTH_BYTES:])
 
-    def _answer(self, body: memoryview) -> Answer:
+    def _answer(self, body: memoryview) -> CallResult:
         try:
             answer = _decode(body)
         except (ValueError, RecursionError):
-            raise ChildRaves from None
+            raise ChildProtocolError from None
         if answer.number != self._number:
-            raise ChildRaves
+            raise ChildProtocolError
         return answer
 
     @property
-    def has_logs(self) -> bool:
+    def has_open_logs(self) -> bool:
         """Whether it has opened them: one that is slow to come up has none yet."""
         return all(map(os.path.exists, self._slots.values()))
 
@@ -247,37 +247,37 @@ class Child:
 
         A step that writes nothing has no files, and pays for none.
         """
-        step = self.step
-        assert step is not None
-        if step.has_named_logs:
+        task = self.task
+        assert task is not None
+        if task.has_named_logs:
             return
         for fd, is_named, name in ((1, is_out, logs.out), (2, is_err, logs.err)):
             if is_named:
-                move(self._slots[fd], name)
-                self._fresh.append(fd)
-        step.has_named_logs = True
+                move_file(self._slots[fd], name)
+                self._fresh_logs.append(fd)
+        task.has_named_logs = True
 
-    def take_result(self, path: str) -> None:
+    def move_result(self, path: str) -> None:
         """Move the file of its last result there: it may be given another step before anybody has looked at it."""
         with suppress(FileNotFoundError):
             os.rename(self._slot_result, path)
 
-    def end_job(self) -> Job:
+    def end_job(self) -> BackgroundJob:
         job, self.job = self.job, None
         assert job is not None
         self.idle_since = time.monotonic()
         return job
 
-    def end_step(self) -> Step:
-        step, self.step = self.step, None
-        assert step is not None
+    def end_task(self) -> ChildTask:
+        task, self.task = self.task, None
+        assert task is not None
         self.idle_since = time.monotonic()
-        return step
+        return task
 
     def close(self) -> None:
         """It ends when it reads that nobody is there."""
         self.is_leaving = True
-        self._outgoing.drop()
+        self._send_buffer.clear()
         self.sock.close()
 
     def remove_slots(self) -> None:
@@ -290,10 +290,10 @@ class Child:
                 continue  # it has the name of an attempt now, or was never there
 
 
-def _difference(number: int, last: Order, order: Order, fresh: list[int]) -> Message:
+def _make_message(number: int, last: CallRequest, order: CallRequest, fresh_logs: list[int]) -> CallMessage:
     """What to say of `order` to who knows the `last` one. Most of one step is as it was for another."""
     told, env = last.env, order.env
-    return Message(
+    return CallMessage(
         number,
         order.step,
         {name: value for name, value in env.items() if told.get(name) != value},
@@ -303,11 +303,11 @@ def _difference(number: int, last: Order, order: Order, fresh: list[int]) -> Mes
         None if order.home == last.home else order.home,
         None if order.code == last.code else order.code,
         None if order.call == last.call else order.call,
-        fresh,
+        fresh_logs,
         order.files,
     )
 
 
-def _end(data: bytes | bytearray) -> int:
+def _frame_size(data: bytes | bytearray) -> int:
     """How long what begins so is in all."""
     return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")

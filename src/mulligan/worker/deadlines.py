@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
 from mulligan.ports import Clock, Lease
-from mulligan.worker import wall
+from mulligan.worker import wall_clock
 
 
-def timed_here(lease: Lease, clock: Clock | None) -> Lease:
+def with_local_deadline(lease: Lease, clock: Clock | None) -> Lease:
     """The same with its deadline by the clock that processes on this machine are timed with."""
     deadline = lease.task.deadline
     if clock is None or deadline is None:
         return lease
-    here = datetime.fromtimestamp(wall.seconds(), UTC) + (deadline - clock.now())
+    here = datetime.fromtimestamp(wall_clock.now(), UTC) + (deadline - clock.now())
     return replace(lease, task=replace(lease.task, deadline=here))
 
 
@@ -24,7 +24,7 @@ def seconds_left(task: Task) -> float | None:
     """The shorter of its timeout and what is left of its visit; None if it may take for ever."""
     if task.deadline is None:
         return task.timeout
-    left = max(0.0, task.deadline.timestamp() - wall.seconds())
+    left = max(0.0, task.deadline.timestamp() - wall_clock.now())
     return left if task.timeout is None else min(left, task.timeout)
 
 

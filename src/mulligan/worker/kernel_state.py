@@ -22,7 +22,7 @@ _handler_of, _set_mask, _timer, _set_timer = (
 )
 
 
-class Standing:
+class KernelState:
     """How the process stands when a step begins. What a step changed is put back, or told where that cannot be done."""
 
     def __init__(self, slot_out: str, slot_err: str) -> None:
@@ -35,15 +35,15 @@ class Standing:
         # No call says what they are at little cost; that they were changed is heard.
         self.are_limits_changed = self._has_no_logs = False
 
-    def begin(self, fresh: list | tuple) -> None:
+    def start_logs(self, fresh_logs: list | tuple) -> None:
         """The worker has given the logs in `fresh` their names: new ones are begun."""
-        for fd in fresh:
-            new = self._opened(self._slots[fd])
+        for fd in fresh_logs:
+            new = self._open_log(self._slots[fd])
             os.dup2(new, self._logs[fd], inheritable=False)
             os.dup2(new, fd)
             os.close(new)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """What the last step may have changed is as it was. Done while the worker writes down how that step went."""
         os.umask(self._umask)
         for fd, log in self._logs.items():
@@ -58,9 +58,9 @@ class Standing:
 
     def log_sizes(self) -> list:
         """Nobody minds where the end of a log is sought: it is only ever appended to."""
-        return [_end_of(log) for log in self._logs.values()]
+        return [_size_of(log) for log in self._logs.values()]
 
-    def _opened(self, slot: str) -> int:
+    def _open_log(self, slot: str) -> int:
         """A new log. If somebody has removed its folder, what is written is lost, and the step runs all the same."""
         try:
             return os.open(slot, LOG_FLAGS, 0o600)
@@ -69,7 +69,7 @@ class Standing:
             return os.open(os.devnull, LOG_FLAGS)
 
 
-def _end_of(log: int) -> int:
+def _size_of(log: int) -> int:
     try:
         return os.lseek(log, 0, os.SEEK_END)
     except OSError:

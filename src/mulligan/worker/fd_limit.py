@@ -5,22 +5,22 @@ from __future__ import annotations
 import resource
 
 # More nobody needs; some systems have no bound at all.
-WANTED_MAX = 1 << 16
+FDS_MAX = 1 << 16
 # What this process was started with.
-_GIVEN = resource.getrlimit(resource.RLIMIT_NOFILE)
+_INHERITED = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def take_all() -> None:
+def raise_fd_limit() -> None:
     """Raise our own bound: a task that may print a secret needs four, and there are many at once."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, WANTED_MAX)
+    wanted = FDS_MAX if hard == resource.RLIM_INFINITY else min(hard, FDS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def hand_on(pid: int) -> None:
+def restore_fd_limit(pid: int) -> None:
     """Let a process that we have started, and so all that it starts, have what we were given: more breaks old ones."""
     try:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, _GIVEN)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, _INHERITED)
     except OSError:
         pass  # it is gone already

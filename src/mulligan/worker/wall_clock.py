@@ -11,6 +11,6 @@ _elapsed = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "C
 _BASE = time.time() - _elapsed()
 
 
-def seconds() -> float:
+def now() -> float:
     """Seconds since 1970."""
     return _BASE + _elapsed()

@@ -10,55 +10,55 @@ from collections import deque
 SEND_BYTES_MAX = 1 << 20
 
 
-class Outgoing:
+class SendBuffer:
     """What is to be sent over a socket, in order. What the kernel does not take at once is kept until `flush`."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
         # Each with the descriptor that goes with its first byte, or -1.
-        self._parts: deque[tuple[memoryview, int]] = deque()
+        self._chunks: deque[tuple[memoryview, int]] = deque()
 
     @property
-    def is_waiting(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something is left: then `flush` is to be called when the socket can be written to."""
-        return bool(self._parts)
+        return bool(self._chunks)
 
     def send(self, data: bytes, fd: int = -1) -> None:
         """Send as much as the kernel takes now. OSError where nobody can ever read it.
 
         The descriptor is ours from now on, and closed once it is sent.
         """
-        self._parts.append((memoryview(data), fd))
+        self._chunks.append((memoryview(data), fd))
         self.flush()
 
     def flush(self) -> None:
         """Send more of what is left. OSError where nobody can ever read it: then nothing is left."""
         room = SEND_BYTES_MAX
         try:
-            while self._parts and room > 0:
-                room -= self._send_some(room)
+            while self._chunks and room > 0:
+                room -= self._send_chunk(room)
         except BlockingIOError:
             return
         except OSError:
-            self.drop()
+            self.clear()
             raise
 
-    def drop(self) -> None:
+    def clear(self) -> None:
         """Forget what is left."""
-        for _, fd in self._parts:
+        for _, fd in self._chunks:
             if fd >= 0:
                 os.close(fd)
-        self._parts.clear()
+        self._chunks.clear()
 
-    def _send_some(self, bytes_max: int) -> int:
-        view, fd = self._parts[0]
+    def _send_chunk(self, bytes_max: int) -> int:
+        view, fd = self._chunks[0]
         piece = view[:bytes_max]
         sent = self._sock.send(piece) if fd < 0 else socket.send_fds(self._sock, [piece], [fd])
         if fd >= 0:
             os.close(fd)
         if sent < len(view):
-            self._parts[0] = (view[sent:], -1)
+            self._chunks[0] = (view[sent:], -1)
         else:
-            self._parts.popleft()
+            self._chunks.popleft()
         return sent

@@ -23,11 +23,11 @@ _TOO_LARGE = "it has a number of more than 64 bits, or is nested too deep"
 _NO_TEXT = "it has half of a character in it"
 
 
-class NotKeepable(Exception):
+class NotStorable(Exception):
     """No event can hold such a value, nor can an artifact; the message says why."""
 
 
-class InFile(msgspec.Struct, frozen=True):
+class OutputFile(msgspec.Struct, frozen=True):
     """In the place of an output: it is in a file of the worker's, checked and on the disk, and is to be kept."""
 
     path: str
@@ -36,65 +36,67 @@ class InFile(msgspec.Struct, frozen=True):
     format: Format
 
 
-class Results:
+class OutputStorage:
     """Every result comes by here, once. Without a place for artifacts all of them stay in the log."""
 
     def __init__(self, artifacts: Artifacts | None) -> None:
         self._artifacts = artifacts
 
-    def kept(self, task: Task, ended: TaskEnded) -> TaskEnded:
+    def store(self, task: Task, report: TaskEnded) -> TaskEnded:
         """The report with what no event can hold refused, and a large output as the reference to an artifact.
 
         StoreUnavailable where that is away: then it is to be asked again.
         """
-        output = ended.output
-        if isinstance(output, InFile):
-            return self._with_file(task, ended, output)
+        output = report.output
+        if isinstance(output, OutputFile):
+            return self._store_file(task, report, output)
         if type(output) is str:
-            if len(output) <= _SURELY_INLINE_CHARS and not ended.outcome.reported:
-                return ended
-        elif output is None and not ended.outcome.reported:
-            return ended
+            if len(output) <= _SURELY_INLINE_CHARS and not report.outcome.reported:
+                return report
+        elif output is None and not report.outcome.reported:
+            return report
         try:
-            return self._looked_at(task, ended)
+            return self._store_value(task, report)
         except StoreRefused as error:
-            return refused_output(ended, error.message)
+            return report_storage_failure(report, error.message)
 
-    def _looked_at(self, task: Task, ended: TaskEnded) -> TaskEnded:
+    def _store_value(self, task: Task, report: TaskEnded) -> TaskEnded:
         try:
-            packed = pack((ended.output, ended.outcome.reported))
-        except NotKeepable as problem:
-            return _invalid(ended, str(problem))
-        found = None if self._artifacts is None else beside_the_log(ended.output, packed)
-        if found is None or self._artifacts is None:
-            return ended
-        data, format = found
-        return msgspec.structs.replace(ended, output=reference(self._artifacts.keep(_name(task, format), data, format)))
+            packed = pack((report.output, report.outcome.reported))
+        except NotStorable as problem:
+            return _invalid(report, str(problem))
+        data_and_format = None if self._artifacts is None else artifact_data(report.output, packed)
+        if data_and_format is None or self._artifacts is None:
+            return report
+        data, format = data_and_format
+        return msgspec.structs.replace(
+            report, output=reference(self._artifacts.keep(_name(task, format), data, format))
+        )
 
-    def _with_file(self, task: Task, ended: TaskEnded, output: InFile) -> TaskEnded:
+    def _store_file(self, task: Task, report: TaskEnded, output: OutputFile) -> TaskEnded:
         """The file is removed, or is the artifact's now."""
         assert self._artifacts is not None
-        told = self.kept(task, msgspec.structs.replace(ended, output=None))
-        if told.outcome is not ended.outcome:
+        told = self.store(task, msgspec.structs.replace(report, output=None))
+        if told.outcome is not report.outcome:
             return told
         artifact = Artifact(_name(task, output.format), output.size, output.sha256, output.format)
         try:
-            return msgspec.structs.replace(ended, output=reference(self._artifacts.keep_file(artifact, output.path)))
+            return msgspec.structs.replace(report, output=reference(self._artifacts.keep_file(artifact, output.path)))
         except StoreRefused as error:
-            return refused_output(ended, error.message)
+            return report_storage_failure(report, error.message)
 
 
 def pack(value: Any) -> bytes:
-    """JSON knows numbers of any size; what keeps them knows 64 bits, as packed values do. NotKeepable without those."""
+    """JSON knows numbers of any size; what keeps them knows 64 bits, as packed values do. NotStorable without those."""
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError:
-        raise NotKeepable(_NO_TEXT) from None
+        raise NotStorable(_NO_TEXT) from None
     except (OverflowError, RecursionError, TypeError, ValueError):
-        raise NotKeepable(_TOO_LARGE) from None
+        raise NotStorable(_TOO_LARGE) from None
 
 
-def beside_the_log(output: Any, packed: bytes) -> tuple[bytes, Format] | None:
+def artifact_data(output: Any, packed: bytes) -> tuple[bytes, Format] | None:
     """What is kept as an artifact of an output, which is also there packed; None where the log has room for it."""
     if len(packed) <= _SURELY_INLINE_BYTES and _KEY_PACKED not in packed:
         return None
@@ -105,29 +107,29 @@ def beside_the_log(output: Any, packed: bytes) -> tuple[bytes, Format] | None:
 
 
 def _name(task: Task, format: Format) -> str:
-    return f"{folder_of(task)}/output{ENDINGS[format]}"
+    return f"{artifact_folder_of(task)}/output{ENDINGS[format]}"
 
 
-def folder_of(task: Task) -> str:
+def artifact_folder_of(task: Task) -> str:
     """Where its artifacts are: another for each run, place (with its item), visit and attempt; none is ever shared."""
     return f"{task.run_id}/{file_name(task.place)}/{task.visit}/{task.attempt}"
 
 
-def invalid_output(problem: str) -> str:
+def storage_error(problem: str) -> str:
     return f"its output cannot be kept: {problem}"
 
 
-def _invalid(ended: TaskEnded, problem: str) -> TaskEnded:
-    if ended.outcome.reported:
-        outcome = msgspec.structs.replace(ended.outcome, reported=(), report_error=f"cannot be kept: {problem}")
+def _invalid(report: TaskEnded, problem: str) -> TaskEnded:
+    if report.outcome.reported:
+        outcome = msgspec.structs.replace(report.outcome, reported=(), report_error=f"cannot be kept: {problem}")
     else:
-        outcome = msgspec.structs.replace(ended.outcome, output_error=invalid_output(problem))
-    return msgspec.structs.replace(ended, outcome=outcome, output=None)
+        outcome = msgspec.structs.replace(report.outcome, output_error=storage_error(problem))
+    return msgspec.structs.replace(report, outcome=outcome, output=None)
 
 
-def refused_output(ended: TaskEnded, reason: str) -> TaskEnded:
+def report_storage_failure(report: TaskEnded, reason: str) -> TaskEnded:
     """There is no room for it, or no place: the attempt has failed, and another one may do."""
     outcome = Outcome(
-        exit_code=None, code="EXCEPTION", message=invalid_output(reason), is_stopped=ended.outcome.is_stopped
+        exit_code=None, code="EXCEPTION", message=storage_error(reason), is_stopped=report.outcome.is_stopped
     )
-    return msgspec.structs.replace(ended, outcome=outcome, output=None)
+    return msgspec.structs.replace(report, outcome=outcome, output=None)

@@ -22,9 +22,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.worker.complaint import complaint, exit_status
-from mulligan.worker.encodable import ENCODER, NotEncodable, NotReadable, encoded
-from mulligan.worker.standing import Standing
+from mulligan.worker.json_encoding import ENCODER, ArtifactUnreadable, NotJson, encode_output
+from mulligan.worker.kernel_state import KernelState
+from mulligan.worker.step_errors import describe_error, exit_status
 
 SIGTERM = _signal.SIGTERM
 LENGTH_BYTES = 4
@@ -58,7 +58,7 @@ _handler_of = _signal.getsignal
 _ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
-class Child:
+class ChildServer:
     """Runs what comes over the socket, one step at a time, and answers how it went.
 
     A message says what is not as it was for the step before: most is. A result of more than `inline_max` characters
@@ -69,33 +69,33 @@ class Child:
         self._sock = sock
         self._slot_result, self._inline_max = slot_result, inline_max
         self._programs: dict[str, types.CodeType] = {}
-        self._surroundings = Surroundings()
+        self._interpreter = InterpreterState()
         # One of these is empty.
         self._call = self._code = ""
         self._folder, self._home = "/", ""
         self._termination = Termination()
-        self._standing = Standing(slot_out, slot_err)
+        self._kernel = KernelState(slot_out, slot_err)
         self._has_forked = False
         self._may_hide = any(map(_may_hide_processes, sys.modules, map(_library, list(sys.modules.values()))))
-        sys.addaudithook(self._notice)
+        sys.addaudithook(self._on_audit_event)
 
     def serve(self) -> None:
         """Until the worker closes the socket."""
         meter = Meter()
         while text := self._receive():
             message, _ = _decode(text)
-            if "fresh" in message:
-                self._standing.begin(message["fresh"])
+            if "fresh_logs" in message:
+                self._kernel.start_logs(message["fresh_logs"])
             self._has_forked = False
             with self._termination:
                 answer, output = self._run(message)
             _flush()
             cpu, peak = meter.read(self._has_forked or self._may_hide)
-            self._note_what_is_left(answer, peak)
-            out, err = self._standing.log_sizes()
+            self._note_leftovers(answer, peak)
+            out, err = self._kernel.log_sizes()
             measured = f'"number":{message["number"]},"cpu":{cpu:.6f},"peak":{peak},"out":{out},"err":{err}'
             self._send(answer, output, measured)
-            self._standing.put_back()
+            self._kernel.restore()
             meter.settle()
 
     def _receive(self) -> str:
@@ -120,19 +120,19 @@ class Child:
                 at += count
         return body.decode()
 
-    def _notice(self, event: str, told: tuple) -> None:
+    def _on_audit_event(self, event: str, told: tuple) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
-            self._surroundings.export()
+            self._interpreter.export()
         elif event in LIMITING_EVENTS:
-            self._standing.are_limits_changed = True
+            self._kernel.are_limits_changed = True
         elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(told[0], told[1])):
             self._may_hide = True
 
     def _send(self, answer: dict, output: str, measured: str) -> None:
         """The output is JSON already, and may be large: it is not written twice."""
         if len(output) > self._inline_max and self._put_into_file(output):
-            answer["filed"], output = True, "null"
+            answer["in_file"], output = True, "null"
         said = f"{ENCODER.encode(answer)[1:-1]}," if answer else ""
         body = f'{{{said}{measured},"output":{output}}}'.encode()
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
@@ -148,15 +148,15 @@ class Child:
             return False
         return True
 
-    def _note_what_is_left(self, answer: dict, peak: int) -> None:
+    def _note_leftovers(self, answer: dict, peak: int) -> None:
         """What cannot be put back is told, and the worker sees to it."""
         if self._has_forked:
             answer["forked"] = True
         is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
         may_have_children = self._has_forked or self._may_hide
-        is_worn = is_large or threading.active_count() > 1 or self._standing.is_changed() or "sys" not in sys.modules
+        is_worn = is_large or threading.active_count() > 1 or self._kernel.is_changed() or "sys" not in sys.modules
         if is_worn or (may_have_children and _has_children()):
-            answer["worn"] = True
+            answer["dirty"] = True
 
     def _run(self, message: dict) -> tuple:
         """The answer, and the result as JSON text."""
@@ -167,12 +167,12 @@ class Child:
             except (OSError, ValueError) as error:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
-                self._surroundings.make_output_folder()
-            result = self._awaited(self._function()(**self._arguments(message)))
-            return {}, encoded(result)
-        except NotReadable as error:
+                self._interpreter.make_output_folder()
+            result = self._await_result(self._function()(**self._arguments(message)))
+            return {}, encode_output(result)
+        except ArtifactUnreadable as error:
             return {"unreadable": str(error)}, "null"
-        except NotEncodable as error:
+        except NotJson as error:
             return {"invalid": str(error)}, "null"
         except SystemExit as error:
             return {"exit": exit_status(error.code)}, "null"
@@ -180,24 +180,30 @@ class Child:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # whatever a step raises is its failure, not ours
             self._show_lines()
-            return complaint(error, message["step"], PROGRAM), "null"
+            return describe_error(error, message["step"], PROGRAM), "null"
 
     def _set_up(self, message: dict) -> None:
         self._call = message.get("call", self._call)
         self._code = message.get("code", self._code)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
-        self._surroundings.set_up(message["env"], message.get("unset", ()), self._home)
+        self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
 
     def _arguments(self, message: dict) -> dict:
         args: dict = message.get("args", {})
-        return self._surroundings.own(CONTENTS).with_contents(args, message["files"]) if "files" in message else args
+        return (
+            self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"])
+            if "files" in message
+            else args
+        )
 
     def _function(self) -> types.FunctionType:
         if self._call:
             module, _, name = self._call.partition(":")
             found = (
-                self._surroundings.own(module) if module.startswith(OWN_PACKAGE) else importlib.import_module(module)
+                self._interpreter.import_installed(module)
+                if module.startswith(OWN_PACKAGE)
+                else importlib.import_module(module)
             )
             for part in name.split("."):
                 found = getattr(found, part)
@@ -207,11 +213,11 @@ class Child:
         exec(self._program(self._code), names)
         return names["main"]
 
-    def _awaited(self, result: object) -> object:
+    def _await_result(self, result: object) -> object:
         """What an `async def main` comes to; anything else is what it is."""
         if isinstance(result, types.CoroutineType):
             # Not at the top: asyncio costs more than all the rest of a child.
-            return self._surroundings.own("asyncio").run(result)
+            return self._interpreter.import_installed("asyncio").run(result)
         return result
 
     def _program(self, code: str) -> types.CodeType:
@@ -237,9 +243,11 @@ class Termination:
         self._raised: Callable = lambda: None
         self._handler = self._on_signal
         signal.signal(SIGTERM, self._handler)
-        signal.signal(signal.SIGCONT, self._on_nudge)
+        signal.signal(signal.SIGCONT, self._on_wakeup)
         self._masks = threading.local()
-        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._forget)
+        os.register_at_fork(
+            before=self._block_sigterm, after_in_parent=self._restore_mask, after_in_child=self._reset_in_child
+        )
 
     def __enter__(self) -> None:
         if _handler_of(SIGTERM) is not self._handler:
@@ -258,7 +266,7 @@ class Termination:
         self._is_due = True
         self._raise()
 
-    def _on_nudge(self, *_: object) -> None:
+    def _on_wakeup(self, *_: object) -> None:
         """By itself it does nothing, but wakes a step that went to sleep just when SIGTERM came.
 
         What is raised while an object is destroyed, or a file closed so, goes nowhere: then it is raised once more.
@@ -278,16 +286,16 @@ class Termination:
 
     # What a step forks is not this process, and ends as any other: also if it is told to before it knows.
 
-    def _hold(self) -> None:
+    def _block_sigterm(self) -> None:
         self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {SIGTERM})
 
-    def _release(self) -> None:
+    def _restore_mask(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
 
-    def _forget(self) -> None:
+    def _reset_in_child(self) -> None:
         if _handler_of(SIGTERM) is self._handler:
             signal.signal(SIGTERM, signal.SIG_DFL)
-        self._release()
+        self._restore_mask()
 
 
 def _die_of_sigterm() -> None:
@@ -295,12 +303,12 @@ def _die_of_sigterm() -> None:
     os.kill(os.getpid(), SIGTERM)
 
 
-class Surroundings:
+class InterpreterState:
     """Environment, arguments, search path and streams: what a step may change and the next must not see."""
 
     def __init__(self) -> None:
         self._environment = dict(os.environ)
-        self._told: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
         self._exported: set[str] = set()
         self._raw = _raw_environment()
         # Without "", which is whatever folder one is in.
@@ -312,11 +320,11 @@ class Surroundings:
         if os.environ._data != self._raw:  # type: ignore[attr-defined]
             self._restore_environment()
         for name in removed:
-            del self._told[name]
+            del self._variables[name]
         if removed or self._exported:
             self._forget([*removed, *self._exported])
-        self._told.update(changed)
-        self._tell(changed if not self._exported else self._told)
+        self._variables.update(changed)
+        self._set_variables(changed if not self._exported else self._variables)
         self._exported.clear()
         if "multiprocessing.util" in sys.modules:
             self.export()  # it starts processes and tells nobody
@@ -326,7 +334,7 @@ class Surroundings:
         sys.argv[:] = [""]
         sys.stdin, sys.stdout, sys.stderr = self._streams
 
-    def own(self, module: str) -> Any:
+    def import_installed(self, module: str) -> Any:
         """A module that is installed, whatever lies under its name, or that of one it needs, where the run is."""
         path, sys.path[:] = list(sys.path), self._installed
         try:
@@ -340,7 +348,7 @@ class Surroundings:
         Most steps start none, and the library keeps every value that a variable ever had, for ever.
         """
         self.make_output_folder()
-        for name, value in self._told.items():
+        for name, value in self._variables.items():
             if name not in self._exported and name.startswith(OWN_PREFIX):
                 os.putenv(name, value)
                 self._exported.add(name)
@@ -348,11 +356,11 @@ class Surroundings:
     def make_output_folder(self) -> None:
         """Only for who may look for it: most steps do not, and a folder costs more than a small step."""
         try:
-            os.makedirs(self._told[OUTPUT_FOLDER], exist_ok=True)
+            os.makedirs(self._variables[OUTPUT_FOLDER], exist_ok=True)
         except (KeyError, OSError):
             pass  # whoever wants to write there sees for himself
 
-    def _tell(self, told: dict) -> None:
+    def _set_variables(self, told: dict) -> None:
         raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
         for name, value in told.items():
             key = name.encode(_ENCODING, _ENCODING_ERRORS)
@@ -375,7 +383,7 @@ class Surroundings:
         os.environ.clear()
         os.environ.update(self._environment)
         self._raw = _raw_environment()
-        self._tell(self._told)
+        self._set_variables(self._variables)
 
 
 def _raw_environment() -> dict:
@@ -416,8 +424,8 @@ class Meter:
         self._floor = self._now()[1]
 
     def _now(self) -> tuple:
-        own = resource.getrusage(resource.RUSAGE_SELF)
-        return own.ru_utime + own.ru_stime + self._below, own.ru_maxrss * 1024
+        import_installed = resource.getrusage(resource.RUSAGE_SELF)
+        return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
 
 
 def _may_hide_processes(module: str, library: str | None) -> bool:
@@ -462,7 +470,7 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> Non
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        Child(sock, slot_out, slot_err, slot_result, int(inline_max)).serve()
+        ChildServer(sock, slot_out, slot_err, slot_result, int(inline_max)).serve()
     except Terminated:
         # The signal came between the step's last instruction and the end of `Termination`.
         _flush()

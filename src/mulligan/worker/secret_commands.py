@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mulligan.core.model.formatting import error_reason
-from mulligan.worker.listening import listen
+from mulligan.worker.fd_events import watch_reads
 
 LOOKUP_SECONDS_MAX = 30.0
 # Whoever changes a secret waits no longer than that until it is used.
@@ -26,7 +26,7 @@ _TEXT = 'cd -- "$0" && exec bash -c "$1"'
 Key = tuple[str, str]
 
 
-class NotYet(Exception):
+class NotReady(Exception):
     """It is being looked up. Whoever wants it asks again when there is news."""
 
 
@@ -38,88 +38,88 @@ class LookupFailed(Exception):
         self.code = code
 
 
-class Lookups:
+class SecretCommands:
     """What commands print. `on_news` is called when one has ended: then it is known, or why it is not."""
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
         environment: Mapping[str, str],
-        on_news: Callable[[], None],
+        on_change: Callable[[], None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._selector = selector
         self._environment = environment
-        self._on_news = on_news
+        self._on_change = on_change
         self._clock = clock
-        self._running: dict[Key, _Lookup] = {}
-        self._found: dict[Key, tuple[bytes, float]] = {}
-        self._failed: dict[Key, LookupFailed] = {}
+        self._running: dict[Key, _SecretCommand] = {}
+        self._outputs: dict[Key, tuple[bytes, float]] = {}
+        self._failures: dict[Key, LookupFailed] = {}
 
-    def ask(self, folder: str, command: str, bytes_max: int) -> bytes:
-        """What the command printed, of which more than `bytes_max` is nothing but too much; NotYet, LookupFailed."""
+    def run(self, folder: str, command: str, bytes_max: int) -> bytes:
+        """What the command printed, of which more than `bytes_max` is nothing but too much; NotReady, LookupFailed."""
         key = (folder, command)
-        if key in self._failed:
-            raise self._failed[key]
-        printed, until = self._found.get(key, (b"", -math.inf))
+        if key in self._failures:
+            raise self._failures[key]
+        printed, until = self._outputs.get(key, (b"", -math.inf))
         if self._clock() < until:
             return printed
         if key not in self._running:
-            lookup = _Lookup(folder, command, self._environment, bytes_max, self._clock())
+            lookup = _SecretCommand(folder, command, self._environment, bytes_max, self._clock())
             self._running[key] = lookup
-            listen(self._selector, lookup.out, lambda: self._hear(key))
-            listen(self._selector, lookup.end, lambda: self._hear(key))
-        raise NotYet
+            watch_reads(self._selector, lookup.out, lambda: self._on_output(key))
+            watch_reads(self._selector, lookup.end, lambda: self._on_output(key))
+        raise NotReady
 
-    def keep_time(self, now: float) -> float:
+    def run_due(self, now: float) -> float:
         """End what takes too long, notice what has ended; when to do so next."""
         for key, lookup in list(self._running.items()):
             if lookup.due <= now:
-                self._look(key, lookup, now)
+                self._check(key, lookup, now)
         return min((lookup.due for lookup in self._running.values()), default=math.inf)
 
     def close(self) -> None:
         for lookup in self._running.values():
-            self._forget(lookup)
+            self._discard(lookup)
         self._running.clear()
 
-    def _hear(self, key: Key) -> None:
+    def _on_output(self, key: Key) -> None:
         """It has said something, or has ended."""
         lookup = self._running.get(key)
         if lookup is None:
             return  # it was done with a moment ago, when it was heard to end or its time was up
         if not lookup.read():
-            self._hear_no_more(lookup.out)
-        self._look(key, lookup, self._clock())
+            self._unwatch(lookup.out)
+        self._check(key, lookup, self._clock())
 
-    def _forget(self, lookup: _Lookup) -> None:
-        self._hear_no_more(lookup.out)
-        self._hear_no_more(lookup.end)
+    def _discard(self, lookup: _SecretCommand) -> None:
+        self._unwatch(lookup.out)
+        self._unwatch(lookup.end)
         lookup.kill()
 
-    def _hear_no_more(self, fd: int) -> None:
+    def _unwatch(self, fd: int) -> None:
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
-    def _look(self, key: Key, lookup: _Lookup, now: float) -> None:
+    def _check(self, key: Key, lookup: _SecretCommand, now: float) -> None:
         """Whether that is all: its last word, or its time is up."""
         try:
             printed = lookup.result(now)
-        except NotYet:
+        except NotReady:
             return
         except LookupFailed as failed:
-            self._failed[key] = failed
+            self._failures[key] = failed
         else:
-            self._found[key] = (printed, now + FRESH_SECONDS)
+            self._outputs[key] = (printed, now + FRESH_SECONDS)
         del self._running[key]
-        self._forget(lookup)
-        self._on_news()
+        self._discard(lookup)
+        self._on_change()
         # Those who waited have been told; whoever comes later has it run anew.
-        self._failed.pop(key, None)
+        self._failures.pop(key, None)
 
 
-class _Lookup:
+class _SecretCommand:
     """One command that runs."""
 
     def __init__(self, folder: str, command: str, environment: Mapping[str, str], bytes_max: int, now: float) -> None:
@@ -129,7 +129,9 @@ class _Lookup:
         self.out, theirs = os.pipe()
         os.set_blocking(self.out, False)
         try:
-            self._pid = os.posix_spawnp("bash", ["bash", "-c", _TEXT, folder, command], environment, **_quiet(theirs))
+            self._pid = os.posix_spawnp(
+                "bash", ["bash", "-c", _TEXT, folder, command], environment, **_spawn_options(theirs)
+            )
         except (OSError, ValueError) as error:
             os.close(self.out)
             raise LookupFailed(f"its command cannot be started: {error_reason(error)}") from None
@@ -151,12 +153,12 @@ class _Lookup:
         return False
 
     def result(self, now: float) -> bytes:
-        """What it printed; NotYet while it may still print or end, LookupFailed if it came to nothing."""
+        """What it printed; NotReady while it may still print or end, LookupFailed if it came to nothing."""
         if len(self._printed) > self._bytes_max:
             return self._printed
-        status = self._ended()
+        status = self._exit_status()
         if status is None and now < self.due:
-            raise NotYet
+            raise NotReady
         if status is None:
             raise LookupFailed(f"its command took longer than {LOOKUP_SECONDS_MAX:g}s", "TIMEOUT")
         if status:
@@ -177,7 +179,7 @@ class _Lookup:
         os.close(self.out)
         os.close(self.end)
 
-    def _ended(self) -> int | None:
+    def _exit_status(self) -> int | None:
         """How it ended: its exit code, or less than nought for a signal; None while it runs."""
         try:
             ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -188,7 +190,7 @@ class _Lookup:
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
-def _quiet(out: int) -> dict[str, Any]:
+def _spawn_options(out: int) -> dict[str, Any]:
     """It prints to this descriptor, and has nothing else."""
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 2)]
     actions = [*nothing, (os.POSIX_SPAWN_DUP2, out, 1)]

@@ -7,61 +7,61 @@ from __future__ import annotations
 
 import os
 
-from mulligan.core.model.formatting import format_size as in_words
+from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
-from mulligan.worker.folders import opened
-from mulligan.worker.running import Running
+from mulligan.worker.folders import open_regular_file
+from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles
 
 LOG_BYTES_MAX = 1 << 30
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 # What is kept of the log of one that wrote too much: so much of its beginning, and of its end.
 KEPT_BYTES = 1 << 20
 
 
-class Flood:
+class LogLimit:
     """Sees who writes too much, and what is told of it."""
 
     def __init__(self, task_files: TaskFiles, bytes_max: int) -> None:
         self._task_files = task_files
         self._bytes_max = bytes_max
 
-    def next_look(self, now: float) -> float:
-        return now + LOOK_SECONDS
+    def next_check(self, now: float) -> float:
+        return now + CHECK_SECONDS
 
-    def is_flooding(self, running: Running, now: float) -> bool:
+    def is_exceeded(self, running: RunningTask, now: float) -> bool:
         """Whether the task has written more than it may. If not, it is looked at again."""
-        if sum(map(_bytes_in, self._logs(running))) > self._bytes_max:
-            running.weighed_at = None
+        if sum(map(_file_size, self._logs(running))) > self._bytes_max:
+            running.check_logs_at = None
             return True
-        running.weighed_at = self.next_look(now)
+        running.check_logs_at = self.next_check(now)
         return False
 
-    def outcome(self, running: Running) -> Outcome:
+    def make_outcome(self, running: RunningTask) -> Outcome:
         """What is told of a task that was ended for it. Of its logs the beginning and the end are kept."""
         kept = min(KEPT_BYTES, self._bytes_max // 4)
         for log in self._logs(running):
-            _shorten(log, kept)
-        most = in_words(self._bytes_max)
+            _truncate_middle(log, kept)
+        most = format_size(self._bytes_max)
         message = f"it wrote more than {most} to its standard output and error, and was ended for it (MULLIGAN_LOG_MAX)"
         return Outcome(code="OUTPUT_INVALID", exit_code=None, message=message)
 
-    def _logs(self, running: Running) -> tuple[str, str]:
-        written = self._task_files.written(running)
-        return written.out, written.err
+    def _logs(self, running: RunningTask) -> tuple[str, str]:
+        paths = self._task_files.log_paths(running)
+        return paths.out, paths.err
 
 
-def _bytes_in(path: str) -> int:
+def _file_size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
         return 0  # its child has not opened it yet, or somebody has removed it
 
 
-def _shorten(path: str, kept: int) -> None:
+def _truncate_middle(path: str, kept: int) -> None:
     """Leave the beginning and the end of a log, and say between them how much there was."""
     try:
-        with opened(path, "r+b") as log:
+        with open_regular_file(path, "r+b") as log:
             size = log.seek(0, os.SEEK_END)
             if size <= 3 * kept:
                 return

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 LOOP_BYTES_MAX = 1 << 20
 # Where secrets have to be looked for: that takes ten times as long as everything else.
-LOOP_BYTES_MAX_VEILED = 1 << 16
+LOOP_BYTES_MAX_REDACTED = 1 << 16

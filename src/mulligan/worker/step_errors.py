@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 
-from mulligan.worker.encodable import ENCODER
+from mulligan.worker.json_encoding import ENCODER
 
 # More than an event keeps of it: what is cut here, perhaps within a secret, is cut again when secrets are hidden.
 TRACE_CHARS_MAX = 40_000
@@ -28,24 +28,24 @@ def exit_status(code: object) -> int:
     if isinstance(code, int):
         # What does not fit is -1 to Python itself, never a good end.
         return code & STATUS_MAX if code.bit_length() <= _WORD_BITS else STATUS_MAX
-    _say(_shown(code))
+    _print_error(_to_text(code))
     return 1
 
 
-def complaint(error: BaseException, step: str, program: str) -> dict:
+def describe_error(error: BaseException, step: str, program: str) -> dict:
     """What is told of a step that raised. `program` is what its text is called in a traceback."""
-    reported = _reported(error)
-    is_word_of_ours = reported is not None and _is_raised_by_us(error)
-    trace = _last_line(error) if is_word_of_ours else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
+    reported = _report_of(error)
+    is_own_error = reported is not None and _is_raised_by_mulligan(error)
+    trace = _last_line(error) if is_own_error else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
     if reported is not None:
         return {"trace": trace, "reported": reported}
     # As any program does: whoever reads its log finds it there.
-    _say(trace)
-    text, kind = _shown(error), type(error).__name__[:TEXT_CHARS_MAX]
+    _print_error(trace)
+    text, kind = _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
     return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind}
 
 
-def _reported(error: BaseException) -> dict | None:
+def _report_of(error: BaseException) -> dict | None:
     """What a StepError says; None of any other."""
     step_error = getattr(sys.modules.get("mulligan"), "StepError", None)
     if step_error is None or not isinstance(error, step_error):
@@ -57,8 +57,8 @@ def _reported(error: BaseException) -> dict | None:
     size = _size(report)
     if 0 <= size <= REPORT_BYTES_MAX:
         return report
-    details = {"dropped_bytes": size} if size > 0 else {"details": _shown(report.get("details"))}
-    report.update({name: _shown(report[name]) for name in ("code", "message") if name in report}, details=details)
+    details = {"dropped_bytes": size} if size > 0 else {"details": _to_text(report.get("details"))}
+    report.update({name: _to_text(report[name]) for name in ("code", "message") if name in report}, details=details)
     return report if _size(report) > 0 else None
 
 
@@ -70,21 +70,21 @@ def _size(report: dict) -> int:
         return -1
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     try:
         print(text.rstrip(), file=sys.stderr)
     except BaseException:  # a step may have closed or replaced it
         pass
 
 
-def _shown(value: object) -> str:
+def _to_text(value: object) -> str:
     try:
         return str(value)[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode()
     except BaseException:
         return "it cannot be shown"
 
 
-def _is_raised_by_us(error: BaseException) -> bool:
+def _is_raised_by_mulligan(error: BaseException) -> bool:
     """Whether an action of ours says it: then no line that led there is the user's."""
     deepest = error.__traceback__
     while deepest is not None and deepest.tb_next is not None:

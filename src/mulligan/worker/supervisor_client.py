@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from mulligan.worker.descriptors import hand_on
-from mulligan.worker.frames import RECEIVE_BYTES, Frames, frame
-from mulligan.worker.listening import expect, listen
-from mulligan.worker.outgoing import Outgoing
+from mulligan.worker.fd_events import watch_reads, watch_writes
+from mulligan.worker.fd_limit import restore_fd_limit
+from mulligan.worker.frames import RECEIVE_BYTES, FrameDecoder, encode_frame
+from mulligan.worker.send_buffer import SendBuffer
 
 # The folder that holds the package: the supervisor starts without any search path of ours.
 PACKAGE_PARENT = str(Path(__file__).parents[2])
@@ -22,11 +22,11 @@ _PROGRAM = (
 )
 
 
-class SupervisorGone(Exception):
+class SupervisorExited(Exception):
     """It was killed, and everything that it ran is nobody's now."""
 
 
-class Supervision:
+class SupervisorClient:
     """One supervisor process. Starting it does not wait for it: what is sent meanwhile is read when it is up.
 
     `on_messages` is called when it has said something, or is gone. Nothing here waits for it to read.
@@ -41,11 +41,11 @@ class Supervision:
         *,
         lock_fd: int | None,
         lease_seconds: float | None,
-        grace: float,
+        grace_seconds: float,
     ) -> None:
         self.sock, theirs = socket.socketpair()
-        self._frames = Frames()
-        self._outgoing = Outgoing(self.sock)
+        self._decoder = FrameDecoder()
+        self._send_buffer = SendBuffer(self.sock)
         self._selector = selector
         self._on_messages = on_messages
         passed = [theirs.fileno(), *([] if lock_fd is None else [lock_fd])]
@@ -54,7 +54,7 @@ class Supervision:
         lock = "" if lock_fd is None else str(lock_fd)
         lease = "" if lease_seconds is None else str(lease_seconds)
         # The script's name is `-c`; what follows is popped from the front.
-        arguments = [PACKAGE_PARENT, str(theirs.fileno()), lock, worker, lease, str(grace)]
+        arguments = [PACKAGE_PARENT, str(theirs.fileno()), lock, worker, lease, str(grace_seconds)]
         self.pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
@@ -64,11 +64,11 @@ class Supervision:
             setsid=True,
             setsigmask=(),  # it waits for signals: what this process does not want to hear now it must
         )
-        hand_on(self.pid)
+        restore_fd_limit(self.pid)
         for fd in passed:
             os.set_inheritable(fd, False)
         theirs.close()
-        listen(selector, self, self._hear)
+        watch_reads(selector, self, self._on_ready)
         self.send(("environment", environment))
 
     def fileno(self) -> int:
@@ -76,26 +76,26 @@ class Supervision:
 
     def send(self, *messages: tuple) -> None:
         """Tell it. One that is gone hears nothing: `receive` will say so."""
-        self._send(b"".join(map(frame, messages)))
+        self._send(b"".join(map(encode_frame, messages)))
 
-    def send_with(self, fd: int, message: tuple) -> None:
+    def send_fd(self, fd: int, message: tuple) -> None:
         """A message that has a descriptor with it, which is closed here once it is sent."""
-        self._send(frame(message), fd)
+        self._send(encode_frame(message), fd)
 
     def _send(self, data: bytes, fd: int = -1) -> None:
         with suppress(OSError):
-            self._outgoing.send(data, fd)
-        expect(self._selector, self, is_sending=self._outgoing.is_waiting)
+            self._send_buffer.send(data, fd)
+        watch_writes(self._selector, self, is_sending=self._send_buffer.has_pending)
 
-    def _hear(self) -> None:
+    def _on_ready(self) -> None:
         """It has said something, is gone, or has read some of what was left to send."""
         with suppress(OSError):
-            self._outgoing.flush()
-        expect(self._selector, self, is_sending=self._outgoing.is_waiting)
+            self._send_buffer.flush()
+        watch_writes(self._selector, self, is_sending=self._send_buffer.has_pending)
         self._on_messages()
 
     def receive(self) -> list[tuple]:
-        """What it says; `SupervisorGone` if it never will again."""
+        """What it says; `SupervisorExited` if it never will again."""
         try:
             data = self.sock.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -103,14 +103,14 @@ class Supervision:
         except OSError:
             data = b""
         if not data:
-            raise SupervisorGone
-        return self._frames.feed(data)
+            raise SupervisorExited
+        return self._decoder.feed(data)
 
     def close(self) -> None:
         """Let it kill everything, and wait until it has. One that has not read all that was sent is not told why."""
         self._selector.unregister(self)
-        self.send(("farewell",))
-        self._outgoing.drop()
+        self.send(("shutdown",))
+        self._send_buffer.clear()
         self.sock.close()
         try:
             os.waitpid(self.pid, 0)

@@ -23,17 +23,17 @@ _NOT_EXECUTABLE = 126
 
 
 # What a step may do to the connection over which its child tells how it went.
-_UNTOLD = {
-    "raves": "it wrote to the connection over which its result is told, so there is none",
-    "cut off": "it closed the connection over which its result is told, so there is none",
+_MISSING_RESULT_REASONS = {
+    "protocol error": "it wrote to the connection over which its result is told, so there is none",
+    "disconnected": "it closed the connection over which its result is told, so there is none",
 }
 
 
-class NotFound(Exception):
+class ProgramNotFound(Exception):
     """The program that is to run a task is nowhere on the path."""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ProcessExit(msgspec.Struct, frozen=True):
     """What was measured of a process, or of a step in a warm one. Times are of the clock on the wall."""
 
     # As `wait` gives it.
@@ -42,8 +42,8 @@ class Ended(msgspec.Struct, frozen=True):
     ended: float
     cpu_seconds: float
     peak_memory: int
-    # Why it was made to end: "timeout", "memory", "flood", "expired", "stopped", "interrupted"; "": it ended by itself.
-    why: str = ""
+    # Why it was made to end: "timeout", "memory", "log limit", "expired", "stopped", "interrupted"; "": it ended by itself.
+    stop_reason: str = ""
 
     @property
     def exit_code(self) -> int | None:
@@ -64,81 +64,83 @@ class Ended(msgspec.Struct, frozen=True):
         }
 
 
-def report(task: Task, outcome: Outcome, output: Any = None, ended: Ended | None = None) -> TaskEnded:
+def make_report(task: Task, outcome: Outcome, output: Any = None, ended: ProcessExit | None = None) -> TaskEnded:
     """What the engine is told, once `TaskBoundary.outward` has looked at it."""
     return TaskEnded(
         datetime.now(UTC), task.place, task.attempt, outcome, output, ended.usage if ended is not None else {}
     )
 
 
-def warned(report: TaskEnded, warning: str) -> TaskEnded:
+def with_log_warning(report: TaskEnded, warning: str) -> TaskEnded:
     """The same, with what is to be known of its logs."""
     return msgspec.structs.replace(report, outcome=msgspec.structs.replace(report.outcome, log_warning=warning))
 
 
-def with_problem(seen: Outcome, problem: str) -> Outcome:
+def with_output_error(outcome: Outcome, problem: str) -> Outcome:
     """The outcome of a task that ended well, and gave what cannot be taken."""
     return Outcome(
-        stderr_tail=seen.stderr_tail,
-        reported=seen.reported,
-        report_error=seen.report_error,
-        missing_outputs=seen.missing_outputs,
+        stderr_tail=outcome.stderr_tail,
+        reported=outcome.reported,
+        report_error=outcome.report_error,
+        missing_outputs=outcome.missing_outputs,
         output_error=problem,
     )
 
 
-def untold(ended: Ended) -> str:
+def missing_result_reason(ended: ProcessExit) -> str:
     """Why nobody knows the result of a step whose child has ended; "" where how that ended says it."""
-    if ended.exit_code == 0 and not ended.why:
+    if ended.exit_code == 0 and not ended.stop_reason:
         # Nobody who leaves like that has done his work.
         return "its process ended before 'main' had returned"
-    return _UNTOLD.get(ended.why, "")
+    return _MISSING_RESULT_REASONS.get(ended.stop_reason, "")
 
 
-def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
+def report_refusal(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
     """The end of a task that could not be started."""
-    return report(task, Outcome(exit_code=None, code=code, message=message))
+    return make_report(task, Outcome(exit_code=None, code=code, message=message))
 
 
 # Why a task may not even be started.
-CANNOT_START = (InputInvalid, ExpressionFailed, SecretMissing, NotFound, UnicodeError, OSError)
+START_ERRORS = (InputInvalid, ExpressionFailed, SecretMissing, ProgramNotFound, UnicodeError, OSError)
 
 
-def unable(task: Task, error: Exception) -> TaskEnded:
+def report_start_error(task: Task, error: Exception) -> TaskEnded:
     """The end of a task that could not be started for one of these."""
     if isinstance(error, SecretMissing):
-        return refused(task, str(error), error.code)
+        return report_refusal(task, str(error), error.code)
     if isinstance(error, InputInvalid | ExpressionFailed):
         code = "INPUT_INVALID" if isinstance(error, InputInvalid) else "EXPRESSION_FAILED"
-        return refused(task, "; ".join(filter(None, (error.message, error.hint))), code)
-    if isinstance(error, NotFound):
-        return not_found(task, str(error))
+        return report_refusal(task, "; ".join(filter(None, (error.message, error.hint))), code)
+    if isinstance(error, ProgramNotFound):
+        return report_program_missing(task, str(error))
     if isinstance(error, OSError):
-        return refused(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION")
-    return refused(task, "a value has half of a character in it, and cannot be handed over")
+        return report_refusal(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION")
+    return report_refusal(task, "a value has half of a character in it, and cannot be handed over")
 
 
-def not_found(task: Task, program: str) -> TaskEnded:
+def report_program_missing(task: Task, program: str) -> TaskEnded:
     """As a shell says it."""
-    return report(task, Outcome(exit_code=_NOT_FOUND, stderr_tail=f"{program}: command not found"))
+    return make_report(task, Outcome(exit_code=_NOT_FOUND, stderr_tail=f"{program}: command not found"))
 
 
-def not_entered(task: Task, folder: str, reason: str) -> TaskEnded:
-    return refused(task, f"the folder '{folder}' cannot be entered: {reason.lower()}")
+def report_folder_error(task: Task, folder: str, reason: str) -> TaskEnded:
+    return report_refusal(task, f"the folder '{folder}' cannot be entered: {reason.lower()}")
 
 
-def not_started(task: Task, folder: str, number: int, reason: str) -> TaskEnded:
+def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) -> TaskEnded:
     """What the system said when the process was to be started, or (with a folder) when that was to be entered."""
     if folder:
-        return not_entered(task, folder, reason)
-    if number == errno.E2BIG:
-        return refused(task, "its text and its values are together too large for a process to be started with them")
-    if number in (errno.EACCES, errno.ENOEXEC):
+        return report_folder_error(task, folder, reason)
+    if error_number == errno.E2BIG:
+        return report_refusal(
+            task, "its text and its values are together too large for a process to be started with them"
+        )
+    if error_number in (errno.EACCES, errno.ENOEXEC):
         said = f"{_program_of(task)} cannot be executed: {reason.lower()}"
-        return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=said))
+        return make_report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=said))
     # Without a number it was no system call that failed: its text, or a value, cannot be handed to any process.
     message = f"{_program_of(task)} cannot be started: {reason.lower()}"
-    return refused(task, message, "EXCEPTION" if number else "INPUT_INVALID")
+    return report_refusal(task, message, "EXCEPTION" if error_number else "INPUT_INVALID")
 
 
 def _program_of(task: Task) -> str:

@@ -10,35 +10,35 @@ DEPTH_MAX = 100
 ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 
 
-class NotEncodable(Exception):
+class NotJson(Exception):
     """What `main` returned is no JSON; the message says where."""
 
 
-class NotReadable(Exception):
+class ArtifactUnreadable(Exception):
     """What an argument refers to is gone, or is not what was kept; the message says which."""
 
 
-class Encoded(str):
+class EncodedJson(str):
     """JSON text already, within the bound: it is not written a second time."""
 
 
-def encoded(output: object) -> str:
-    """`output` as JSON text, or NotEncodable with the place of what is none."""
+def encode_output(output: object) -> str:
+    """`output` as JSON text, or NotJson with the place of what is none."""
     if output is None:
         return "null"
-    if isinstance(output, Encoded):
+    if isinstance(output, EncodedJson):
         return output
     try:
         text = ENCODER.encode(output)
         size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError):
-        raise NotEncodable(_why_not(output, "the result", 0) or "the result is not JSON") from None
+        raise NotJson(_find_problem(output, "the result", 0) or "the result is not JSON") from None
     if size > OUTPUT_BYTES_MAX:
-        raise NotEncodable(f"the result has {size} bytes as JSON, and {OUTPUT_BYTES_MAX} are the most")
+        raise NotJson(f"the result has {size} bytes as JSON, and {OUTPUT_BYTES_MAX} are the most")
     return text
 
 
-def _why_not(value: object, path: str, depth: int) -> str:
+def _find_problem(value: object, path: str, depth: int) -> str:
     """Where the first thing is that JSON cannot hold, and what it is."""
     if depth > DEPTH_MAX:
         return f"{path} is nested too deep, or holds itself"
@@ -46,11 +46,11 @@ def _why_not(value: object, path: str, depth: int) -> str:
         for key, inner in value.items():
             if not isinstance(key, (str, int, float, bool, type(None))):
                 return f"{path} has a key of type '{type(key).__name__}', which is not JSON"
-            if found := _why_not(inner, f"{path}[{key!r}]", depth + 1):
+            if found := _find_problem(inner, f"{path}[{key!r}]", depth + 1):
                 return found
         return ""
     if isinstance(value, (list, tuple)):
-        reasons = (_why_not(inner, f"{path}[{at}]", depth + 1) for at, inner in enumerate(value))
+        reasons = (_find_problem(inner, f"{path}[{at}]", depth + 1) for at, inner in enumerate(value))
         return next(filter(None, reasons), "")
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"{path} is {value}, which is not JSON"
