@@ -165,7 +165,7 @@ def test_who_makes_a_group_goes_in_and_out_again_and_the_limit_is_set_then(paren
 
     assert group is not None
     assert contents(Path(group.folder)) == {"cgroup.procs": "0"}
-    assert groups.leave(group, 64 * MIB, is_used=True)
+    assert groups.leave(group, 64 * MIB, is_running=True)
     assert contents(Path(parent.own)) == {"cgroup.procs": "0"}
     assert contents(Path(group.folder))["memory.limit_in_bytes"] == str(64 * MIB)
 
@@ -177,7 +177,7 @@ def test_a_group_is_not_kept_for_what_could_not_be_started(parent: CgroupParent)
     # The files of a real group go with it.
     (Path(group.folder) / "cgroup.procs").unlink()
 
-    assert not groups.leave(group, 64 * MIB, is_used=False)
+    assert not groups.leave(group, 64 * MIB, is_running=False)
     assert os.listdir(parent.folder) == []
 
 

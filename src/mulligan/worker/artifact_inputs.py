@@ -1,4 +1,4 @@
-"""What a task reads that is in artifacts: put in its hands before it starts, or found by the process that runs it."""
+"""The artifacts that a task reads: loaded before it starts, or located for the process that runs it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
-    """The task with what is in artifacts in the place of their references; InputInvalid where one cannot be had.
+    """Return the task with the content of artifacts in place of references; InputInvalid if one is not available.
 
-    References stay in the parameters of a function that is called in a child, which reads them itself, and where there
-    is more behind them than the loop may read.
+    References stay in the parameters of a function, which the child resolves itself, and where there is more data
+    behind them than the loop may read.
     """
-    # At once, and not walked through: most tasks read none.
+    # One search in the encoded task: most tasks have no references.
     if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.told)):
         return task
     for name, value in {**task.env, "cwd": task.cwd}.items():
@@ -43,25 +43,25 @@ def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool) -> Tas
 
 
 def has_large_input(task: Task) -> bool:
-    """Whether there is more behind the references of its parameters, and of what it is told, than the loop may read."""
+    """Whether there is more data behind the references in its parameters and briefing than the loop may read."""
     values = values_with_references(task)
-    # What an agent is told is searched for credentials, which takes longer than to read it: all that is in artifacts.
+    # A briefing is searched for credentials, which takes longer than reading it.
     bytes_max = LOOP_BYTES_MAX_REDACTED if task.told and task.told.hides else LOOP_BYTES_MAX
     return KEY_AS_JSON in _encode(values) and referenced_bytes(values) > bytes_max
 
 
 def values_with_references(task: Task) -> list[Any]:
-    """The parameters of a task, and the outputs that an agent is told: what may hold references."""
+    """Return the values that may contain references: the parameters, and the outputs in an agent's briefing."""
     return [task.params, *((one.output for one in task.told.heard) if task.told else ())]
 
 
 def referenced_bytes(value: Any) -> int:
-    """How many bytes the references in a value stand for."""
+    """Return how many bytes the references in a value stand for."""
     return sum(_parse_reference(reference).size for reference in references(value))
 
 
 def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> dict[str, str]:
-    """The file of each artifact that a value refers to, by name. What is in none `spool` puts into one."""
+    """Return the file of each artifact that a value refers to, by name. `spool` writes those that have no file."""
     found: dict[str, str] = {}
     if KEY_AS_JSON not in _encode(value):
         return found
@@ -85,7 +85,7 @@ def _fetch(value: Any, artifacts: Artifacts) -> Any:
 
 @contextmanager
 def _as_input_error() -> Iterator[None]:
-    """What cannot be had here is an input that is invalid."""
+    """Turn a missing or damaged artifact into an invalid input."""
     try:
         yield
     except (ArtifactGone, ArtifactDamaged) as error:
@@ -93,12 +93,12 @@ def _as_input_error() -> Iterator[None]:
 
 
 def unavailable_value(reason: str) -> str:
-    """In words: a value that a task reads is not there, or not what it was."""
+    """Return the message for a value that a task reads and that is gone or damaged."""
     return f"a value that it reads cannot be had: {reason}"
 
 
 class InputPreparation(msgspec.Struct, frozen=True):
-    """A function of ours that writes files, and which side files these are to become. See `invalid_input` for its result."""
+    """A function that writes files, and the scratch files they become. `invalid_input` is its result on failure."""
 
     call: str
     args: dict[str, Any]
@@ -106,12 +106,12 @@ class InputPreparation(msgspec.Struct, frozen=True):
 
 
 def invalid_input(reason: str) -> dict[str, str]:
-    """What such a function returns where a value cannot be used. Where all is well it returns nothing."""
+    """Return what such a function returns for a value that cannot be used. On success it returns None."""
     return {"invalid": reason}
 
 
 def preparation_failure(task: Task, result: CallResult | None) -> TaskEnded | None:
-    """The end of a task whose files could not be written; None where they are."""
+    """Report a task whose files could not be written; None if they were."""
     if result is None:
         return report_refusal(
             task, "its input cannot be prepared: the process that was to do so has ended", "EXCEPTION"

@@ -1,4 +1,4 @@
-"""Work of a worker's own that would take its loop too long: functions of ours, called in warm children."""
+"""Internal work that would block the worker's loop: functions of this package, called in warm children."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mulligan.worker.actions.calls import BUILT_IN_CHILDREN
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.warm_child import BackgroundJob, CallRequest, CallResult, ChildDisconnected, WarmChild
 
-# How often a job is begun: a child may have died while it was idle, or may be killed.
+# A child may have died while it was idle, or may be killed.
 ATTEMPTS_MAX = 3
 
 
 class BackgroundJobs:
-    """Hands jobs to children of our own interpreter. `then` is told what came of one, or None where nothing did.
+    """Call functions in children of our own interpreter. `then` gets the result, or None if there is none.
 
-    At most `at_once_max` of them at once, since each may need several times the memory of its value; others wait.
+    At most `concurrency_max` run at once, since each may need several times the memory of its value; others wait.
     """
 
     def __init__(self, children: ChildPool, folder: str, concurrency_max: int) -> None:
@@ -30,12 +30,12 @@ class BackgroundJobs:
         self._last_number = 0
 
     def new_path(self) -> str:
-        """A name in the worker's folder under which there is no file."""
+        """Return an unused path in the worker's folder."""
         self._last_number += 1
         return f"{self._folder}/large-{self._last_number}"
 
     def write(self, data: bytes) -> str:
-        """The name of a new file with this in it, for its owner alone."""
+        """Write a new private file and return its path."""
         path = self.new_path()
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:
@@ -45,16 +45,16 @@ class BackgroundJobs:
     def call(
         self, function: str, args: dict[str, Any], then: Callable[[CallResult | None], None], files: dict[str, str]
     ) -> None:
-        """Have a function of ours called. `files` are those of the artifacts that its arguments refer to."""
+        """Call a function. `files` are the files of the artifacts that its arguments refer to."""
         self.submit(BackgroundJob(CallRequest(args=args, cwd="/", call=function, files=files), then))
 
     def submit(self, job: BackgroundJob) -> None:
-        """Have it done as soon as there is a child for it; also once more, where its child has died."""
+        """Run a job as soon as a child is available; also used to retry a job whose child died."""
         self._waiting.append(job)
         self._start_waiting()
 
     def clear(self) -> None:
-        """Nobody waits any more for those that have not begun."""
+        """Forget the jobs that have not started."""
         self._waiting.clear()
 
     def _start_waiting(self) -> None:
@@ -74,7 +74,7 @@ class BackgroundJobs:
         job.then(None)
 
     def finish(self, child: WarmChild, answer: CallResult) -> bool:
-        """Tell whoever waits for it; whether the child may be used again."""
+        """Deliver the result of a job; return whether the child may be used again."""
         is_well = not (answer.dirty or answer.forked or answer.exception)
         child.is_leaving = child.is_leaving or not is_well
         child.end_job().then(answer)
@@ -82,5 +82,5 @@ class BackgroundJobs:
         return is_well
 
     def restart(self, child: WarmChild) -> None:
-        """The child has ended before it had answered."""
+        """Retry a job whose child ended before it answered."""
         self.submit(child.end_job())

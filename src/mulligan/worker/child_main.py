@@ -1,8 +1,8 @@
-"""A warm child: one process that runs the python steps of one workflow, one after the other.
+"""The program of a warm child: runs the python steps of one workflow, one after the other.
 
-It may be another interpreter than ours, so it needs nothing but the standard library, and speaks JSON. After
-each step it puts back what a step may change: folder, environment, arguments. What it cannot put back (threads,
-child processes, memory) it tells, and the worker ends it.
+The interpreter may not be ours, so this needs nothing but the standard library, and speaks JSON. After each step it
+restores what a step may change: folder, environment, arguments. What it cannot restore (threads, child processes,
+memory) it reports, and the worker replaces it.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from mulligan.worker.step_errors import describe_error, exit_status
 SIGTERM = _signal.SIGTERM
 LENGTH_BYTES = 4
 RECEIVE_BYTES = 1 << 16
-# A child that holds more than this when a step has ended is not kept.
+# A child that uses more memory than this after a step is not kept.
 KEPT_BYTES_MAX = 512 * 1024 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Whoever does one of these may have left a process behind that is nobody's child here.
+# After one of these events a process may run that is not our child.
 FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
-# Whatever is loaded from elsewhere, or by one of these, may start processes without a word.
+# Libraries from elsewhere, and these modules, may start processes without an audit event.
 OWN_LIBRARIES = os.path.dirname(getattr(resource, "__file__", None) or "/dev/null/none") + "/"
 LIMITING_EVENTS = frozenset({"resource.setrlimit", "resource.prlimit"})
 LOADING_EVENTS = frozenset({"ctypes.dlopen", "sqlite3.load_extension"})
 SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpreters"})
 INTERRUPTED_STATUS = 130
 TERMINATED_STATUS = 128 + SIGTERM
-# Variables that only a program started by the step reads from the C library.
+# Variables with this prefix are passed to the C library only before a process is started.
 OWN_PREFIX = "MULLIGAN_"
 OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
-# Loaded when an argument is in a file: most steps have none.
+# Loaded when an argument is an artifact: most steps have none.
 CONTENTS = "mulligan.worker.artifact_contents"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-# What the program of a step is called, until a traceback says of which.
+# The file name of a step's code, until a traceback names the step.
 PROGRAM = "<step>"
 
-# `json.loads` would look for the encoding and for blanks first.
+# `json.loads` would first look for the encoding and for whitespace.
 _decode = json.JSONDecoder().raw_decode
-# As `signal.getsignal`, which first makes a member of an enumeration of it.
+# `signal.getsignal` would first create an enum member.
 _handler_of = _signal.getsignal
 _ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 class ChildServer:
-    """Runs what comes over the socket, one step at a time, and answers how it went.
+    """Run the calls that come over the socket, one at a time, and answer each.
 
-    A message says what is not as it was for the step before: most is. A result of more than `inline_max` characters
-    is put into the file `slot_result`: whoever drives the run reads neither that nor the arguments.
+    A message contains only what differs from the call before it. A result of more than `inline_max` characters goes to
+    the file `slot_result`, so that the worker's loop reads neither results nor arguments that are large.
     """
 
     def __init__(self, sock: socket.socket, slot_out: str, slot_err: str, slot_result: str, inline_max: int) -> None:
@@ -80,7 +80,7 @@ class ChildServer:
         sys.addaudithook(self._on_audit_event)
 
     def serve(self) -> None:
-        """Until the worker closes the socket."""
+        """Serve until the worker closes the socket."""
         meter = Meter()
         while text := self._receive():
             message, _ = _decode(text)
@@ -99,7 +99,7 @@ class ChildServer:
             meter.settle()
 
     def _receive(self) -> str:
-        """The next message, which nearly always comes in one piece; "" when the worker is gone."""
+        """Return the next message, which nearly always comes in one piece; "" when the worker is gone."""
         data = self._sock.recv(RECEIVE_BYTES)
         while len(data) < LENGTH_BYTES:
             more = self._sock.recv(RECEIVE_BYTES)
@@ -130,7 +130,7 @@ class ChildServer:
             self._may_hide = True
 
     def _send(self, answer: dict, output: str, measured: str) -> None:
-        """The output is JSON already, and may be large: it is not written twice."""
+        """Send the answer. The output is JSON already and may be large, so it is not encoded again."""
         if len(output) > self._inline_max and self._put_into_file(output):
             answer["in_file"], output = True, "null"
         said = f"{ENCODER.encode(answer)[1:-1]}," if answer else ""
@@ -138,7 +138,7 @@ class ChildServer:
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
 
     def _put_into_file(self, output: str) -> bool:
-        """Whether the result is in its file. Where there is no room for it, it is sent: the worker says what to do."""
+        """Return whether the result is in its file. If the disk is full it is sent instead."""
         try:
             if os.path.lexists(self._slot_result):
                 os.unlink(self._slot_result)
@@ -149,7 +149,7 @@ class ChildServer:
         return True
 
     def _note_leftovers(self, answer: dict, peak: int) -> None:
-        """What cannot be put back is told, and the worker sees to it."""
+        """Report what cannot be restored; the worker acts on it."""
         if self._has_forked:
             answer["forked"] = True
         is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
@@ -159,7 +159,7 @@ class ChildServer:
             answer["dirty"] = True
 
     def _run(self, message: dict) -> tuple:
-        """The answer, and the result as JSON text."""
+        """Return the answer, and the result as JSON text."""
         try:
             self._set_up(message)
             try:
@@ -178,7 +178,7 @@ class ChildServer:
             return {"exit": exit_status(error.code)}, "null"
         except KeyboardInterrupt:
             return {"exit": INTERRUPTED_STATUS}, "null"
-        except BaseException as error:  # whatever a step raises is its failure, not ours
+        except BaseException as error:  # anything that a step raises is a failure of the step
             self._show_lines()
             return describe_error(error, message["step"], PROGRAM), "null"
 
@@ -208,35 +208,35 @@ class ChildServer:
             for part in name.split("."):
                 found = getattr(found, part)
             return found  # type: ignore[return-value]
-        # A namespace of its own: no step sees what another one left.
+        # Each step has its own namespace.
         names: dict = {"__name__": "__mulligan__"}
         exec(self._program(self._code), names)
         return names["main"]
 
     def _await_result(self, result: object) -> object:
-        """What an `async def main` comes to; anything else is what it is."""
+        """Run the coroutine of an `async def main`; return anything else unchanged."""
         if isinstance(result, types.CoroutineType):
-            # Not at the top: asyncio costs more than all the rest of a child.
+            # Imported late: asyncio costs more than the rest of a child.
             return self._interpreter.import_installed("asyncio").run(result)
         return result
 
     def _program(self, code: str) -> types.CodeType:
-        """Compiled once, however many steps have the same text."""
+        """Compile code once, however many steps share it."""
         if code not in self._programs:
             self._programs[code] = compile(code, PROGRAM, "exec", dont_inherit=True)
         return self._programs[code]
 
     def _show_lines(self) -> None:
-        """Let a traceback show the lines of the step: they are in no file."""
+        """Let a traceback show the source lines of the step, which are not in a file."""
         linecache.cache[PROGRAM] = (len(self._code), None, self._code.splitlines(keepends=True), PROGRAM)
 
 
 class Terminated(SystemExit):
-    """The step is to end."""
+    """The step has to end."""
 
 
 class Termination:
-    """SIGTERM, while a step runs: it may clean up before this process dies of it, for as long as its grace is."""
+    """SIGTERM during a step: the step may clean up in its grace period, then this process dies of the signal."""
 
     def __init__(self) -> None:
         self._is_in_step = self._is_due = False
@@ -251,7 +251,7 @@ class Termination:
 
     def __enter__(self) -> None:
         if _handler_of(SIGTERM) is not self._handler:
-            signal.signal(SIGTERM, self._handler)  # the step before has set its own
+            signal.signal(SIGTERM, self._handler)  # the last step replaced it
         self._is_in_step = True
 
     def __exit__(self, *_: object) -> None:
@@ -267,24 +267,24 @@ class Termination:
         self._raise()
 
     def _on_wakeup(self, *_: object) -> None:
-        """By itself it does nothing, but wakes a step that went to sleep just when SIGTERM came.
+        """Raise again in a step that was about to block, or lost the exception, when SIGTERM came.
 
-        What is raised while an object is destroyed, or a file closed so, goes nowhere: then it is raised once more.
+        An exception that is raised in a destructor is discarded.
         """
         if self._is_due and self._is_in_step:
             self._raise()
 
     def _raise(self) -> None:
         if self._raised() is not None:
-            return  # the step is at its cleaning up
+            return  # the step is cleaning up
         error = Terminated(TERMINATED_STATUS)
         self._raised = weakref.ref(error)
         try:
             raise error
         finally:
-            del error  # else it would be kept by its own traceback
+            del error  # otherwise its own traceback would keep it alive
 
-    # What a step forks is not this process, and ends as any other: also if it is told to before it knows.
+    # A process that a step forks ends like any other, even if SIGTERM comes during the fork.
 
     def _block_sigterm(self) -> None:
         self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {SIGTERM})
@@ -304,19 +304,19 @@ def _die_of_sigterm() -> None:
 
 
 class InterpreterState:
-    """Environment, arguments, search path and streams: what a step may change and the next must not see."""
+    """Environment, arguments, search path and streams: what a step may change and the next step must not see."""
 
     def __init__(self) -> None:
         self._environment = dict(os.environ)
         self._variables: dict[str, str] = {}
         self._exported: set[str] = set()
         self._raw = _raw_environment()
-        # Without "", which is whatever folder one is in.
+        # Without "", which means the current folder.
         self._installed = [entry for entry in sys.path if entry]
         self._streams = sys.stdin, sys.stdout, sys.stderr
 
     def set_up(self, changed: dict, removed: tuple | list, home: str) -> None:
-        """`changed` and `removed` are what differs from the step before: most of it is the same."""
+        """Apply what differs from the last step (`changed`, `removed`); restore what that step changed itself."""
         if os.environ._data != self._raw:  # type: ignore[attr-defined]
             self._restore_environment()
         for name in removed:
@@ -327,7 +327,7 @@ class InterpreterState:
         self._set_variables(changed if not self._exported else self._variables)
         self._exported.clear()
         if "multiprocessing.util" in sys.modules:
-            self.export()  # it starts processes and tells nobody
+            self.export()  # it starts processes without an audit event
         path = [home, *self._installed] if home else self._installed
         if sys.path != path:
             sys.path[:] = path
@@ -335,7 +335,7 @@ class InterpreterState:
         sys.stdin, sys.stdout, sys.stderr = self._streams
 
     def import_installed(self, module: str) -> Any:
-        """A module that is installed, whatever lies under its name, or that of one it needs, where the run is."""
+        """Import an installed module, even if a file in the run's folder has its name or that of a dependency."""
         path, sys.path[:] = list(sys.path), self._installed
         try:
             return importlib.import_module(module)
@@ -343,9 +343,9 @@ class InterpreterState:
             sys.path[:] = path
 
     def export(self) -> None:
-        """Hand our own variables to the C library too, for a process that is about to be started.
+        """Pass our variables to the C library too, for a process that is about to be started.
 
-        Most steps start none, and the library keeps every value that a variable ever had, for ever.
+        Most steps start none, and the library never frees a value that a variable had.
         """
         self.make_output_folder()
         for name, value in self._variables.items():
@@ -354,11 +354,11 @@ class InterpreterState:
                 self._exported.add(name)
 
     def make_output_folder(self) -> None:
-        """Only for who may look for it: most steps do not, and a folder costs more than a small step."""
+        """Create it only if the step may use it: creating a folder costs more than a small step."""
         try:
             os.makedirs(self._variables[OUTPUT_FOLDER], exist_ok=True)
         except (KeyError, OSError):
-            pass  # whoever wants to write there sees for himself
+            pass  # the step gets the error when it writes there
 
     def _set_variables(self, told: dict) -> None:
         raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
@@ -379,7 +379,7 @@ class InterpreterState:
         self._raw = _raw_environment()
 
     def _restore_environment(self) -> None:
-        """A step has changed it: all of it is set anew."""
+        """Set everything again after a step changed the environment."""
         os.environ.clear()
         os.environ.update(self._environment)
         self._raw = _raw_environment()
@@ -387,12 +387,12 @@ class InterpreterState:
 
 
 def _raw_environment() -> dict:
-    """The bytes under `os.environ`: comparing those takes a hundredth of the time."""
+    """Return the bytes under `os.environ`: comparing them takes a hundredth of the time."""
     return dict(os.environ._data)  # type: ignore[attr-defined]
 
 
 class Meter:
-    """What a step has used: cpu seconds, and the largest size in bytes. Where the kernel cannot reset that: of all."""
+    """Measure cpu seconds and peak memory of a step. The peak covers all steps if the kernel cannot reset it."""
 
     def __init__(self) -> None:
         try:
@@ -405,7 +405,7 @@ class Meter:
         self.settle()
 
     def read(self, may_have_children: bool) -> tuple:
-        """Since it was last read: what is between two steps is next to nothing."""
+        """Return what was used since the last call: the time between two steps is negligible."""
         before = self._cpu
         if may_have_children:
             below = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -414,7 +414,7 @@ class Meter:
         return self._cpu - before, self._peak
 
     def settle(self) -> None:
-        """Forget the last step's peak, unless it was no higher than the one before: most are not."""
+        """Reset the peak, unless it is no higher than the last one, which is the usual case."""
         if self._fd < 0 or self._peak <= self._floor:
             return
         try:
@@ -429,12 +429,12 @@ class Meter:
 
 
 def _may_hide_processes(module: str, library: str | None) -> bool:
-    """Whether this may start processes of which nobody is told: code that is not Python's own, or is known for it."""
+    """Whether this may start processes without an audit event: native code that is not part of Python."""
     return module in SILENT_MODULES or (library is not None and not library.startswith(OWN_LIBRARIES))
 
 
 def _library(module: object) -> str | None:
-    """The file that a module was loaded from, if that is no Python."""
+    """Return the file of a native module; None for one that is written in Python."""
     file = getattr(module, "__file__", None)
     return file if isinstance(file, str) and file.endswith((".so", ".pyd")) else None
 
@@ -457,11 +457,11 @@ def _flush() -> None:
         try:
             stream.flush()
         except BaseException:
-            continue  # a step may close or replace them
+            continue  # a step may have closed or replaced them
 
 
 def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> None:
-    """The socket comes as standard input; a step has none."""
+    """Serve over standard input, which is the socket; a step gets /dev/null instead."""
     sock = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -472,11 +472,11 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> Non
     try:
         ChildServer(sock, slot_out, slot_err, slot_result, int(inline_max)).serve()
     except Terminated:
-        # The signal came between the step's last instruction and the end of `Termination`.
+        # The signal came between the last instruction of the step and the end of `Termination`.
         _flush()
         _die_of_sigterm()
     except BaseException as error:
         try:
-            os.write(2, f"the step has broken the process that ran it: {type(error).__name__}: {error}\n".encode())
+            os.write(2, f"the step broke the process that ran it: {type(error).__name__}: {error}\n".encode())
         finally:
             os._exit(1)

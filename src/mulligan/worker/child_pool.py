@@ -1,4 +1,4 @@
-"""The warm children of a worker: at most one for each slot stays, and none works for two workflows."""
+"""The warm children of a worker: at most one for each slot is kept, and none runs steps of two workflows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from mulligan.worker.fd_events import watch_reads, watch_writes
 from mulligan.worker.warm_child import BackgroundJob, CallRequest, ChildTask, WarmChild
 
-# One that has had nothing to do for so long may hold modules that were changed since.
+# A child that was idle for longer may have modules loaded that were changed since.
 IDLE_SECONDS_MAX = 60.0
 
 
 class ChildPool:
-    """Hands out children and keeps them. `launch` has one started; `hear` is called when one has something to say."""
+    """Keep children for reuse. `launch` starts one; `on_message` is called when one has something to receive."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ChildPool:
         return self._children[key]
 
     def take(self, group: str, interpreter: str, folder: str, *, is_redacted: bool = False) -> WarmChild:
-        """An idle child of the same workflow and interpreter, else a new one. One that is veiled writes into pipes."""
+        """Return an idle child of the same group and interpreter, or a new one. If redacted, it logs into pipes."""
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in self._children.values():
             if not child.is_idle:
@@ -59,12 +59,12 @@ class ChildPool:
         return child
 
     def start_task(self, child: WarmChild, task: ChildTask, order: CallRequest) -> None:
-        """Hand a child a step; `ChildDisconnected` if it is not there any more."""
+        """Give a child a task; raise `ChildDisconnected` if it is gone."""
         child.start_task(task, order)
         watch_writes(self._selector, child, is_sending=child.is_sending)
 
     def start_job(self, child: WarmChild, job: BackgroundJob) -> None:
-        """Hand a child a job of ours; `ChildDisconnected` if it is not there any more."""
+        """Give a child a job; raise `ChildDisconnected` if it is gone."""
         child.start_job(job)
         watch_writes(self._selector, child, is_sending=child.is_sending)
 
@@ -75,13 +75,13 @@ class ChildPool:
         self._on_message(child)
 
     def retire(self, child: WarmChild) -> None:
-        """It gets no further step, and ends when it reads so. Its supervisor will say when it has."""
+        """Close the socket, so that the child exits. The supervisor reports when it has."""
         if child.fileno() >= 0:
             self._selector.unregister(child)
             child.close()
 
     def forget(self, child: WarmChild) -> None:
-        """It has ended."""
+        """Remove a child that has ended."""
         self.retire(child)
         child.remove_slots()
         del self._children[child.key]
@@ -91,13 +91,13 @@ class ChildPool:
             self.forget(child)
 
     def retire_all(self) -> None:
-        """None of them gets a further step, and what they work at is nobody's business any more."""
+        """Retire all children and ignore what they are running."""
         for child in self._children.values():
             child.task = child.job = None
             child.is_leaving = True
 
     def running_jobs(self) -> list[BackgroundJob]:
-        """What children do for the worker itself now."""
+        """Return the jobs that children are running."""
         return [child.job for child in self._children.values() if child.job is not None]
 
     def busy_children(self) -> list[tuple[WarmChild, ChildTask]]:

@@ -1,4 +1,4 @@
-"""How long a task may take, from now on."""
+"""How much time a task has left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mulligan.worker import wall_clock
 
 
 def with_local_deadline(lease: Lease, clock: Clock | None) -> Lease:
-    """The same with its deadline by the clock that processes on this machine are timed with."""
+    """Return the lease with its deadline converted to the clock of this machine's processes."""
     deadline = lease.task.deadline
     if clock is None or deadline is None:
         return lease
@@ -21,7 +21,7 @@ def with_local_deadline(lease: Lease, clock: Clock | None) -> Lease:
 
 
 def seconds_left(task: Task) -> float | None:
-    """The shorter of its timeout and what is left of its visit; None if it may take for ever."""
+    """Return the shorter of its timeout and what is left of its visit; None if there is no limit."""
     if task.deadline is None:
         return task.timeout
     left = max(0.0, task.deadline.timestamp() - wall_clock.now())
@@ -29,7 +29,7 @@ def seconds_left(task: Task) -> float | None:
 
 
 def is_past_deadline(task: Task, started: float) -> bool:
-    """Whether it was its visit's time that ran out first, of one that began then and took too long."""
+    """Whether a task that started then and timed out ran into the deadline of its visit, not its own timeout."""
     if task.deadline is None:
         return False
     return task.timeout is None or task.deadline.timestamp() < started + task.timeout

@@ -1,4 +1,4 @@
-"""What a task finds in its environment: what every step is told, and the values that its text reads."""
+"""The environment of a task: what every step gets, and the values that its text reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mulligan.language.shell import environment_value
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
 
-# What only some tasks have: a worker that a step has started must not hand on what that step was told.
+# Variables of some tasks only: a worker that was started by a step must not pass on those of that step.
 _TASK_ONLY = (
     *("MULLIGAN_ITEM", "MULLIGAN_RETRY", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
     *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL", "MULLIGAN_MEMORY"),
@@ -15,18 +15,18 @@ _TASK_ONLY = (
 )
 
 
-# May have a password in it, and many a step prints its environment. One that needs it can be given it as a secret.
+# It may contain a password, and many steps print their environment. A step that needs it can get it as a secret.
 _WORKER_ONLY = ("MULLIGAN_STORE",)
 
 
 def worker_environment(name: str, inherited: dict[str, str]) -> dict[str, str]:
-    """What is the same for all tasks of a worker."""
+    """Return the environment that all tasks of a worker share."""
     ours = {key: value for key, value in inherited.items() if key not in _TASK_ONLY and key not in _WORKER_ONLY}
     return {**ours, "MULLIGAN_WORKER": name}
 
 
 def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) -> dict[str, str]:
-    """What differs from task to task; InputInvalid where a value does not fit."""
+    """Return the variables of one task; raise InputInvalid if a value does not fit."""
     task = lease.task
     values = {
         "MULLIGAN_RUN_ID": str(task.run_id),
@@ -59,7 +59,7 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
 
 
 def working_folder_of(task: Task) -> str:
-    """Where the task runs. Relative folders are relative to where `run` was called."""
+    """Return where the task runs. Relative folders are relative to where `run` was called."""
     folder = environment_value("cwd", task.cwd)
     if folder.startswith("/"):
         return folder

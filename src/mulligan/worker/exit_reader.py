@@ -1,4 +1,4 @@
-"""What is told of a task whose process has ended, or never will."""
+"""Turn the exit of a task's process into the report that the engine gets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILLED_STATUS = 128 + SIGKILL
 
 
 class ExitReader:
-    """Reads how the tasks of one worker have ended."""
+    """Read how the tasks of one worker ended."""
 
     def __init__(self, worker: str, task_files: TaskFiles, log_limit: LogLimit, programs: Programs) -> None:
         self._worker = worker
@@ -36,7 +36,7 @@ class ExitReader:
         return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self._worker)
 
     def report_exit(self, running: RunningTask, ended: ProcessExit) -> Report:
-        """The report of a task whose process has ended."""
+        """Return the report of a task whose process has ended."""
         lease = running.resolved
         task = lease.task
         if running.pipes is not None:
@@ -50,7 +50,7 @@ class ExitReader:
         if running.child and (reason := missing_result_reason(ended)):
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, ended)
         if ended.stop_reason == "memory":
-            # The kernel may have done it in a group below ours, and counts it for ours too.
+            # The kill in the task's own group is counted for our group too.
             self._oom_kills.settle()
         is_out_of_memory = ended.stop_reason == "memory" or (
             not ended.stop_reason and self._is_out_of_memory(task, ended)
@@ -64,19 +64,19 @@ class ExitReader:
         )
 
     def _is_out_of_memory(self, task: Task, ended: ProcessExit) -> bool:
-        """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
+        """Whether the process was killed for its memory: by the measured peak, or by the kernel's count of kills."""
         if ended.signal != SIGKILL and ended.exit_code != KILLED_STATUS:
             return False
         return bool(task.memory and ended.peak_memory >= task.memory) or self._oom_kills.take_new()
 
 
 def _is_output_printed(running: RunningTask, ended: ProcessExit) -> bool:
-    """Whether it ended well, and what it printed is what it gave."""
+    """Whether it succeeded, and its output is what it printed."""
     is_well = ended.status == 0 and ended.stop_reason in ("", "stopped")
     return is_well and not running.child and not os.path.lexists(running.scratch.output)
 
 
 def exit_before_start(reason: str) -> ProcessExit:
-    """The end of a task that waited for something and is not to start any more."""
+    """Return the exit of a task that was waiting and will not be started."""
     now = wall_clock.now()
     return ProcessExit(SIGTERM, now, now, 0.0, 0, reason)

@@ -1,4 +1,4 @@
-"""Listening to descriptors that come and go."""
+"""Register descriptors with a selector."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def watch_reads(selector: selectors.BaseSelector, source: Any, on_ready: Callable[[], None] | None) -> None:
-    """Have `on_ready` called when `source` is readable.
+    """Call `on_ready` when `source` is readable.
 
-    Its number may still be known: of a descriptor that its owner has closed meanwhile, and that cannot be heard.
+    Its number may still be registered, for a descriptor that was closed meanwhile.
     """
     fd = source if isinstance(source, int) else source.fileno()
     if fd in selector.get_map():
@@ -19,7 +19,7 @@ def watch_reads(selector: selectors.BaseSelector, source: Any, on_ready: Callabl
 
 
 def watch_writes(selector: selectors.BaseSelector, source: Any, *, is_sending: bool) -> None:
-    """Have what is called for `source` called also when it can be written to, as long as `is_sending`."""
+    """Call the callback of `source` also when it is writable, while `is_sending`."""
     known = selector.get_map().get(source.fileno())
     events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
     if known is not None and known.events != events:
@@ -27,7 +27,7 @@ def watch_writes(selector: selectors.BaseSelector, source: Any, *, is_sending: b
 
 
 def unwatch(selector: selectors.BaseSelector, fd: int) -> None:
-    """Listen no more to a descriptor that nothing was to be called for; its number may be another's by now."""
+    """Unregister a descriptor that has no callback; its number may belong to another one by now."""
     known = selector.get_map().get(fd)
     if known is not None and known.data is None:
         selector.unregister(fd)

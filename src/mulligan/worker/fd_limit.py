@@ -1,17 +1,17 @@
-"""How many descriptors a worker may have: as many as the system lets it. Its tasks have as many as it was given."""
+"""The limit of open descriptors: raised for the worker, unchanged for its tasks."""
 
 from __future__ import annotations
 
 import resource
 
-# More nobody needs; some systems have no bound at all.
+# Some systems have no limit at all.
 FDS_MAX = 1 << 16
-# What this process was started with.
+# The limit with which this process was started.
 _INHERITED = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def raise_fd_limit() -> None:
-    """Raise our own bound: a task that may print a secret needs four, and there are many at once."""
+    """Raise our own limit: a task that may print a secret needs four descriptors, and many run at once."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FDS_MAX if hard == resource.RLIM_INFINITY else min(hard, FDS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -19,8 +19,8 @@ def raise_fd_limit() -> None:
 
 
 def restore_fd_limit(pid: int) -> None:
-    """Let a process that we have started, and so all that it starts, have what we were given: more breaks old ones."""
+    """Give a process that we started, and its children, the limit that we inherited: some programs break with more."""
     try:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, _INHERITED)
     except OSError:
-        pass  # it is gone already
+        pass  # it has exited

@@ -1,4 +1,4 @@
-"""Declared files on the disk: what is in them, and whether that is still what a step wrote."""
+"""Hash declared files, and check whether they are still as a step wrote them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mulligan.core.model.file_records import FileRecord, Problem
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX
 
 RECORD_FILES = "mulligan.worker.file_hashes:record_files"
-# More than a tick of the clock that file systems date changes by.
+# More than a tick of the clock that file systems use.
 SETTLED_NANOSECONDS = 20_000_000
 _CACHED_MAX = 10_000
 
 
 def record_file(path: str) -> FileRecord | None:
-    """What is at an absolute path; None where nothing is. Without a hash where it cannot be read, or never ends."""
+    """Record what is at an absolute path; None if nothing is. Without a hash if it cannot be read, or never ends."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -41,7 +41,7 @@ def record_file(path: str) -> FileRecord | None:
 
 
 def _is_settled(path: str, before: os.stat_result) -> bool:
-    """Whether whoever writes to it from now on leaves it with another time of change: clocks of files tick slowly."""
+    """Whether any later write changes the file's time: the clocks of file systems tick slowly."""
     after = os.stat(path)
     is_same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     return is_same and time.time_ns() - before.st_mtime_ns > SETTLED_NANOSECONDS
@@ -53,7 +53,7 @@ def _hash_file(path: str) -> str:
 
 
 def _hash_folder(path: str) -> tuple[str, int]:
-    """A hash of the names and contents of all that is below a folder, and how large that is. Links are not followed."""
+    """Return a hash of all names and contents below a folder, and their size. Links are not followed."""
     whole, total = hashlib.sha256(), 0
     for above, folders, names in os.walk(path, onerror=_raise_error):
         folders.sort()
@@ -79,12 +79,12 @@ def _entry(path: str, found: os.stat_result) -> tuple[str, str]:
 
 
 def record_files(paths: list[str]) -> list[dict[str, Any] | None]:
-    """Called in a child: what is at each path."""
+    """Record what is at each path. Called in a child."""
     return [None if (found := record_file(path)) is None else msgspec.to_builtins(found) for path in paths]
 
 
 def problem_of(record: FileRecord, home: str) -> Problem | None:
-    """What has become of a file that a step wrote: it is gone, it has changed, or (None) it is as it was."""
+    """Return what happened to a file that a step wrote: it is gone, it has changed, or None."""
     path = os.path.join(home or "/", record.path)
     if is_untouched(record, path):
         return None
@@ -95,7 +95,7 @@ def problem_of(record: FileRecord, home: str) -> Problem | None:
 
 
 def is_untouched(record: FileRecord, path: str) -> bool:
-    """Whether size and time of change say that nobody has written to it since: then it need not be read."""
+    """Whether size and time of change show that it was not written to: then it need not be read."""
     if not record.mtime_ns:
         return False
     try:
@@ -106,7 +106,7 @@ def is_untouched(record: FileRecord, path: str) -> bool:
 
 
 class FileHashCache:
-    """Files that were read lately, by all that changes when one of them is written to."""
+    """Records of files that were read lately, valid until device, inode, size or times change."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[tuple[int, ...], FileRecord]] = {}
@@ -116,7 +116,7 @@ class FileHashCache:
         return known[1] if known is not None and known[0] == _stamp(path) else None
 
     def keep(self, record: FileRecord) -> None:
-        """Only a file that nobody has written to since it was read."""
+        """Keep the record of a file that was not written to since it was read."""
         if record.sha256 and record.mtime_ns and is_untouched(record, record.path):
             if len(self._entries) >= _CACHED_MAX:
                 self._entries.clear()
@@ -132,7 +132,7 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def are_small_enough(paths: Iterable[str]) -> bool:
-    """Whether the loop of a worker may read them itself: together no more than it reads at once, and no folder."""
+    """Whether the worker's loop may read them itself: not too many bytes together, and no folder."""
     total = 0
     for path in paths:
         try:

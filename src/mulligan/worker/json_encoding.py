@@ -1,4 +1,4 @@
-"""What a step returns, as JSON; or where in it the first thing is that is none. For any interpreter, as `child` is."""
+"""Encode what a step returns as JSON, or say what in it is not JSON. Runs in any interpreter, like `child_main`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import json
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 DEPTH_MAX = 100
-# `json.dumps` would make a new one at each call.
+# `json.dumps` would create one for each call.
 ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 
 
 class NotJson(Exception):
-    """What `main` returned is no JSON; the message says where."""
+    """What `main` returned is not JSON; the message says where."""
 
 
 class ArtifactUnreadable(Exception):
-    """What an argument refers to is gone, or is not what was kept; the message says which."""
+    """An artifact that an argument refers to is gone or damaged; the message says which."""
 
 
 class EncodedJson(str):
-    """JSON text already, within the bound: it is not written a second time."""
+    """JSON text that is within the limit and is not encoded again."""
 
 
 def encode_output(output: object) -> str:
-    """`output` as JSON text, or NotJson with the place of what is none."""
+    """Return `output` as JSON text; raise NotJson with the path of what is not JSON."""
     if output is None:
         return "null"
     if isinstance(output, EncodedJson):
@@ -39,7 +39,7 @@ def encode_output(output: object) -> str:
 
 
 def _find_problem(value: object, path: str, depth: int) -> str:
-    """Where the first thing is that JSON cannot hold, and what it is."""
+    """Return where the first value is that is not JSON, and what it is."""
     if depth > DEPTH_MAX:
         return f"{path} is nested too deep, or holds itself"
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""What the kernel keeps of a warm child, and a step may change: its logs, its limits, what it does on a signal.
+"""The state of a warm child in the kernel that a step may change: logs, limits, signal handlers.
 
-For any interpreter, as `child` is.
+Runs in any interpreter, like `child_main`: standard library only.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import _signal  # type: ignore[import-not-found]
 import os
 
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Those that the next step would miss, or die of. Of SIGTERM somebody else takes care.
+# Signals that the next step would miss, or die of. `Termination` handles SIGTERM.
 SIGNALS = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGPIPE", "SIGALRM", "SIGCHLD", "SIGCONT", "SIGXFSZ")
 )
-# As those of `signal`, which first make members of enumerations.
+# The functions of `signal` would first create enum members.
 _handler_of, _set_mask, _timer, _set_timer = (
     _signal.getsignal,
     _signal.pthread_sigmask,
@@ -23,20 +23,20 @@ _handler_of, _set_mask, _timer, _set_timer = (
 
 
 class KernelState:
-    """How the process stands when a step begins. What a step changed is put back, or told where that cannot be done."""
+    """The state when a step starts. What a step changes is restored, or reported if it cannot be."""
 
     def __init__(self, slot_out: str, slot_err: str) -> None:
         self._slots = {1: slot_out, 2: slot_err}
-        # Ours alone: whatever a step does to its own descriptors, these lead to its logs.
+        # Our own descriptors of the logs, whatever a step does to 1 and 2.
         self._logs = {fd: os.dup(fd) for fd in self._slots}
         self._umask = os.umask(0o77)
         os.umask(self._umask)
         self._handlers = list(map(_handler_of, SIGNALS))
-        # No call says what they are at little cost; that they were changed is heard.
+        # Reading the limits is expensive, so changes are noticed by their audit events.
         self.are_limits_changed = self._has_no_logs = False
 
     def start_logs(self, fresh_logs: list | tuple) -> None:
-        """The worker has given the logs in `fresh` their names: new ones are begun."""
+        """Open new logs in the place of those that the worker has renamed."""
         for fd in fresh_logs:
             new = self._open_log(self._slots[fd])
             os.dup2(new, self._logs[fd], inheritable=False)
@@ -44,7 +44,7 @@ class KernelState:
             os.close(new)
 
     def restore(self) -> None:
-        """What the last step may have changed is as it was. Done while the worker writes down how that step went."""
+        """Restore what the last step may have changed, while the worker handles its result."""
         os.umask(self._umask)
         for fd, log in self._logs.items():
             os.dup2(log, fd)
@@ -53,15 +53,15 @@ class KernelState:
             _set_timer(_signal.ITIMER_REAL, 0)
 
     def is_changed(self) -> bool:
-        """Whether a step has changed what cannot be put back."""
+        """Whether a step changed something that cannot be restored."""
         return self._has_no_logs or self.are_limits_changed or list(map(_handler_of, SIGNALS)) != self._handlers
 
     def log_sizes(self) -> list:
-        """Nobody minds where the end of a log is sought: it is only ever appended to."""
+        """Return the sizes of the logs. Seeking is harmless, since they are only appended to."""
         return [_size_of(log) for log in self._logs.values()]
 
     def _open_log(self, slot: str) -> int:
-        """A new log. If somebody has removed its folder, what is written is lost, and the step runs all the same."""
+        """Open a new log. If its folder was removed, output is lost and the step still runs."""
         try:
             return os.open(slot, LOG_FLAGS, 0o600)
         except OSError:

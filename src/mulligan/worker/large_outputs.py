@@ -1,6 +1,6 @@
-"""A large output, made ready to be kept: read, checked, without secrets, on the disk.
+"""Prepare a large output for storage: read it, check it, redact it, write it to the disk.
 
-`store_output` is called in a child (see `jobs`): so the loop of the worker never reads an output that is large.
+`store_output` runs in a child (see `background_jobs`), so that the worker's loop never reads a large output.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LABELS = {"result": "the result", "written": "$MULLIGAN_OUTPUT"}
 
 
 def read_large_output(path: str, capture: str) -> Any:
-    """What is in the file. `capture` is that of a shell step, or says whose JSON it is; NotUsable, NoOutput."""
+    """Read the file. `capture` is that of a shell step, or says what JSON it is; raise OutputInvalid or NoOutput."""
     if capture in _LABELS:
         return outputs.read_json_file(path, _LABELS[capture])
     return outputs.read_printed(path, capture)
 
 
 def store_output(source: str, capture: str, target: str, secrets: list[str]) -> dict[str, Any]:
-    """Put what is to be kept of an output into the file `target`; or say what is wrong with it, or that it is small."""
+    """Write what has to be stored to `target`; or return what is wrong with the output, or its value if it is small."""
     try:
         value = read_large_output(source, capture)
         if secrets:
@@ -72,7 +72,7 @@ def _write(path: str, data: bytes) -> None:
 
 
 def with_value(report: TaskEnded, large: LargeOutput) -> TaskEnded:
-    """The report with the output itself, read here and now: where nobody else can read it, or nobody keeps it."""
+    """Return the report with the output itself, read here: if no child can read it, or there are no artifacts."""
     try:
         return msgspec.structs.replace(report, output=read_large_output(large.path, large.capture))
     except outputs.NoOutput as reason:
@@ -85,12 +85,12 @@ def with_value(report: TaskEnded, large: LargeOutput) -> TaskEnded:
 
 
 def call_arguments(large: LargeOutput, target: str, secrets: list[str]) -> dict[str, Any]:
-    """What `store_output` is called with."""
+    """Return the arguments of `store_output`."""
     return {"source": large.path, "capture": large.capture, "target": target, "secrets": secrets}
 
 
 def report_stored(report: TaskEnded, target: str, result: CallResult | None) -> TaskEnded:
-    """The report with what `store_output` has made of its output; None: its process has ended."""
+    """Return the report with the result of `store_output`, which is None if its process died."""
     if result is None:
         return report_storage_failure(report, "the process that was to keep it has ended")
     if result.exception:

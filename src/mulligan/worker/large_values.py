@@ -1,4 +1,4 @@
-"""What of a worker's tasks is too large for its loop: children write what a task reads, and keep what it gave."""
+"""Values that are too large for the worker's loop: children write what a task reads, and store what it returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mulligan.worker.warm_child import CallResult
 
 
 class LargeValues:
-    """`on_prepared` is told when the files of a task are there, or why they are not; `tell` what is told of its end."""
+    """`after_preparing` gets a task whose input is written, or why it is not; `report_end` gets the final report."""
 
     def __init__(
         self,
@@ -43,26 +43,26 @@ class LargeValues:
         self._task_files = task_files
         self._after_preparing = after_preparing
         self._report = report_end
-        # By the tokens of their leases: tasks whose files are being written, and that have ended with a large output.
+        # By lease token: tasks whose input is being written, and tasks whose large output is being stored.
         self._preparing: dict[int, RunningTask] = {}
         self._storing: dict[int, RunningTask] = {}
 
     @property
     def storing(self) -> Collection[RunningTask]:
-        """Tasks that have ended, and whose outputs are being kept."""
+        """Tasks that have ended and whose outputs are being stored."""
         return self._storing.values()
 
     def clear(self) -> None:
-        """Nobody waits any more for what is under way."""
+        """Forget everything that is in progress."""
         self._preparing.clear()
         self._storing.clear()
 
-    # -- what a task reads
+    # -- input
 
     def prepare_input(self, running: RunningTask) -> None:
-        """Say where a child finds the artifacts that the task reads. NotReady: it is a process, and a child writes files.
+        """Locate the artifacts that the task reads. NotReady while a child writes them to files for a process.
 
-        StoreUnavailable, and InputInvalid where one cannot be had.
+        Raises StoreUnavailable, and InputInvalid if one is not available.
         """
         task = running.resolved.task
         is_called = task.kind not in SPAWNED
@@ -92,7 +92,7 @@ class LargeValues:
         running.artifact_files = self._boundary.locate_artifacts(values_with_references(task), spool)
 
     def forget(self, running: RunningTask) -> None:
-        """The task is over before it was started."""
+        """Forget a task that ended before it was started."""
         self._preparing.pop(running.lease.token, None)
 
     def _on_prepared(self, running: RunningTask, preparation: InputPreparation, answer: CallResult | None) -> None:
@@ -107,10 +107,10 @@ class LargeValues:
         if is_current:
             self._after_preparing(running, problem)
 
-    # -- what it gave
+    # -- output
 
     def detach_output(self, running: RunningTask, report: TaskEnded) -> TaskEnded:
-        """The report with a large output in a file that nobody else uses; with its value where there can be none."""
+        """Move a large output to a file of its own; return the report with the value itself if that is not possible."""
         large = report.output
         if not isinstance(large, LargeOutput):
             return report
@@ -118,14 +118,14 @@ class LargeValues:
         try:
             if not self._boundary.can_store_large:
                 return with_value(report, large)
-            # What it printed stays in its log as well.
+            # What it printed stays in its log too.
             (os.link if large.path == self._task_files.log_paths(running).out else os.rename)(large.path, path)
         except OSError:
             return with_value(report, large)
         return msgspec.structs.replace(report, output=msgspec.structs.replace(large, path=path))
 
     def store(self, running: RunningTask, report: TaskEnded, large: LargeOutput) -> None:
-        """Have it checked, redacted and written to the disk; `tell` is called then."""
+        """Have the output checked, redacted and written to the disk; then `report_end` is called."""
         target = self._jobs.new_path()
         args = call_arguments(large, target, self._boundary.secrets(running.resolved))
         self._storing[running.lease.token] = running

@@ -1,6 +1,6 @@
-"""The hands of an engine: takes leases, has their tasks run, and says what became of them.
+"""Run the tasks that an engine leases as processes of this host, and report how they end.
 
-One thread and one loop: `collect` waits for the supervisor, for the warm children and for what the engine watches.
+One thread, one loop: `collect` waits for the supervisor, the warm children and the descriptor that the engine watches.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ from mulligan.worker.task_reports import (
 )
 from mulligan.worker.warm_child import CallResult, ChildDisconnected, ChildProtocolError, ChildTask, WarmChild
 
-# From then on the log of a python step can be found under its attempt's name while it runs.
+# A python step that runs longer than this has its log under the name of its attempt while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
-# A heartbeat older than this share of the lease is renewed before anything is started. The supervisor ends all at two
-# thirds; in quiet times none is so old.
+# Renew a heartbeat older than this share of the lease before starting anything. The supervisor kills everything at two
+# thirds; in quiet times no heartbeat gets this old.
 FRESH_SHARE = 1 / 3
-# A child whose socket is closed is dying, and has so long for it; else its step has closed what is not its own.
+# A child that closed its socket is dying and has this long to exit. Otherwise its step closed our socket.
 CUT_OFF_SECONDS = 1.0
-# A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
+# A child that died while idle is noticed when it gets a step. Several in a row mean that the supervisor is dead too.
 GIVE_ATTEMPTS_MAX = 5
 
 
 class LocalExecutor:
-    """Runs tasks as processes of this host. See `mulligan.ports.Hands` for the promises."""
+    """Run tasks as processes of this host. `mulligan.ports.Executor` documents the methods."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class LocalExecutor:
         raise_fd_limit()
         self.name = name
         self.host = host
-        # By which tasks have their deadlines and reports their times.
+        # Deadlines of tasks and times of reports use this clock.
         self._clock = clock
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
@@ -108,13 +108,13 @@ class LocalExecutor:
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
-        # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
+        # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
         self._prefetched: dict[int, Task] = {}
-        # Taken, and to be started as soon as their secrets are known, or the store gives what they read.
+        # Taken, but waiting for a secret or for the store to return an artifact.
         self._not_ready: set[int] = set()
-        # ProcessExit, and to be told as soon as the store keeps what they gave.
+        # Ended, but waiting for the store to accept their output.
         self._unstored: list[tuple[RunningTask, TaskEnded]] = []
-        # Why the store does neither now.
+        # The last error of the store that made a task wait.
         self._store_error: StoreUnavailable | None = None
         self._launch_supervisor = lambda: SupervisorClient(
             name,
@@ -130,7 +130,7 @@ class LocalExecutor:
         self._grace_seconds = grace_seconds
         self._running: dict[int, RunningTask] = {}
         self._done: list[tuple[Lease, Report]] = []
-        # Nothing is to be done before then if nobody speaks.
+        # The next time at which something has to be done even if no message arrives.
         self._next_due = math.inf
         self._watched: int | None = None
         self._children = ChildPool(
@@ -142,7 +142,7 @@ class LocalExecutor:
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
 
-    # -- room
+    # -- resources
 
     def fits(self, task: Task) -> bool:
         return self._resources.fits(task) or self._prefetch.fits(task)
@@ -177,7 +177,7 @@ class LocalExecutor:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything has not come to its end."""
+        """Whether any task is still running."""
         return bool(self._running)
 
     # -- starting
@@ -188,7 +188,7 @@ class LocalExecutor:
             self._supervisor.send(*orders)
 
     def _start(self, lease: Lease) -> tuple | None:
-        """What the supervisor is told, if it is for the supervisor to start. What cannot start has ended."""
+        """Return what to send to the supervisor, or None if a child runs the task or it has ended already."""
         task = lease.task
         running = self._running.get(lease.token) or self._take(lease)
         try:
@@ -222,14 +222,14 @@ class LocalExecutor:
         return None
 
     def _on_prepared(self, running: RunningTask, refusal: TaskEnded | None) -> None:
-        """The files of a process that is to be started are written, or cannot be."""
+        """Start the process whose input files are written, or end the task if they could not be."""
         if refusal is None:
             self._retry_starts()
         else:
             self._end(running.lease.token, refusal)
 
     def _retry_starts(self) -> None:
-        """A secret has been looked up, or the store may be back. Who wants something else waits on."""
+        """Try again to start the tasks that wait for a secret, for the store or for a child."""
         tokens, self._not_ready = self._not_ready, set()
         self.start([self._running[token].lease for token in sorted(tokens)])
 
@@ -258,7 +258,7 @@ class LocalExecutor:
         interpreter = action.interpreter_of(lease.task, self._programs)
         child_group = action.child_group_of(lease.task)
         if lease.task.gpus:
-            # What once looks for GPUs keeps those it found: a child of its own, and no other step in it.
+            # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
             child_group += f" {lease.token}"
         for _ in range(GIVE_ATTEMPTS_MAX):
             began = wall_clock.now()
@@ -266,7 +266,7 @@ class LocalExecutor:
             now = time.monotonic()
             child_task = ChildTask(lease, began, None if left is None else now + left)
             if redactor is not None and child.pipes is not None:
-                # Before it has the step: it may have written to its end by the time that we are back.
+                # Before the child gets the step: it may finish writing before we return here.
                 child.pipes.begin(redactor, self._task_files.logs(lease.task))
             try:
                 self._children.start_task(child, child_task, order)
@@ -289,7 +289,7 @@ class LocalExecutor:
             self._stop(self._running[token], grace_seconds, "stopped")
 
     def stop_all(self, grace_seconds: float) -> None:
-        # Those that wait come first: the end of another would start them.
+        # Stop prefetched tasks first: the end of another task would start them.
         for running in sorted(self._running.values(), key=lambda running: running.lease.token not in self._prefetched):
             self._stop(running, grace_seconds, "interrupted")
 
@@ -338,7 +338,7 @@ class LocalExecutor:
         self._selector.close()
         remove_folder(self._folder)
 
-    # -- hearing
+    # -- messages
 
     def watch(self, fd: int | None) -> None:
         if self._watched is not None:
@@ -358,7 +358,7 @@ class LocalExecutor:
         return done
 
     def _retry_store(self) -> None:
-        """The store was away when it was to keep an output, or to give one. That it still is comes after other news."""
+        """Retry what the store was unavailable for. Raise its error only if there is nothing to return."""
         self._store_error = None
         unkept, self._unstored = self._unstored, []
         for running, report in unkept:
@@ -376,7 +376,7 @@ class LocalExecutor:
                 key.data()
 
     def _end(self, token: int, report: Report) -> None:
-        """The task is over: its room is free, and the engine is told."""
+        """Release the task's resources and queue its report for the engine."""
         if self._clock is not None:
             report = replace(report, at=self._clock.now())
         running = self._running.pop(token)
@@ -388,7 +388,7 @@ class LocalExecutor:
         if isinstance(report, TaskEnded):
             report = self._large.detach_output(running, report)
         self._task_files.clear(running)
-        # A result that is taken over was looked at when it was kept, and may refer to an artifact of another run.
+        # A reused result was checked when it was stored, and may refer to an artifact of another run.
         if isinstance(report, TaskEnded) and not report.reused_run_id:
             if running.log_warning:
                 report = with_log_warning(report, running.log_warning)
@@ -399,7 +399,7 @@ class LocalExecutor:
             self._done.append((running.lease, report))
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
-        """What is large is kept first. While the store is away that waits: the work is done, and not to be lost."""
+        """Store a large output first, then queue the report. While the store is unavailable the report waits."""
         if isinstance(report.output, LargeOutput):
             self._large.store(running, report, report.output)
             return
@@ -419,7 +419,7 @@ class LocalExecutor:
             _MESSAGE_HANDLERS[kind](self, *rest)
 
     def _replace_supervisor(self) -> None:
-        """It was killed. What it ran is found by its environment and killed; all of it is lost."""
+        """Kill what the dead supervisor left running, report its tasks as lost, and launch a new one."""
         self._supervisor.close()
         jobs = self._children.running_jobs()
         self._children.forget_all()
@@ -444,14 +444,14 @@ class LocalExecutor:
             self._promote(promoted)
 
     def _promote(self, token: int) -> None:
-        """One that waited has a place of its own now."""
+        """Move a prefetched task to the reserved resources."""
         task = self._prefetched.pop(token)
         self._prefetch.release(task)
         self._resources.reserve(task)
         self._schedule_log_naming(self._running[token], time.monotonic())
 
     def _start_prefetched(self) -> None:
-        """Let the supervisor start what waits wherever there is room: not only a shell task makes some when it ends."""
+        """Start prefetched tasks while resources are free: not only the end of a shell task frees some."""
         while self._prefetched:
             token, task = next(iter(self._prefetched.items()))
             if not self._resources.fits(task):
@@ -460,7 +460,7 @@ class LocalExecutor:
             self._supervisor.send(("start_queued", token))
 
     def _on_start_failed(self, key: int, what: str, number: int, text: str) -> None:
-        """It could not be started."""
+        """Handle a process that could not be started."""
         token = key
         if key in self._children:
             child = self._children[key]
@@ -484,7 +484,7 @@ class LocalExecutor:
         self._end(token, report_spawn_error(running.lease.task, what, number, text))
 
     def _on_swept(self, key: int) -> None:
-        """Nothing is left of what a step in a child had started."""
+        """Report a step whose background processes are all dead."""
         for token, running in list(self._running.items()):
             if running.child == key and running.pending_report is not None:
                 self._end(token, running.pending_report)
@@ -512,7 +512,7 @@ class LocalExecutor:
             self._on_answer(child, child.task, answer)
 
     def _expect_exit(self, child: WarmChild) -> None:
-        """It says no more. Most likely it is dying, and how is for the supervisor to say."""
+        """Give a child that closed its socket a moment to exit; the supervisor reports how it ended."""
         if child.task is None:
             self._supervisor.send(("stop", child.key, 0.0, "disconnected"))
         else:
@@ -538,7 +538,7 @@ class LocalExecutor:
         if not (child.is_leaving or answer.dirty or answer.forked):
             self._end(lease.token, result)
             return
-        # The end is told when nothing is left of what the step has started.
+        # Report the end when everything that the step started is dead.
         running.pending_report, running.name_logs_at = result, None
         if answer.dirty:
             child.is_leaving = True
@@ -556,7 +556,7 @@ class LocalExecutor:
         if child_task is None or child_task.lease.token not in self._running:
             return
         if process_exit.ended < child_task.started:
-            # It was gone before it got the step, and nobody had noticed.
+            # The child was dead before it got the step.
             self._start_call(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
             return
         own = msgspec.structs.replace(process_exit, started=child_task.started)
@@ -573,7 +573,7 @@ class LocalExecutor:
             self._next_due = due
 
     def _run_due(self) -> None:
-        """Do what is due. What has ended before it was wakes us once for nothing, and nobody has to keep account."""
+        """Do what is due. Timers of tasks that have ended are not cancelled: they cause one useless wake-up each."""
         now = time.monotonic()
         if now < self._next_due:
             return
@@ -601,7 +601,7 @@ class LocalExecutor:
             self._wake_for(child_task.cut_off_at)
 
     def _name_logs(self, running: RunningTask, now: float) -> None:
-        """It runs for a while now: its logs can be found under the name of its attempt."""
+        """Give the logs of a task that has run for a while the name of its attempt."""
         running.name_logs_at, running.check_logs_at = None, self._log_limit.next_check(now)
         if not self._task_files.name_logs(running, self._children[running.child] if running.child else None):
             self._schedule_log_naming(running, now)

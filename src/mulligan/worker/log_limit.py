@@ -1,6 +1,6 @@
-"""How much a task may write to its logs: a program that never stops talking must not fill the disk.
+"""Limit how much a task may write to its logs, so that it cannot fill the disk.
 
-Looked at now and then, and only of a task that has run for a while: a short one costs nothing.
+Logs are checked periodically, and only of tasks that have run for a while: short tasks cost nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mulligan.worker.task_files import TaskFiles
 
 LOG_BYTES_MAX = 1 << 30
 CHECK_SECONDS = 0.5
-# What is kept of the log of one that wrote too much: so much of its beginning, and of its end.
+# How much of the beginning and of the end is kept of a log that exceeded the limit.
 KEPT_BYTES = 1 << 20
 
 
 class LogLimit:
-    """Sees who writes too much, and what is told of it."""
+    """Check the size of logs, and describe the failure of a task that exceeds the limit."""
 
     def __init__(self, task_files: TaskFiles, bytes_max: int) -> None:
         self._task_files = task_files
@@ -30,7 +30,7 @@ class LogLimit:
         return now + CHECK_SECONDS
 
     def is_exceeded(self, running: RunningTask, now: float) -> bool:
-        """Whether the task has written more than it may. If not, it is looked at again."""
+        """Whether the task has written too much. If not, schedule the next check."""
         if sum(map(_file_size, self._logs(running))) > self._bytes_max:
             running.check_logs_at = None
             return True
@@ -38,7 +38,7 @@ class LogLimit:
         return False
 
     def make_outcome(self, running: RunningTask) -> Outcome:
-        """What is told of a task that was ended for it. Of its logs the beginning and the end are kept."""
+        """Return the outcome of a task that exceeded the limit, and cut the middle out of its logs."""
         kept = min(KEPT_BYTES, self._bytes_max // 4)
         for log in self._logs(running):
             _truncate_middle(log, kept)
@@ -55,11 +55,11 @@ def _file_size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
-        return 0  # its child has not opened it yet, or somebody has removed it
+        return 0  # not opened yet, or removed
 
 
 def _truncate_middle(path: str, kept: int) -> None:
-    """Leave the beginning and the end of a log, and say between them how much there was."""
+    """Keep the beginning and the end of a log, with a note of how much is missing between them."""
     try:
         with open_regular_file(path, "r+b") as log:
             size = log.seek(0, os.SEEK_END)
@@ -71,4 +71,4 @@ def _truncate_middle(path: str, kept: int) -> None:
             log.write(f"\n[… {size - 2 * kept:,} bytes are left out here …]\n".encode() + end)
             log.truncate()
     except OSError:
-        pass  # it stays as it is
+        pass  # leave it as it is

@@ -1,6 +1,6 @@
-"""Paths of the user's that lead to the logs of an attempt: links, which the next attempt replaces.
+"""Links from paths that the user names to the logs of an attempt. The next attempt replaces them.
 
-Nothing is ever replaced that is not such a link. A path in which a value stands stays in its folder: see `inside`.
+Nothing but such a link is ever replaced. A path that contains a value stays in its folder: see `path_containment`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mulligan.errors import InputInvalid
 from mulligan.worker.folders import Folders
 from mulligan.worker.path_containment import open_folder_inside, resolve_log_folder
 
-# Where such a link leads: see `Folders.logs`.
+# The target of such a link: see `Folders.logs`.
 _LOG = re.compile(r"(?P<home>/.*)/runs/[0-9]+/logs/[^/]+#[0-9]+\.(?:out|err)", re.DOTALL)
 
 
 def link_logs(task: Task, folders: Folders) -> str:
-    """Have the paths that a task names lead to its logs. Why one of them does not, else "": no step fails for that.
+    """Link the paths that a task names to its logs. Return why one cannot be linked, or "": no step fails for that.
 
-    To be asked when the logs have their names, and when it has ended: one that was short and wrote nothing has none.
+    Call it when the logs are named, and when the task has ended: a short task without output has no logs.
     """
     problems = []
     logs = folders.logs(task.run_id, task.place, task.attempt)
@@ -41,7 +41,7 @@ def link_logs(task: Task, folders: Folders) -> str:
 
 
 class _LinkPath(NamedTuple):
-    """Where a link is to be: a name in a folder that is open; without one, a path whose folder may not be there."""
+    """Where to create a link: a name in an open folder; or, without one, a path whose folder may not exist."""
 
     name: str
     folder: int | None = None
@@ -64,9 +64,9 @@ def _open_link_path(name: str, path: object, task: Task, folders: Folders) -> It
 
 
 def _write_link(log: str, link: _LinkPath) -> None:
-    """Most paths are new, and their folder is there: then this is one call of the system's."""
+    """Create or update the link. Usually the path is new and its folder exists: then this is one system call."""
     if not os.path.exists(log):
-        # What is there led to what another attempt wrote.
+        # The existing link leads to the log of another attempt.
         if _target(link) is not None and _is_ours(link, log):
             os.unlink(link.name, dir_fd=link.folder)
         return
@@ -82,7 +82,7 @@ def _write_link(log: str, link: _LinkPath) -> None:
 
 
 def _replace(log: str, link: _LinkPath) -> None:
-    """Whoever reads the path finds the log of before or this one. What is no link of ours stays."""
+    """Replace our own link atomically. Leave anything else alone."""
     target = _target(link)
     if target == log:
         return
@@ -100,7 +100,7 @@ def _exists(link: _LinkPath) -> bool:
 
 
 def _target(link: _LinkPath) -> str | None:
-    """Where the link leads that is there; None where none is."""
+    """Return where the existing link leads; None if there is none."""
     try:
         return os.readlink(link.name, dir_fd=link.folder)
     except OSError:
@@ -108,7 +108,7 @@ def _target(link: _LinkPath) -> str | None:
 
 
 def _is_ours(link: _LinkPath, log: str) -> bool:
-    """Whether it leads to a log below the same home; or to one that is gone, since a home may be moved or emptied."""
+    """Whether it leads to a log below the same home, or to a log that is gone: a home may be moved or emptied."""
     found, own = _LOG.fullmatch(_target(link) or ""), _LOG.fullmatch(log)
     if found is None or own is None:
         return False
@@ -119,5 +119,5 @@ def _is_ours(link: _LinkPath, log: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        pass  # nobody can tell
+        pass  # unknown
     return False

@@ -1,4 +1,4 @@
-"""What a task gave, as an event can hold it: checked, and kept beside the log where it is large."""
+"""Check the output of a task, and store it as an artifact if it is too large for the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import StoreRefused
 from mulligan.ports import Artifacts
 
-# As JSON nothing is more than seven times as large as packed, no character more than six bytes.
+# JSON is at most seven times as large as MessagePack, and a character has at most six bytes.
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
 _SURELY_INLINE_CHARS = INLINE_BYTES_MAX // 6
 _KEY_PACKED = KEY.encode()
@@ -24,11 +24,11 @@ _NO_TEXT = "it has half of a character in it"
 
 
 class NotStorable(Exception):
-    """No event can hold such a value, nor can an artifact; the message says why."""
+    """Neither an event nor an artifact can hold the value; the message says why."""
 
 
 class OutputFile(msgspec.Struct, frozen=True):
-    """In the place of an output: it is in a file of the worker's, checked and on the disk, and is to be kept."""
+    """A placeholder for an output that is in a file of the worker, checked and synced, ready to be stored."""
 
     path: str
     size: int
@@ -37,15 +37,15 @@ class OutputFile(msgspec.Struct, frozen=True):
 
 
 class OutputStorage:
-    """Every result comes by here, once. Without a place for artifacts all of them stay in the log."""
+    """Every result passes through here once. Without artifacts all outputs stay in the log."""
 
     def __init__(self, artifacts: Artifacts | None) -> None:
         self._artifacts = artifacts
 
     def store(self, task: Task, report: TaskEnded) -> TaskEnded:
-        """The report with what no event can hold refused, and a large output as the reference to an artifact.
+        """Return the report with an artifact reference for a large output; refuse what no event can hold.
 
-        StoreUnavailable where that is away: then it is to be asked again.
+        Raises StoreUnavailable: then call it again later.
         """
         output = report.output
         if isinstance(output, OutputFile):
@@ -74,7 +74,7 @@ class OutputStorage:
         )
 
     def _store_file(self, task: Task, report: TaskEnded, output: OutputFile) -> TaskEnded:
-        """The file is removed, or is the artifact's now."""
+        """Store a file. Afterwards it is removed, or it is the artifact."""
         assert self._artifacts is not None
         told = self.store(task, msgspec.structs.replace(report, output=None))
         if told.outcome is not report.outcome:
@@ -87,7 +87,7 @@ class OutputStorage:
 
 
 def pack(value: Any) -> bytes:
-    """JSON knows numbers of any size; what keeps them knows 64 bits, as packed values do. NotStorable without those."""
+    """Encode as MessagePack, which has the same limit of 64-bit numbers as the store; raise NotStorable."""
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError:
@@ -97,7 +97,7 @@ def pack(value: Any) -> bytes:
 
 
 def artifact_data(output: Any, packed: bytes) -> tuple[bytes, Format] | None:
-    """What is kept as an artifact of an output, which is also there packed; None where the log has room for it."""
+    """Return what to store as an artifact, given the packed output; None if it fits into the log."""
     if len(packed) <= _SURELY_INLINE_BYTES and _KEY_PACKED not in packed:
         return None
     data = msgspec.json.encode(output)
@@ -111,7 +111,7 @@ def _name(task: Task, format: Format) -> str:
 
 
 def artifact_folder_of(task: Task) -> str:
-    """Where its artifacts are: another for each run, place (with its item), visit and attempt; none is ever shared."""
+    """Return the folder of its artifacts, which is unique for run, place (with its item), visit and attempt."""
     return f"{task.run_id}/{file_name(task.place)}/{task.visit}/{task.attempt}"
 
 
@@ -128,7 +128,7 @@ def _invalid(report: TaskEnded, problem: str) -> TaskEnded:
 
 
 def report_storage_failure(report: TaskEnded, reason: str) -> TaskEnded:
-    """There is no room for it, or no place: the attempt has failed, and another one may do."""
+    """Report that the output could not be stored: the attempt has failed, and another one may succeed."""
     outcome = Outcome(
         exit_code=None, code="EXCEPTION", message=storage_error(reason), is_stopped=report.outcome.is_stopped
     )

@@ -1,4 +1,4 @@
-"""What a task gave: its standard output or the file that it wrote, declared files, errors that it reported. Bounded."""
+"""Read what a task produced: standard output or an output file, declared files, reported errors. All are limited."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _UTF8_BYTES_PER_CHAR_MAX = 4
 
 
 class OutputInvalid(Exception):
-    """What was written cannot be taken; the message says why."""
+    """What was written is not a valid output; the message says why."""
 
 
 class OutputTooLarge(OutputInvalid):
-    """There is more of it than anybody takes."""
+    """It is larger than the limit."""
 
 
 class LargeOutput(msgspec.Struct, frozen=True):
-    """In the place of an output: there is so much of it that another process is to read it, see `large_outputs`."""
+    """A placeholder for an output that is so large that another process has to read it, see `large_outputs`."""
 
     path: str
-    # As that of a shell step; or "written": JSON in $MULLIGAN_OUTPUT; or "result": JSON of what a function returned.
+    # The `capture` of a shell step; or "written": JSON in $MULLIGAN_OUTPUT; or "result": JSON that a function returned.
     capture: str
 
 
 class NoOutput(Exception):
-    """There is no output, and nothing is wrong with that; the message says why."""
+    """There is no output, which is not an error; the message says why."""
 
 
 def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) -> LargeOutput | None:
-    """Where an output is that has more than `bytes_max` bytes, and not more than anybody takes; None: it has not."""
+    """Return where an output is that has more than `bytes_max` bytes and is not too large; otherwise None."""
     path, how = (output_file, "written") if _exists(output_file) else (out, capture)
     try:
         found = os.stat(path)
@@ -53,9 +53,9 @@ def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) 
 
 
 def read_output(out: str, output_file: str, capture: str) -> Any:
-    """The JSON in `written` if that file is there, else what is in the file `out`, as `capture` says.
+    """Return the JSON in `output_file` if that exists, otherwise the content of `out` as `capture` says.
 
-    NoOutput: it is text, and there is too much of it. Nobody said that he wants it: many a program just talks a lot.
+    NoOutput if it is text that is too large. Nothing asked for it: many programs print a lot.
     """
     found = _read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if found is not None:
@@ -64,7 +64,7 @@ def read_output(out: str, output_file: str, capture: str) -> Any:
 
 
 def read_printed(out: str, capture: str) -> Any:
-    """What is in the file `out`, as `capture` says; NotUsable and NoOutput as `captured`."""
+    """Return the content of `out` as `capture` says; raise OutputInvalid or NoOutput."""
     try:
         data = _read(out, OUTPUT_BYTES_MAX, "its standard output")
     except OutputTooLarge as problem:
@@ -82,7 +82,7 @@ def read_printed(out: str, capture: str) -> Any:
 
 
 def read_json_file(path: str, label: str) -> Any:
-    """The JSON in a file; NotUsable where it is none."""
+    """Return the JSON in a file; raise OutputInvalid if it is not JSON."""
     data = _read(path, OUTPUT_BYTES_MAX, label)
     if data is None:
         raise OutputInvalid(f"{label} is gone: the file was removed")
@@ -90,7 +90,7 @@ def read_json_file(path: str, label: str) -> Any:
 
 
 def read_reported_errors(path: str) -> tuple[tuple[Any, ...], str]:
-    """The errors that a task wrote to the file, and why they cannot be read."""
+    """Return the errors that a task wrote to the file, and why they cannot be read."""
     try:
         return _parse_reported(path), ""
     except OutputInvalid as problem:
@@ -98,24 +98,24 @@ def read_reported_errors(path: str) -> tuple[tuple[Any, ...], str]:
 
 
 def missing_files(task: Task) -> tuple[str, ...]:
-    """The declared files that are not there. They are relative to where `run` was called."""
+    """Return the declared files that do not exist. Paths are relative to where `run` was called."""
     home = task.home or "/"
     return tuple(name for name, path in task.files.items() if not os.path.exists(os.path.join(home, path)))
 
 
 def _parse_reported(path: str) -> tuple[Any, ...]:
-    """One object, or a list of them."""
+    """Parse one object, or a list of them."""
     found = _read_if_there(path, ERROR_BYTES_MAX, "it")
     if found is None:
         return ()
     if not found.strip():
-        return ()  # somebody opened it, and had nothing to say
+        return ()  # the file was opened and nothing was written
     value = decode_json(found, "it")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
 def read_tail(path: str) -> str:
-    """The last characters of a log, whatever bytes are in it."""
+    """Return the last characters of a log, whatever bytes are in it."""
     try:
         with open_regular_file(path) as log:
             size = log.seek(0, os.SEEK_END)
@@ -126,12 +126,12 @@ def read_tail(path: str) -> str:
 
 
 def _read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
-    """What is in the file, or None if there is none: nearly always, and an exception is dear."""
+    """Return the content of the file, or None if it does not exist: the usual case, and exceptions are expensive."""
     return _read(path, bytes_max, label) if _exists(path) else None
 
 
 def _exists(path: str) -> bool:
-    """A link that leads nowhere is there, too."""
+    """Whether there is anything, even a dangling link."""
     return os.access(path, os.F_OK, follow_symlinks=False)
 
 
@@ -139,12 +139,12 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            # Nobody opens a pipe or a device, which may never end.
+            # Never open a pipe or a device, which may never end.
             raise OutputInvalid(f"{label} is {_kind(found.st_mode)}, and not a file")
         if found.st_size > bytes_max:
             raise OutputTooLarge(f"{label} has {format_size(found.st_size)}, and {format_size(bytes_max)} is the most")
         if not found.st_size:
-            return b""  # most say nothing, and opening a file costs more than a short task has to spare
+            return b""  # the usual case, and opening a file is expensive compared with a short task
         with open_regular_file(path, may_be_link=True) as file:
             return file.read(bytes_max)
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _kind(mode: int) -> str:
 
 
 def decode_json(data: bytes, label: str) -> Any:
-    """Strict: no NaN, no lone surrogate, no byte that is not UTF-8."""
+    """Decode strictly: no NaN, no lone surrogates, no invalid UTF-8."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
@@ -173,7 +173,7 @@ def decode_json(data: bytes, label: str) -> Any:
 
 
 def remove_file(path: str) -> bool:
-    """Whether nothing is there any more."""
+    """Remove a file; return whether nothing is left at the path."""
     if not _exists(path):
         return True
     try:
@@ -181,5 +181,5 @@ def remove_file(path: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # somebody has made a folder of it
+        return False  # there is a folder now
     return True

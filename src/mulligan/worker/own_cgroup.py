@@ -1,4 +1,4 @@
-"""The control group of this process: what it may have, and how often the kernel has killed in it for want of memory."""
+"""The control group of this process: its memory limit, and how often the kernel killed in it because memory ran out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 class OomKills:
-    """Counts the kernel's kills since it was asked last. Where there is nothing to read, there never was one."""
+    """Count the kernel's out-of-memory kills. Without a file to read from, the count stays 0."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file or _events_file()
@@ -17,18 +17,18 @@ class OomKills:
 
     @property
     def can_tell(self) -> bool:
-        """Whether there is anything to read."""
+        """Whether there is a file to read from."""
         return self._file is not None
 
     def take_new(self) -> bool:
-        """Whether there was one more than was known; it is known then."""
+        """Return whether there is a kill that was not taken yet, and take it."""
         if self._read() <= self._seen:
             return False
         self._seen += 1
         return True
 
     def settle(self) -> None:
-        """Those up to now are accounted for."""
+        """Take all kills up to now."""
         self._seen = max(self._seen, self._read())
 
     def _read(self) -> int:
@@ -42,19 +42,19 @@ class OomKills:
 
 
 def memory_limit() -> int | None:
-    """What all processes in the group of this one may have together, or None: a container has less than its machine."""
+    """Return the memory limit of this process's group, or None: a container has less than its machine."""
     file = _own_file("memory.max", "memory.limit_in_bytes")
     said = "" if file is None else file.read_text().strip()
     return int(said) if said.isdigit() else None
 
 
 def _events_file() -> Path | None:
-    """`memory.events` of version 2, or `memory.oom_control` of version 1: both have a line `oom_kill N`."""
+    """Return `memory.events` (version 2) or `memory.oom_control` (version 1): both have a line `oom_kill N`."""
     return _own_file("memory.events", "memory.oom_control")
 
 
 def _own_file(unified: str, separate: str) -> Path | None:
-    """A file of the group of this process: as it is called in version 2, and in version 1."""
+    """Return a file of this process's group, by its name in version 2 and in version 1."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

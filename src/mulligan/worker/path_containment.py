@@ -1,7 +1,7 @@
-"""Paths that a value took part in, held against the file system: none is used that leads out of its folder.
+"""Check that paths which contain a value stay in their folder on the disk.
 
-`core.paths` judges the text of a path. Here links are followed as well: a link below the folder that leads elsewhere
-lets no value out.
+`core.model.paths` checks the text of a path. This follows links as well: a link inside the folder that leads elsewhere
+does not let a value out.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from mulligan.language.shell import environment_value
 from mulligan.worker.environment import working_folder_of
 from mulligan.worker.folders import Folders
 
-# For a path that begins with its value: behind a folder a value is no path of its own.
+# Only for a path that starts with its value: after a folder, `any_path` would not help.
 _HINT = "to let this value name any path, write ${any_path(…)} around it in the file"
-# Of the addresses of databases: those that are files.
+# The database URLs that are files.
 _FILE_SCHEMES = ("sqlite:///", "duckdb:///")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class PathEscapes(InputInvalid):
-    """A path with a value in it leads out of the folder that it must stay in."""
+    """A path with a value in it leads out of its folder."""
 
 
 def check_paths(task: Task, folders: Folders) -> None:
-    """PathEscapes where one of the paths that the task was given leads out of its folder. Makes and opens nothing."""
+    """Raise PathEscapes if a path of the task leads out of its folder. Creates and opens nothing."""
     for name, folder in task.folders.items():
         if name == "cwd":
             path = Path(environment_value("cwd", task.cwd), folder)
             _resolve(name, path, task.home or "/", (folders.home,))
         elif name.startswith("logs."):
             text = task.logs[name.removeprefix("logs.")]
-            if isinstance(text, str):  # else it is no path at all, and told as such
+            if isinstance(text, str):  # otherwise it is not a path, which is reported elsewhere
                 resolve_log_folder(name, Path(text, folder), task, folders)
         elif name.startswith(FILE):
             reads = task.reuse.reads if task.reuse else {}
@@ -50,9 +50,9 @@ def check_paths(task: Task, folders: Folders) -> None:
 
 
 def resolve_log_folder(name: str, path: Path, task: Task, folders: Folders) -> tuple[str, str]:
-    """Where the folder of a link to a log really is, below which folder. PathEscapes where no link may be.
+    """Return the folder that must contain a link to a log, and the real folder of the link, or raise PathEscapes.
 
-    Neither may a value lead it to our own files, which are often below the folder of the run.
+    A value must not lead it to our own files either, which are often below the folder of the run.
     """
     outputs = folders.outputs(task.run_id)
     root, real = _resolve(name, path, task.home or "/", (outputs,), is_link=True)
@@ -64,13 +64,13 @@ def resolve_log_folder(name: str, path: Path, task: Task, folders: Folders) -> t
 
 
 def _check_parameter(name: str, folder: str, task: Task, folders: Folders) -> None:
-    """A parameter of the action, or a variable that its text reads. These are relative to where the task runs."""
+    """Check a parameter of the action, or a variable that its text reads. They are relative to the working folder."""
     value = task.params[name] if name in task.params else task.env.get(name)
     if not isinstance(value, str):
         return
     scheme = next((scheme for scheme in _FILE_SCHEMES if folder.lower().startswith(scheme)), "")
     if task.kind == "sql" and not scheme:
-        return  # the address of a server, or one that is a value as a whole
+        return  # the URL of a server, or a URL that is entirely a value
     path = Path(value[len(scheme) :], folder[len(scheme) :])
     label = "file" if name == ITEMS_FILE else name
     _resolve(label, path, working_folder_of(task), (task.home or "/", folders.home), hint="" if scheme else _HINT)
@@ -79,9 +79,9 @@ def _check_parameter(name: str, folder: str, task: Task, folders: Folders) -> No
 def _resolve(
     name: str, path: Path, start: str, also: Iterable[str] = (), *, is_link: bool = False, hint: str = _HINT
 ) -> tuple[str, str]:
-    """Where the path really leads (of a link: where its folder is), and below which folder that is.
+    """Return the folder that must contain the path, and the real path (for a link, that of its folder).
 
-    `start` is what the path is relative to. A path that begins with its value may also name something in `also`.
+    `start` is what the path is relative to. A path that starts with its value may also be below a folder in `also`.
     """
     folder = _join(start, path.folder)
     fault = fault_of(path)
@@ -99,7 +99,7 @@ def _resolve(
 
 
 def _join(start: str, path: str) -> str:
-    """To `realpath` two slashes at the beginning are not one."""
+    """Join two paths. `realpath` does not collapse two leading slashes."""
     whole = os.path.join(start, path)
     return f"/{whole.lstrip('/')}" if whole.startswith("//") else whole
 
@@ -110,9 +110,9 @@ def _is_inside(path: str, root: str) -> bool:
 
 @contextmanager
 def open_folder_inside(root: str, folder: str) -> Iterator[int]:
-    """A descriptor of `folder`, which is `root` or below it; made where it is not there. Both are real paths.
+    """Open `folder`, which is `root` or below it, and create it if needed. Both are real paths.
 
-    OSError where a link stands in the way: it was put there after the path was looked at.
+    Raises OSError if there is a link on the way: it was created after the path was checked.
     """
     os.makedirs(root, exist_ok=True)
     fd = os.open(root, _FOLDER)
@@ -133,5 +133,5 @@ def _open_subfolder(name: str, fd: int) -> int:
         try:
             os.mkdir(name, dir_fd=fd)
         except FileExistsError:
-            pass  # another task was faster
+            pass  # another task created it
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)

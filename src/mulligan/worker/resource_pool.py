@@ -1,4 +1,4 @@
-"""The room that a worker has: cpus, memory, gpus and labels, and what is taken of them."""
+"""The resources of a worker (cpus, memory, gpus, labels), and how much of them is reserved."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.ports import Lease, Offer
 
-# The GPUs that a process may see, by number or name: what CUDA hears, and HIP too.
+# The GPUs that a process may use, by number or name. CUDA and HIP read it.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
-# Sums of shares such as 0.1 are never exact.
+# Sums of fractions such as 0.1 are not exact.
 _EPSILON = 1e-9
-# Tasks are taken ahead while they take less than this on average; more of them where they take next to no time.
+# Tasks are prefetched while they take less than this on average, and more of them while they take even less.
 _SHORT_SECONDS = 0.05
 _VERY_SHORT_SECONDS = 0.01
 _NEWEST_WEIGHT = 0.1
 
 
 class ResourcePool:
-    """Counts what is taken. A task is counted from its reservation until its end is told."""
+    """Count reservations. A task is counted from its reservation until its end is reported."""
 
     def __init__(
         self, cpus: float, memory: int, gpus: int, labels: tuple[str, ...], environ: Mapping[str, str] | None = None
@@ -49,7 +49,7 @@ class ResourcePool:
         )
 
     def lacking(self, task: Task) -> str:
-        """In words, what it asks for and is not here, and what is: `64 cpus (there are 2), 1 gpu (there is none)`."""
+        """Describe what it needs and is missing: `64 cpus (there are 2), 1 gpu (there is none)`."""
         found = []
         if task.cpus > self.cpus + _EPSILON:
             found.append(f"{task.cpus:g} cpus ({_availability(self.cpus, f'{self.cpus:g}')})")
@@ -80,7 +80,7 @@ class ResourcePool:
             del self._gpus_of[_key(task)]
 
     def assign_gpus(self, lease: Lease) -> Lease:
-        """The lease with the GPUs of its task named in its environment, unless the step names some itself."""
+        """Return the lease with the task's GPUs in its environment, unless the step sets the variable itself."""
         task = lease.task
         if not task.gpus:
             return lease
@@ -100,7 +100,7 @@ class ResourcePool:
 
 
 def visible_gpus(environ: Mapping[str, str], devices: str | Path = "/dev") -> int:
-    """How many GPUs this process may use: those that the variable names, else those that the system has."""
+    """Return how many GPUs this process may use: those that the variable names, otherwise those of the system."""
     if VISIBLE_GPUS in environ:
         return len(_parse_gpu_names(environ[VISIBLE_GPUS]))
     names = os.listdir(devices) if os.path.isdir(devices) else []
@@ -108,13 +108,13 @@ def visible_gpus(environ: Mapping[str, str], devices: str | Path = "/dev") -> in
 
 
 def _gpu_names(count: int, environ: Mapping[str, str]) -> list[str]:
-    """What the GPUs of a worker are called: as it was told itself, else by number."""
+    """Return the names of the worker's GPUs: from its environment, otherwise numbers."""
     named = _parse_gpu_names(environ.get(VISIBLE_GPUS, ""))
     return named[:count] if len(named) >= count else [str(number) for number in range(count)]
 
 
 def _parse_gpu_names(text: str) -> list[str]:
-    """As CUDA reads it: up to the first that there cannot be, such as -1 or `NoDevFiles`."""
+    """Parse as CUDA does: stop at the first name that is not valid, such as -1 or `NoDevFiles`."""
     found: list[str] = []
     for name in (part.strip() for part in text.split(",")):
         if not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
@@ -124,14 +124,14 @@ def _parse_gpu_names(text: str) -> list[str]:
 
 
 class Prefetch:
-    """How many tasks are taken beyond the room, so that a slot never waits for a commit: only while they are short.
+    """Tasks taken beyond the free resources, so that a slot never waits for a commit: only while tasks are short.
 
-    Plain shell tasks alone: what waits must fit wherever another one ends.
+    Only plain shell tasks: a queued task must fit in the slot of any task that ends.
     """
 
     def __init__(self, tasks_max: int, multiplier: int = 1) -> None:
         self._tasks_max = tasks_max
-        # How many times as many while they are very short: then a commit outlasts several of them.
+        # The multiplier applies while tasks are very short: then a commit takes longer than several of them.
         self._multiplier = multiplier
         self._average_seconds: float | None = None
         self._reserved: set[tuple[int, str, int]] = set()
@@ -146,7 +146,7 @@ class Prefetch:
         self._reserved.add(_key(task))
 
     def release(self, task: Task) -> bool:
-        """Whether it was one of them; it is none any more."""
+        """Return whether it was reserved here, and forget it."""
         if not self.contains(task):
             return False
         self._reserved.remove(_key(task))
@@ -161,7 +161,7 @@ class Prefetch:
 
 
 def is_plain_shell(task: Task) -> bool:
-    """A shell task that asks for one cpu and nothing else."""
+    """Whether it is a shell task that asks for one cpu and nothing else."""
     return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
 
 

@@ -1,7 +1,7 @@
-"""Earlier results in the place of work: found before a task starts, and recorded when one has ended.
+"""Reuse earlier results: look one up before a task starts, and record the files of a task that has ended.
 
-The files that a task reads and writes are hashed here, where they are: on the host that runs it. What is larger than
-the loop may read, a child reads.
+The files that a task reads and writes are hashed on the host that runs it. A child reads what is too large for the
+loop.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secret_commands import NotReady
 from mulligan.worker.warm_child import CallResult
 
-# The newest results under one fingerprint: they differ in their files alone.
+# The newest results under one fingerprint: they differ only in their files.
 RESULTS_MAX = 5
 
-# What is at a path: None where nothing is.
+# The record of each path; None if there is nothing.
 _Files = dict[str, FileRecord | None]
 
 
 class ResultCache:
-    """`on_ready` is called when a task may be asked about again; `tell` with the end of one that is recorded."""
+    """`on_ready` is called when `find` can be called again; `report_end` gets the report of a recorded task."""
 
     def __init__(
         self,
@@ -52,28 +52,28 @@ class ResultCache:
         self._on_ready = on_ready
         self._report = report_end
         self._hashes = FileHashCache()
-        # By the tokens of leases: what was read for a task that is to start; None while a child reads.
+        # By lease token: the files that were read for a task that has not started; None while a child reads.
         self._contents_by_token: dict[int, _Files | None] = {}
         self._recording: dict[int, RunningTask] = {}
 
     @property
     def recording(self) -> Collection[RunningTask]:
-        """Tasks that have ended, and whose files are being read."""
+        """Tasks that have ended and whose files are being read."""
         return self._recording.values()
 
     def forget(self, running: RunningTask) -> None:
-        """The task is over, or has started: nothing more is looked for."""
+        """Forget a task that has ended or started."""
         self._contents_by_token.pop(running.lease.token, None)
 
     def clear(self) -> None:
-        """Nobody waits any more for what is under way."""
+        """Forget everything that is in progress."""
         self._contents_by_token.clear()
         self._recording.clear()
 
-    # -- before
+    # -- before a task
 
     def find(self, running: RunningTask) -> TaskEnded | None:
-        """The end of a task that need not be run; None for one that is to start. NotReady while a child reads files."""
+        """Return the report of a task that need not run; None if it has to. NotReady while a child reads files."""
         task, token = running.lease.task, running.lease.token
         about = task.reuse
         if about is None:
@@ -81,7 +81,7 @@ class ResultCache:
         found = self._read_files(token, [_absolute(task, path) for path in about.reads.values()])
         records = {name: found[_absolute(task, path)] for name, path in about.reads.items()}
         if any(record is not None and not record.sha256 for record in records.values()):
-            return None  # what cannot be read cannot be compared
+            return None  # a file that cannot be read cannot be compared
         contents = {name: record.sha256 if record else "" for name, record in records.items()}
         running.fingerprint = tag = fingerprint(task, contents)
         running.input_hashes = {_absolute(task, path): contents[name] for name, path in about.reads.items()}
@@ -90,7 +90,7 @@ class ResultCache:
         try:
             rows = self._results(tag, RESULTS_MAX)
         except CodecError:
-            return None  # the trouble of the run whose row it is, and not of this one
+            return None  # the row of another run is damaged, which does not concern this one
         for row in rows:
             result = result_of(*row, task)
             if result is not None and self._has_artifacts(result.output) and self._has_files(token, task, result):
@@ -98,7 +98,7 @@ class ResultCache:
         return None
 
     def _has_artifacts(self, output: Any) -> bool:
-        """Whether the files of what is large in an output are there: somebody may have removed them to make room."""
+        """Whether the artifacts of an output still exist: they may have been removed to free space."""
         if self._artifacts is None or not holds_reference(output):
             return True
         try:
@@ -108,7 +108,7 @@ class ResultCache:
         return all(_has_size(self._artifacts.path(one), one.size) for one in found)
 
     def _has_files(self, token: int, task: Task, result: Result) -> bool:
-        """Whether all that the task has to write is there, as that run wrote it."""
+        """Whether all files that the task declares exist, as that run wrote them."""
         written = {record.name: record for record in result.files}
         if {name: record.path for name, record in written.items()} != task.files:
             return False
@@ -117,7 +117,7 @@ class ResultCache:
         return all(_is_same(record, found[_absolute(task, record.path)]) for record in touched)
 
     def _read_files(self, token: int, paths: Iterable[str]) -> _Files:
-        """What is at each path. NotReady while a child reads: then this is asked again."""
+        """Return what is at each path. NotReady while a child reads: then call it again."""
         known = self._contents_by_token.setdefault(token, {})
         if known is None:
             raise NotReady
@@ -131,7 +131,7 @@ class ResultCache:
         return known
 
     def _read_small_files(self, paths: list[str]) -> _Files:
-        """What is remembered; and the others, where the loop may read them itself."""
+        """Return what is cached, and the other files if the loop may read them itself."""
         found: _Files = {path: record for path in paths if (record := self._hashes.find(path)) is not None}
         others = [path for path in paths if path not in found]
         if are_small_enough(others):
@@ -154,10 +154,10 @@ class ResultCache:
         found = (None if one is None else msgspec.convert(one, FileRecord) for one in answer.output)
         return {path: self._remember(one) for path, one in zip(paths, found, strict=True)}
 
-    # -- after
+    # -- after a task
 
     def record(self, running: RunningTask, report: TaskEnded) -> TaskEnded | None:
-        """The report with what the task wrote; None while a child reads that: then `tell` is called with it."""
+        """Return the report with the files of the task; None while a child reads them: then `report_end` gets it."""
         task, token = running.lease.task, running.lease.token
         if task.reuse is None and not task.files:
             return report
@@ -165,7 +165,7 @@ class ResultCache:
             return report
         if running.fingerprint:
             report = msgspec.structs.replace(report, fingerprint=running.fingerprint)
-        # What it has read is looked at again: it may have been changed before the task came to it.
+        # Check again what it has read: it may have changed before the task read it.
         found: _Files = {
             path: record for path in running.input_hashes if (record := self._hashes.find(path)) is not None
         }
@@ -185,7 +185,7 @@ class ResultCache:
 
 
 def _has_size(path: str, size: int) -> bool:
-    """Whether a file is of that size. What is in no file is in the store, with the row that refers to it."""
+    """Whether a file has that size. An artifact without a file is in the store, with the row that refers to it."""
     try:
         return not path or os.stat(path).st_size == size
     except OSError:
@@ -213,10 +213,10 @@ def _report_reused(task: Task, result: Result, tag: str) -> TaskEnded:
 
 
 def _with_files(running: RunningTask, report: TaskEnded, found: _Files) -> TaskEnded:
-    """The report with its files.
+    """Return the report with its files.
 
-    The result is no other run's where a file has vanished meanwhile or cannot be read, and where one that the task
-    reads is not what it was before: then nobody can say which of the contents the result is of.
+    No other run may reuse the result if a file is gone or cannot be read, or if a file that the task reads has
+    changed: then it is unknown which content the result belongs to.
     """
     task, records = running.lease.task, []
     for name, path in task.files.items():
@@ -230,5 +230,5 @@ def _with_files(running: RunningTask, report: TaskEnded, found: _Files) -> TaskE
 
 
 def _is_unchanged(content: str, found: FileRecord | None) -> bool:
-    """Whether a file has the content that it had; "" where there was none."""
+    """Whether a file still has this content; "" means that it did not exist."""
     return not content if found is None else bool(content) and found.sha256 == content

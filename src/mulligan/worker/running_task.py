@@ -1,4 +1,4 @@
-"""What the hands know of a task that they have taken."""
+"""What the executor knows of a task that it has taken."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from mulligan.worker.redacted_logs import RedactedLogs
 
 
 class RunningTask(msgspec.Struct):
-    """A task that was taken and has not been told as ended."""
+    """A task that was taken and whose end was not reported yet."""
 
     lease: Lease
-    # The same with the values that the task is run with: what was looked up for it is told to nobody else.
+    # The same with all values resolved: secrets in it go to nothing but the task.
     resolved: Lease
     scratch: ScratchFiles
-    # The child that works at it, or 0: then it is a process of its own, known by its token.
+    # The child that runs it, or 0 if it has its own process, whose key is the token.
     child: int = 0
-    # What is told of it as soon as nothing of it is left.
+    # The report to send when everything that the step started is dead.
     pending_report: Report | None = None
-    # When its logs get their names if it still runs then; None while it waits, or when they have them.
+    # When to name its logs if it still runs then; None while it is queued, and once they are named.
     name_logs_at: float | None = None
     has_named_logs: bool = False
-    # Somebody has removed them while it ran: what it writes is lost.
+    # Its files were removed while it ran: what it writes is lost.
     has_lost_files: bool = False
-    # When somebody looks how large they are; None as long as they have no names.
+    # When to check the size of its logs; None until they are named.
     check_logs_at: float | None = None
-    # What it writes goes through there, where it may know a secret; then its logs have their names from the start.
+    # The pipes it logs into if it may know a secret; then its logs are named from the start.
     pipes: RedactedLogs | None = None
-    # The files of the artifacts that its arguments refer to, by name; and those of them that were made for it alone.
+    # The files of the artifacts that its arguments refer to, by name; and those that were created only for this task.
     artifact_files: dict[str, str] = {}
     spooled_files: list[str] = []
-    # A child has written its large values into its side files.
+    # A child has written its large values to its scratch files.
     is_prepared: bool = False
-    # Started without the shell that it was written for.
+    # Started directly, without the shell that it was written for.
     is_direct: bool = False
-    # Why a path does not lead to its logs as it was asked for; "" where all do, or none was.
+    # Why a requested link to its logs could not be made; "" if there is no problem.
     log_warning: str = ""
-    # What its result may be found by in later runs; "" where it is not to be found.
+    # The tag by which later runs find its result; "" if they must not.
     fingerprint: str = ""
-    # What was in the files that it reads before it started: hashes by path, "" where there was none.
+    # The hashes of the files that it reads, before it started: by path, "" for a missing file.
     input_hashes: dict[str, str] = {}

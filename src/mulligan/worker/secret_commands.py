@@ -1,4 +1,4 @@
-"""Commands that print a secret: run beside everything else, and what they printed is used for a while."""
+"""Run the commands that print secrets, without blocking, and cache what they print for a while."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.worker.fd_events import watch_reads
 
 LOOKUP_SECONDS_MAX = 30.0
-# Whoever changes a secret waits no longer than that until it is used.
+# How long a changed secret may go unnoticed.
 FRESH_SECONDS = 300.0
 _READ_BYTES = 1 << 16
-# Python ignores it, and what is ignored stays so in a new program.
+# Python ignores it, and a new program would inherit that.
 _RESTORED = (signal.SIGPIPE,)
-# The folder and the command are arguments: neither is part of a text.
+# Folder and command are arguments, so neither needs quoting.
 _TEXT = 'cd -- "$0" && exec bash -c "$1"'
 
-# Where it runs, and its text.
+# Folder and command.
 Key = tuple[str, str]
 
 
 class NotReady(Exception):
-    """It is being looked up. Whoever wants it asks again when there is news."""
+    """The value is not known yet. Ask again after the callback."""
 
 
 class LookupFailed(Exception):
-    """It gave nothing; the message says why, and never what was printed."""
+    """The command failed; the message says why, and never contains what it printed."""
 
     def __init__(self, reason: str, code: str = "EXCEPTION") -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class LookupFailed(Exception):
 
 
 class SecretCommands:
-    """What commands print. `on_news` is called when one has ended: then it is known, or why it is not."""
+    """Outputs of commands. `on_change` is called when a command has ended, successfully or not."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SecretCommands:
         self._failures: dict[Key, LookupFailed] = {}
 
     def run(self, folder: str, command: str, bytes_max: int) -> bytes:
-        """What the command printed, of which more than `bytes_max` is nothing but too much; NotReady, LookupFailed."""
+        """Return what the command printed, at most `bytes_max` + 1 bytes; raise NotReady or LookupFailed."""
         key = (folder, command)
         if key in self._failures:
             raise self._failures[key]
@@ -73,7 +73,7 @@ class SecretCommands:
         raise NotReady
 
     def run_due(self, now: float) -> float:
-        """End what takes too long, notice what has ended; when to do so next."""
+        """Kill commands that take too long; return when to call it again."""
         for key, lookup in list(self._running.items()):
             if lookup.due <= now:
                 self._check(key, lookup, now)
@@ -85,10 +85,10 @@ class SecretCommands:
         self._running.clear()
 
     def _on_output(self, key: Key) -> None:
-        """It has said something, or has ended."""
+        """Handle output, or the end of the command."""
         lookup = self._running.get(key)
         if lookup is None:
-            return  # it was done with a moment ago, when it was heard to end or its time was up
+            return  # it was handled a moment ago, by its other descriptor or by its timeout
         if not lookup.read():
             self._unwatch(lookup.out)
         self._check(key, lookup, self._clock())
@@ -103,7 +103,7 @@ class SecretCommands:
             self._selector.unregister(fd)
 
     def _check(self, key: Key, lookup: _SecretCommand, now: float) -> None:
-        """Whether that is all: its last word, or its time is up."""
+        """Finish the command if it has ended or its time is up."""
         try:
             printed = lookup.result(now)
         except NotReady:
@@ -115,12 +115,12 @@ class SecretCommands:
         del self._running[key]
         self._discard(lookup)
         self._on_change()
-        # Those who waited have been told; whoever comes later has it run anew.
+        # Waiting tasks have got the error; a later task runs the command again.
         self._failures.pop(key, None)
 
 
 class _SecretCommand:
-    """One command that runs."""
+    """A running command."""
 
     def __init__(self, folder: str, command: str, environment: Mapping[str, str], bytes_max: int, now: float) -> None:
         self._bytes_max = bytes_max
@@ -137,11 +137,11 @@ class _SecretCommand:
             raise LookupFailed(f"its command cannot be started: {error_reason(error)}") from None
         finally:
             os.close(theirs)
-        # Readable when it has ended: what it has left in the background may have its output open, and say nothing.
+        # Readable when it has ended, even if a background process keeps its output open.
         self.end = os.pidfd_open(self._pid)
 
     def read(self) -> bool:
-        """Take what it has said. Whether more may come that is worth waiting for."""
+        """Read what is there. Return whether more may come that is needed."""
         while len(self._printed) <= self._bytes_max:
             try:
                 data = os.read(self.out, _READ_BYTES)
@@ -153,7 +153,7 @@ class _SecretCommand:
         return False
 
     def result(self, now: float) -> bytes:
-        """What it printed; NotReady while it may still print or end, LookupFailed if it came to nothing."""
+        """Return what it printed; raise NotReady while it runs, LookupFailed if it failed."""
         if len(self._printed) > self._bytes_max:
             return self._printed
         status = self._exit_status()
@@ -164,34 +164,34 @@ class _SecretCommand:
         if status:
             ended = f"ended with exit code {status}" if status > 0 else f"was killed by signal {-status}"
             raise LookupFailed(f"its command {ended}")
-        self.read()  # its last word, since we listened
+        self.read()  # what it printed since the last read
         return self._printed
 
     def kill(self) -> None:
-        """Nothing is left of it, nor of what it started in its session."""
+        """Kill it and everything that it started in its session."""
         try:
-            # Until it is waited for, nobody else is given its id, nor that of its group.
+            # Until it is waited for, its id and that of its group are not reused.
             os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             os.killpg(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
         except (ChildProcessError, ProcessLookupError, PermissionError):
-            pass  # somebody else in this process waits for any child, so that the id may be another's
+            pass  # other code in this process waits for any child, so the id may have been reused
         os.close(self.out)
         os.close(self.end)
 
     def _exit_status(self) -> int | None:
-        """How it ended: its exit code, or less than nought for a signal; None while it runs."""
+        """Return its exit code, or minus the signal that killed it; None while it runs."""
         try:
             ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            return 0  # somebody else in this process waits for any child
+            return 0  # other code in this process waits for any child
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def _spawn_options(out: int) -> dict[str, Any]:
-    """It prints to this descriptor, and has nothing else."""
+    """Return the options that connect its output to this descriptor, and nothing else."""
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 2)]
     actions = [*nothing, (os.POSIX_SPAWN_DUP2, out, 1)]
     return {"file_actions": actions, "setsid": True, "setsigmask": (), "setsigdef": _RESTORED}

@@ -1,4 +1,4 @@
-"""Secrets: looked up where a task says that they are, handed to it alone, and remembered so that they can be hidden."""
+"""Look up the secrets of tasks, give them to their tasks only, and remember them so that they can be redacted."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mulligan.language.expressions import as_text, check, evaluate
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secret_commands import LookupFailed, NotReady, SecretCommands
 
-# A shorter one would be found in every other word, and hiding it would tell what it is.
+# A shorter value would occur in ordinary words, and redacting it would reveal it.
 VALUE_CHARS_MIN = 4
 VALUE_BYTES_MAX = 16 * 1024
-# One more than that, and a line end: what is longer is too long.
+# One byte more than the limit, and a line end: a longer value is too long.
 READ_BYTES_MAX = VALUE_BYTES_MAX + 3
-# Runs, with those that they have called, whose secrets are remembered.
+# The number of top-level runs whose secrets are remembered.
 ROOTS_MAX = 10_000
 
 
 class SecretMissing(Exception):
-    """A secret that the task reads cannot be had. The message says which and why; `code` is what the failure is."""
+    """A secret that the task reads is not available. The message says which and why; `code` is the failure's code."""
 
     def __init__(self, name: str, reason: str, code: str = "INPUT_INVALID") -> None:
         super().__init__(f"the secret '{name}' cannot be had: {reason}")
@@ -34,32 +34,32 @@ class SecretMissing(Exception):
 
 
 class Source(NamedTuple):
-    """Where a value was found; of one that was made of others, the run that it was made for."""
+    """Where a value comes from; for one that was computed from secrets, the run it was computed for."""
 
     folder: str
     secret: Secret | None = None
 
 
 class Secrets:
-    """The secrets of the tasks of one worker. `on_news` is called when one that took its time is known, or is not."""
+    """The secrets of one worker's tasks. `on_change` is called when a command that looks one up has ended."""
 
     def __init__(
         self, environment: Mapping[str, str], selector: selectors.BaseSelector, on_change: Callable[[], None]
     ) -> None:
         self._environment = environment
         self._commands = SecretCommands(selector, environment, on_change)
-        # Every value that was ever found there: one that was changed since may still be in a file.
+        # All values that were ever found there: an old value may still be in a file.
         self._values: dict[Source, dict[str, None]] = {}
-        # Commands that were run for whoever might print what they gave.
+        # Commands that were run only so that their secret can be redacted.
         self._commands_run: set[Source] = set()
-        # By the run at the top: what one run has written, those that it calls may print.
+        # By top-level run: child runs may print what other runs of the same tree have written.
         self._sources_by_root: dict[str, set[Source]] = {}
 
     def resolve(self, task: Task) -> Task:
-        """The task with its secrets in hand.
+        """Return the task with its secrets filled in.
 
-        SecretMissing where one cannot be had, ExpressionFailed where nothing can be made of it; NotReady while one is
-        looked up.
+        Raise SecretMissing if one is not available, ExpressionFailed if an expression over one fails, NotReady while one
+        is being looked up.
         """
         self._sources_of(task).update(_own_sources(task))
         self._find_all(task)
@@ -71,20 +71,20 @@ class Secrets:
         return completed(task, {name: self._fill_template(parts, values, task) for name, parts in task.late.items()})
 
     def redactor(self, task: Task) -> Redactor | None:
-        """What hides the secrets that the task may know, by its own workflow or by one that called it."""
+        """Return the redactor for the secrets that the task may know, from its own workflow or from a calling one."""
         values = self.values(task)
         return _redactor(values) if values else None
 
     def values(self, task: Task) -> frozenset[str]:
-        """The secrets that the task may know."""
+        """Return the secrets that the task may know."""
         if not self._sources_by_root:
             return frozenset()
-        # Its own are known, too, where so many others were begun since that its tree is forgotten.
+        # Add its own, in case its tree was forgotten because so many others came later.
         sources = self._sources_by_root.get(_root_run_of(task), set()).union(_own_sources(task))
         return frozenset(value for source in sources for value in self._values.get(source, ()))
 
     def run_due(self, now: float) -> float:
-        """Do what is due; when to do so next."""
+        """Do what is due; return when to call it again."""
         return self._commands.run_due(now)
 
     def close(self) -> None:
@@ -93,9 +93,9 @@ class Secrets:
     # -- values
 
     def _find_all(self, task: Task) -> None:
-        """A step may print what it was not given: every secret of its workflow is looked up before it runs.
+        """Look up every secret of the workflow: a step may print one that it was not given.
 
-        All commands are run at once, and only once for who does not read what they give; whoever does asks anew.
+        All commands run at once. Those that the task does not read run only once; those that it reads run again.
         """
         is_waiting = False
         for name, secret in task.secrets.items():
@@ -133,12 +133,12 @@ class Secrets:
         return _strip_line_end(self._commands.run(folder or "/", secret.command, READ_BYTES_MAX))
 
     def _fill_template(self, parts: list[Any], values: Mapping[str, str], task: Task) -> Any:
-        """What a template comes to: of one expression its value with its type, else text."""
+        """Evaluate a template: a single expression keeps its type, anything else is text."""
         data = [part if isinstance(part, str) else self._evaluate(part["secret"], values, task) for part in parts]
         return data[0] if len(data) == 1 else "".join(map(as_text, data))
 
     def _evaluate(self, source: str, values: Mapping[str, str], task: Task) -> Any:
-        """What is made of a secret is one as well."""
+        """Evaluate an expression. What is computed from a secret is a secret too."""
         data = evaluate(check(source), {"secrets": values})
         for text in _strings_in(data):
             if len(text.strip()) >= VALUE_CHARS_MIN and text not in values.values():
@@ -147,7 +147,7 @@ class Secrets:
                 self._remember(made, text)
         return data
 
-    # -- memory
+    # -- remembering
 
     def _remember(self, source: Source, value: str) -> None:
         self._values.setdefault(source, {})[value] = None
@@ -175,7 +175,7 @@ def _own_sources(task: Task) -> list[Source]:
 
 
 def _strings_in(value: Any) -> Iterator[str]:
-    """Every text in a value of JSON, keys too."""
+    """Yield every string in a JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -187,12 +187,12 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 
 def _root_run_of(task: Task) -> str:
-    """The run at the top: a child run is named after it."""
+    """Return the top-level run: child runs are named after it."""
     return task.uid.partition(".")[0] or str(task.run_id)
 
 
 def problem_of(secret: Secret, folder: str, environment: Mapping[str, str]) -> str | None:
-    """Why the secret cannot be had, as far as that can be seen without running anything; None where it can."""
+    """Return why the secret is not available, as far as that is known without running anything; None if it is."""
     try:
         if secret.env is not None:
             decode_secret(read_variable(secret.env, environment))
@@ -203,11 +203,11 @@ def problem_of(secret: Secret, folder: str, environment: Mapping[str, str]) -> s
     return None
 
 
-# -- where they are
+# -- sources
 
 
 class SecretUnusable(Exception):
-    """There is no such secret there; the message says why, and never what is there."""
+    """There is no usable secret; the message says why, and never contains the value."""
 
 
 def read_variable(name: str, environment: Mapping[str, str]) -> bytes:
@@ -217,7 +217,7 @@ def read_variable(name: str, environment: Mapping[str, str]) -> bytes:
 
 
 def read_secret_file(path: str, folder: str) -> bytes:
-    """What is in the file, without its last line end. Relative to where `run` was called."""
+    """Return the content of the file without its last line end. The path is relative to where `run` was called."""
     try:
         fd = os.open(os.path.join(folder, os.path.expanduser(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
@@ -235,7 +235,7 @@ def _strip_line_end(data: bytes) -> bytes:
 
 
 def decode_secret(data: bytes) -> str:
-    """The value; NotUsable where it could not be handed over, or not be hidden."""
+    """Return the value; raise SecretUnusable if it cannot be passed on, or not be redacted."""
     if len(data) > VALUE_BYTES_MAX:
         raise SecretUnusable(f"it has more than {VALUE_BYTES_MAX} bytes")
     if b"\0" in data:

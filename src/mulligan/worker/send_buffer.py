@@ -1,4 +1,4 @@
-"""Sending over a socket without waiting for whoever reads it."""
+"""Send over a socket without blocking."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import os
 import socket
 from collections import deque
 
-# What is sent in one go: the loop has other things to do as well.
+# How much is sent at once, so that the loop can do other things.
 SEND_BYTES_MAX = 1 << 20
 
 
 class SendBuffer:
-    """What is to be sent over a socket, in order. What the kernel does not take at once is kept until `flush`."""
+    """Data to send over a socket, in order. What the kernel does not accept now is kept until `flush`."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
-        # Each with the descriptor that goes with its first byte, or -1.
+        # Each with the descriptor that is sent with its first byte, or -1.
         self._chunks: deque[tuple[memoryview, int]] = deque()
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is left: then `flush` is to be called when the socket can be written to."""
+        """Whether data is left: then call `flush` when the socket is writable."""
         return bool(self._chunks)
 
     def send(self, data: bytes, fd: int = -1) -> None:
-        """Send as much as the kernel takes now. OSError where nobody can ever read it.
+        """Send as much as the kernel accepts now. Raise OSError if the connection is broken.
 
-        The descriptor is ours from now on, and closed once it is sent.
+        Takes ownership of the descriptor and closes it once it is sent.
         """
         self._chunks.append((memoryview(data), fd))
         self.flush()
 
     def flush(self) -> None:
-        """Send more of what is left. OSError where nobody can ever read it: then nothing is left."""
+        """Send more of what is left. Raise OSError, and drop the rest, if the connection is broken."""
         room = SEND_BYTES_MAX
         try:
             while self._chunks and room > 0:
@@ -45,7 +45,7 @@ class SendBuffer:
             raise
 
     def clear(self) -> None:
-        """Forget what is left."""
+        """Drop what is left."""
         for _, fd in self._chunks:
             if fd >= 0:
                 os.close(fd)

@@ -1,6 +1,6 @@
-"""What went wrong in a step of a warm child, in words. For any interpreter, as `child` is.
+"""Describe an exception of a step in a warm child. Runs in any interpreter, like `child_main`.
 
-A step's objects are its own: whatever their code does when they are to show themselves, it does not stop us.
+An exception may be of the user's own class, whose methods may fail in any way: that must not break the child.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import traceback
 
 from mulligan.worker.json_encoding import ENCODER
 
-# More than an event keeps of it: what is cut here, perhaps within a secret, is cut again when secrets are hidden.
+# More than an event keeps: if this cuts a secret in two, the redactor cuts that part off again.
 TRACE_CHARS_MAX = 40_000
 TEXT_CHARS_MAX = 2000
-# What a report may have beside its message: an event has room for less, and the worker says how much it was.
+# The limit for a reported error. Events allow less, and the worker reports what was dropped.
 REPORT_BYTES_MAX = 1 << 20
 STATUS_MAX = 0xFF
 OWN_FOLDER = os.path.dirname(__file__) + "/"
@@ -22,31 +22,31 @@ _WORD_BITS = 63
 
 
 def exit_status(code: object) -> int:
-    """What a process that ends so would give: a message is printed, and is 1."""
+    """Return the exit code for `sys.exit(code)`. A message is printed, and the code is 1."""
     if code is None:
         return 0
     if isinstance(code, int):
-        # What does not fit is -1 to Python itself, never a good end.
+        # Python itself exits with -1 for a number that does not fit.
         return code & STATUS_MAX if code.bit_length() <= _WORD_BITS else STATUS_MAX
     _print_error(_to_text(code))
     return 1
 
 
 def describe_error(error: BaseException, step: str, program: str) -> dict:
-    """What is told of a step that raised. `program` is what its text is called in a traceback."""
+    """Describe an exception for the worker. `program` is the file name of the step's code in a traceback."""
     reported = _report_of(error)
     is_own_error = reported is not None and _is_raised_by_mulligan(error)
     trace = _last_line(error) if is_own_error else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
     if reported is not None:
         return {"trace": trace, "reported": reported}
-    # As any program does: whoever reads its log finds it there.
+    # Print it to the log, as Python does.
     _print_error(trace)
     text, kind = _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
     return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind}
 
 
 def _report_of(error: BaseException) -> dict | None:
-    """What a StepError says; None of any other."""
+    """Return the report of a StepError; None for any other exception."""
     step_error = getattr(sys.modules.get("mulligan"), "StepError", None)
     if step_error is None or not isinstance(error, step_error):
         return None
@@ -63,7 +63,7 @@ def _report_of(error: BaseException) -> dict | None:
 
 
 def _size(report: dict) -> int:
-    """In bytes, as JSON; -1: it is none."""
+    """Return the size as JSON in bytes; -1 if it is not JSON."""
     try:
         return len(ENCODER.encode(report).encode())
     except BaseException:
@@ -73,7 +73,7 @@ def _size(report: dict) -> int:
 def _print_error(text: str) -> None:
     try:
         print(text.rstrip(), file=sys.stderr)
-    except BaseException:  # a step may have closed or replaced it
+    except BaseException:  # a step may have closed or replaced stderr
         pass
 
 
@@ -85,7 +85,7 @@ def _to_text(value: object) -> str:
 
 
 def _is_raised_by_mulligan(error: BaseException) -> bool:
-    """Whether an action of ours says it: then no line that led there is the user's."""
+    """Whether an action of this package raised it: then no frame is the user's."""
     deepest = error.__traceback__
     while deepest is not None and deepest.tb_next is not None:
         deepest = deepest.tb_next
@@ -93,12 +93,12 @@ def _is_raised_by_mulligan(error: BaseException) -> bool:
 
 
 def _last_line(error: BaseException) -> str:
-    """The end of a traceback, without the way that led there."""
+    """Return the last line of a traceback."""
     return "".join(traceback.format_exception_only(type(error), error))
 
 
 def _trace(error: BaseException) -> str:
-    """The frames of the user's code: ours come first and are left out."""
+    """Return the traceback without our own frames, which come first."""
     try:
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):

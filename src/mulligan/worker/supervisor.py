@@ -1,12 +1,12 @@
 """The small process that starts all tasks of a worker, waits for them, and lets none of them outlive it.
 
-It is the subreaper of everything below it: a daemon that forked twice or called `setsid` is its child in the end.
-Nothing of a task is left when its end is reported: what it put into the background is killed first. When the worker
-goes, however it goes, the socket closes and everything is killed; the worker's lock file stays held until then.
+It is the subreaper of everything below it: a daemon that forked twice or called `setsid` becomes its child.
+Nothing of a task is left when its end is reported: background processes are killed first. When the worker exits, in
+whatever way, the socket closes and everything is killed; the worker's lock file stays locked until then.
 
-It is started as `python -I -S` and imports little, for a process that is forked here counts the memory of this one
-as its own until it has become another program. So it stays a few MB, and speaks C modules where the Python module
-over them (`signal`, `socket`, `ctypes`) would bring half the library.
+It runs as `python -I -S` and imports little: a process that is forked here counts this one's memory as its own until
+it executes another program. So it stays at a few MB and uses C modules directly, because the Python modules over them
+(`signal`, `socket`, `ctypes`) would import half of the library.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from mulligan.worker.spawning import ManagedProcess, become_subreaper, close_oth
 from mulligan.worker.task_cgroups import VARIABLE, TaskCgroups
 
 SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
-# How often one looks at what must die and has not, and at the memory of what has a limit.
+# How often to check processes that must die and have not, and the memory of tasks that have a limit.
 LINGER_SECONDS = 0.02
 MEMORY_SECONDS = 0.1
-# How often a warm child that is to end is woken: Python hears of a signal only when it is between two system calls.
+# How often to wake a warm child that must end: Python handles a signal only between two system calls.
 NUDGE_SECONDS = 0.1
-# What is held is looked at closely, which is dear, when it has grown by so much.
+# Memory is measured precisely, which is expensive, when it has grown by this factor.
 GROWTH = 1.1
 FDS_PER_MESSAGE_MAX = 16
 
 
 class Supervisor:
-    """Starts, watches and ends processes as the worker at the other end of the socket says."""
+    """Start, watch and end processes on behalf of the worker at the other end of the socket."""
 
     def __init__(self, sock_fd: int, worker: str, lease_seconds: float | None, grace_seconds: float) -> None:
         self._pid = os.getpid()
@@ -47,12 +47,12 @@ class Supervisor:
         self._environment: dict[str, str] = {}
         self._folder = ""
         self._tasks: dict[int, ManagedProcess] = {}
-        # The main processes that were not waited for yet: until then nobody else is given their ids.
+        # Main processes that were not waited for yet: until then the kernel does not reuse their ids.
         self._by_pid: dict[int, ManagedProcess] = {}
-        # The sessions that they began. One that has members keeps its id when its leader is gone.
+        # Their sessions. A session that has members keeps its id when its leader is gone.
         self._by_session: dict[int, ManagedProcess] = {}
         self._cgroups = TaskCgroups()
-        # What starts when something ends, and what is to start now.
+        # Tasks that start when another one ends, and tasks to start now.
         self._queued: dict[int, tuple] = {}
         self._promoted: list[tuple[int, tuple]] = []
         self._decoder = FrameDecoder()
@@ -60,7 +60,7 @@ class Supervisor:
         self._out = bytearray()
         self._is_dropping = False
         self._is_connected = True
-        # The worker ends by itself, and leaves nothing of its own behind.
+        # The worker exits in an orderly way and leaves nothing behind.
         self._is_shutting_down = False
         self._next_check = 0.0
         self._pipe, wakeup = os.pipe()
@@ -73,7 +73,7 @@ class Supervisor:
     # -- the loop
 
     def run(self) -> None:
-        """Serve until the worker is gone; then nothing below this process is left, nor after an error of ours."""
+        """Serve until the worker is gone, then kill everything below this process, also after an error in here."""
         try:
             while self._is_connected:
                 if self._wait():
@@ -85,12 +85,12 @@ class Supervisor:
         finally:
             self._kill_everything()
             if not self._is_shutting_down:
-                # What the worker itself has started, such as the command of a secret: nobody else ends it.
+                # The worker itself started some processes, such as the command of a secret.
                 processes.kill_with_variable(b"MULLIGAN_WORKER", self._worker)
             self._cgroups.close_all()
 
     def _wait(self) -> bool:
-        """Until there is something to do; whether the worker has said something, or is gone."""
+        """Wait until there is something to do; return whether the socket is readable."""
         self._poll.register(self._sock.fileno(), select.POLLIN | select.POLLOUT if self._out else select.POLLIN)
         due = self._next_due()
         ready = dict(self._poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
@@ -127,28 +127,28 @@ class Supervisor:
     def _send(self, *message: object) -> None:
         self._out += encode_frame(message)
 
-    # -- what the worker says
+    # -- messages from the worker
 
     def _on_environment(self, environment: dict[str, str]) -> None:
-        """What every task gets, so that it is not sent with each."""
-        # A worker that a task starts is to stay in the group of that task.
+        """Set the environment of every task, so that it is not sent with each one."""
+        # A worker that is started by a task stays in the control group of that task.
         self._environment = {name: value for name, value in environment.items() if name != VARIABLE}
 
     def _on_run(self, key: int, *order: object) -> None:
         self._start(key, order)
 
     def _on_run_fractional(self, key: int, *order: object) -> None:
-        """One that asks for less than a processor: nothing else has room in its place when it ends."""
+        """Start a task that asks for less than one cpu: its end frees no slot for a queued task."""
         self._start(key, order)
         if key in self._tasks:
             self._tasks[key].is_fractional = True
 
     def _on_queue(self, key: int, *order: object) -> None:
-        """Start it when another one ends, without being told again: nobody waits for the worker then."""
+        """Start it when another task ends, without a round trip to the worker."""
         self._queued[key] = order
 
     def _on_start_queued(self, key: int) -> None:
-        """There is room for one that waits; it may have been started meanwhile."""
+        """Start a queued task unless it was started meanwhile."""
         if key in self._queued:
             self._start(key, self._queued.pop(key))
 
@@ -159,7 +159,7 @@ class Supervisor:
             self._stop(self._tasks[key], grace, reason)
 
     def _drop_queued(self, key: int, reason: str) -> None:
-        """It waited, and is not to start any more."""
+        """Give up a queued task."""
         del self._queued[key]
         self._report_unstarted(key, reason)
 
@@ -168,7 +168,7 @@ class Supervisor:
         self._send("ended", key, 0, SIGTERM, now, now, 0.0, 0, reason)
 
     def _on_sweep(self, key: int) -> None:
-        """Kill what comes from a process that lives on, and say when nothing of it is left."""
+        """Kill the descendants of a process that stays alive, and report when all of them are dead."""
         if key in self._tasks:
             self._tasks[key].is_sweeping = True
             self._clean_up([self._tasks[key]])
@@ -185,7 +185,7 @@ class Supervisor:
         self._is_shutting_down = True
 
     def _on_drop(self) -> None:
-        """Kill everything; say when all of it is dead."""
+        """Kill everything, and report when all of it is dead."""
         self._queued.clear()
         self._is_dropping = True
         for task in self._tasks.values():
@@ -205,7 +205,7 @@ class Supervisor:
         cgroup = None
         try:
             if self._has_expired(time.monotonic()):
-                # The worker was kept from telling us for so long that the task may be somebody else's by now.
+                # The worker was blocked for so long that another worker may hold the task by now.
                 self._report_unstarted(key, "expired")
             elif self._change_folder(folder, key):
                 cgroup = self._cgroups.enter(key) if memory is not None else None
@@ -227,7 +227,7 @@ class Supervisor:
                 os.close(stdin_fd)
 
     def _change_folder(self, folder: str, key: int) -> bool:
-        """Be in the folder where the next process starts. Mostly it is the last one's."""
+        """Change to the folder in which the next process starts. Usually it is the current one."""
         if folder == self._folder:
             return True
         try:
@@ -241,7 +241,7 @@ class Supervisor:
     # -- ending
 
     def _reap(self) -> None:
-        """Note every process that has died, ours and those that fell to us."""
+        """Record every process that has died, also orphans that became our children."""
         ended = []
         while True:
             try:
@@ -252,30 +252,30 @@ class Supervisor:
                 break
             task = self._by_pid.pop(pid, None)
             if task is None:
-                self._next_check = 0.0  # it may have been the last one that somebody is waited for
+                self._next_check = 0.0  # it may have been the last process that a task waits for
             else:
                 task.has_exited = True
                 cpu = usage.ru_utime + usage.ru_stime
                 if self._is_out_of_memory(task):
                     task.stop_reason = task.stop_reason or "memory"
-                # The kernel knows of the largest one that was waited for; of a killed tree nobody was.
+                # ru_maxrss covers only processes that were waited for; in a killed tree there may be none.
                 task.usage = (status, task.started, wall_clock.now(), cpu, max(usage.ru_maxrss * 1024, task.peak))
                 ended.append(task)
         if ended:
             self._clean_up(ended)
 
     def _is_out_of_memory(self, task: ManagedProcess) -> bool:
-        """Whether the kernel has killed in its group: then that is why it ends, whatever it makes of it."""
+        """Whether the kernel killed a process in the task's control group: then that is why the task ends."""
         if task.cgroup is None or not task.cgroup.is_out_of_memory():
             return False
-        # Asked only now: while there is enough, the kernel counts files that it merely had no reason to forget.
+        # Read only now: while memory is free, the peak includes the page cache.
         task.peak = max(task.peak, task.cgroup.peak_bytes())
         return True
 
     def _clean_up(self, tasks: list[ManagedProcess]) -> None:
-        """Report those of which nothing is left; kill what is left of the others."""
+        """Report the tasks of which no process is left; kill what is left of the others."""
         if not any(task.is_sweeping for task in tasks):
-            # One read, and nearly always it says that nobody is there whom nobody knows.
+            # One cheap read, which nearly always shows that there is no unknown process.
             children = processes.children_of_this_process()
             if children is not None and children <= self._by_pid.keys():
                 for task in tasks:
@@ -290,7 +290,7 @@ class Supervisor:
                 self._report_exit(task)
 
     def _kill_leftovers(self, task: ManagedProcess, left: list[processes.Process]) -> None:
-        """Those of a stopped task have the rest of its grace; what was left in the background of another has none."""
+        """Give leftovers of a stopped task the rest of its grace period; kill other background processes at once."""
         now = time.monotonic()
         if task.kill_at is None or task.kill_at <= now or task.is_sweeping:
             processes.send_signal(left, SIGKILL)
@@ -314,7 +314,7 @@ class Supervisor:
         self._report_if_dropped()
 
     def _promote(self) -> int:
-        """The task that starts in the place of one that has ended, or 0. The worker hears of the end first."""
+        """Return the key of the task that starts because another one ended, or 0. The end is reported first."""
         if not self._queued:
             return 0
         key = next(iter(self._queued))
@@ -327,7 +327,7 @@ class Supervisor:
             self._start(key, order)
 
     def _stop(self, task: ManagedProcess, grace: float, reason: str) -> None:
-        """SIGTERM to the whole tree now, SIGKILL when the grace is over. A second word can only shorten it."""
+        """Send SIGTERM to the whole tree, and SIGKILL after the grace period. A second call can only shorten it."""
         kill_at = time.monotonic() + grace
         task.kill_at = kill_at if task.kill_at is None else min(kill_at, task.kill_at)
         if task.stop_reason:
@@ -337,29 +337,29 @@ class Supervisor:
             self._terminate(task, self._tree(task, processes.snapshot()))
 
     def _terminate(self, task: ManagedProcess, tree: list[processes.Process]) -> None:
-        """SIGTERM, once to each. Who was just changing parents may be seen only at the next look."""
+        """Send SIGTERM once to each process. One that is just being reparented may be found only next time."""
         new = [process for process in tree if process.identity not in task.terminated]
         task.terminated.update(process.identity for process in new)
         processes.send_signal(new, SIGTERM)
-        processes.send_signal(new, SIGCONT)  # one that is stopped could not hear it
+        processes.send_signal(new, SIGCONT)  # a stopped process would not receive it
 
-    # -- whose is what
+    # -- ownership of processes
 
     def _tree(self, task: ManagedProcess, seen: dict[int, processes.Process]) -> list[processes.Process]:
-        """The live processes of a task: those below its main process, and those that fell to us and are its own."""
-        # When the main process was waited for, its id may be another's.
+        """Return the live processes of a task: those below its main process, and orphans that belong to it."""
+        # Once the main process was waited for, its id may belong to another process.
         roots = [] if task.has_exited else [task.pid]
         for process in seen.values():
-            # A parent that is not there went while we looked: whom it leaves will be ours in a moment.
+            # A parent that is missing exited during the snapshot: its children become ours in a moment.
             is_orphan = process.parent == self._pid or process.parent not in seen
             if is_orphan and process.pid not in self._by_pid and self._belongs_to(process, task, seen):
                 roots.append(process.pid)
         return processes.descendants(seen, roots)
 
     def _belongs_to(self, process: processes.Process, task: ManagedProcess, seen: dict[int, processes.Process]) -> bool:
-        """By its session, else by what is in its environment. Who fell to us without either is of whoever is alone."""
+        """Decide by session, then by environment. An orphan with neither belongs to the task if it is the only one."""
         owner = self._by_session.get(process.session)
-        # A leader that is there after the task's own was waited for leads another session: the id was free again.
+        # A session leader that is alive after the task's own was waited for is another process with a reused id.
         if owner is not None and not (owner.has_exited and process.session in seen):
             return owner is task
         key = self._key_from(processes.environment_of(process.pid))
@@ -382,7 +382,7 @@ class Supervisor:
         return min(dues) if dues else None
 
     def _due_times(self, task: ManagedProcess) -> list[float]:
-        """When the task is to be looked at."""
+        """Return the times at which the task has to be checked."""
         if task.has_exited or task.is_sweeping:
             return [self._next_check]
         found = []
@@ -430,7 +430,7 @@ class Supervisor:
         elif task.deadline is not None and task.deadline <= now:
             self._stop(task, self._grace_seconds, "timeout")
         elif self._has_expired(now):
-            # Somebody else may be given the task soon: nothing of it may be left then.
+            # Another worker may get the task soon: no process of it may be left then.
             self._stop(task, 0.0, "expired")
 
     def _check_memory(self, tasks: list[ManagedProcess]) -> None:
@@ -445,13 +445,13 @@ class Supervisor:
         if held <= min(limit, task.rough_peak * GROWTH):
             return False
         task.rough_peak = max(task.rough_peak, held)
-        # The sum counts a shared page for each that shares it: nobody is killed for that.
+        # The sum counts a shared page once for each process, which must not be a reason to kill.
         used = processes.proportional_bytes([process.pid for process in tree])
         task.peak = max(task.peak, used)
         return used > limit
 
     def _kill_everything(self) -> None:
-        """Kill all that is below this process, until nothing is."""
+        """Kill everything below this process, until nothing is left."""
         while True:
             seen = processes.snapshot()
             processes.send_signal(processes.descendants(seen, [self._pid])[1:], SIGKILL)
@@ -464,7 +464,7 @@ class Supervisor:
 
 
 def _ignore_signals() -> None:
-    """What is sent to a whole group is for the worker to judge. A handler, since what is ignored would be inherited."""
+    """Let the worker handle signals to the process group. Handlers, since ignored signals would be inherited."""
     for signal in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT):
         if _signal.getsignal(signal) != _signal.SIG_IGN:
             _signal.signal(signal, lambda *_: None)

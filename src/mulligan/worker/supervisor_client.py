@@ -1,4 +1,4 @@
-"""The worker's end of its supervisor: starts it, tells it what to do, hears what became of it."""
+"""The worker's connection to its supervisor: starts it, sends requests, receives messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mulligan.worker.fd_limit import restore_fd_limit
 from mulligan.worker.frames import RECEIVE_BYTES, FrameDecoder, encode_frame
 from mulligan.worker.send_buffer import SendBuffer
 
-# The folder that holds the package: the supervisor starts without any search path of ours.
+# The folder that contains the package: the supervisor starts without our search path.
 PACKAGE_PARENT = str(Path(__file__).parents[2])
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv.pop(1)); from mulligan.worker.supervisor import main; main(*sys.argv[1:])"
@@ -23,13 +23,13 @@ _PROGRAM = (
 
 
 class SupervisorExited(Exception):
-    """It was killed, and everything that it ran is nobody's now."""
+    """The supervisor is dead, and nothing supervises what it ran."""
 
 
 class SupervisorClient:
-    """One supervisor process. Starting it does not wait for it: what is sent meanwhile is read when it is up.
+    """One supervisor process. Starting it does not block: what is sent meanwhile is read when it is up.
 
-    `on_messages` is called when it has said something, or is gone. Nothing here waits for it to read.
+    `on_messages` is called when there is something to `receive`. Sending never blocks.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class SupervisorClient:
             os.set_inheritable(fd, True)
         lock = "" if lock_fd is None else str(lock_fd)
         lease = "" if lease_seconds is None else str(lease_seconds)
-        # The script's name is `-c`; what follows is popped from the front.
+        # argv[0] is `-c`; the program pops the next argument.
         arguments = [PACKAGE_PARENT, str(theirs.fileno()), lock, worker, lease, str(grace_seconds)]
         self.pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
             environment,
-            # Whoever reads what the worker says must not wait for its supervisor to end as well.
+            # A process that reads the worker's output must not have to wait for the supervisor to end too.
             file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
             setsid=True,
-            setsigmask=(),  # it waits for signals: what this process does not want to hear now it must
+            setsigmask=(),  # it needs all signals, even those that this process blocks now
         )
         restore_fd_limit(self.pid)
         for fd in passed:
@@ -75,11 +75,11 @@ class SupervisorClient:
         return self.sock.fileno()
 
     def send(self, *messages: tuple) -> None:
-        """Tell it. One that is gone hears nothing: `receive` will say so."""
+        """Send messages. If the supervisor is gone they are dropped, and `receive` raises."""
         self._send(b"".join(map(encode_frame, messages)))
 
     def send_fd(self, fd: int, message: tuple) -> None:
-        """A message that has a descriptor with it, which is closed here once it is sent."""
+        """Send a message with a descriptor, which is closed here once it is sent."""
         self._send(encode_frame(message), fd)
 
     def _send(self, data: bytes, fd: int = -1) -> None:
@@ -88,14 +88,14 @@ class SupervisorClient:
         watch_writes(self._selector, self, is_sending=self._send_buffer.has_pending)
 
     def _on_ready(self) -> None:
-        """It has said something, is gone, or has read some of what was left to send."""
+        """Handle messages, an exit, or free space in the socket's buffer."""
         with suppress(OSError):
             self._send_buffer.flush()
         watch_writes(self._selector, self, is_sending=self._send_buffer.has_pending)
         self._on_messages()
 
     def receive(self) -> list[tuple]:
-        """What it says; `SupervisorExited` if it never will again."""
+        """Return the messages that have arrived; raise SupervisorExited when there will be no more."""
         try:
             data = self.sock.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -107,7 +107,7 @@ class SupervisorClient:
         return self._decoder.feed(data)
 
     def close(self) -> None:
-        """Let it kill everything, and wait until it has. One that has not read all that was sent is not told why."""
+        """Let it kill everything, and wait until it has. A supervisor that has not read everything just sees EOF."""
         self._selector.unregister(self)
         self.send(("shutdown",))
         self._send_buffer.clear()
@@ -115,4 +115,4 @@ class SupervisorClient:
         try:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
-            pass  # somebody else in this process waits for any child
+            pass  # other code in this process waits for any child

@@ -1,11 +1,11 @@
-"""Control groups of tasks: in one of its own the kernel keeps a task to its memory, to the page.
+"""A control group for each task that has a memory limit, so that the kernel enforces it.
 
-Loaded by the supervisor, which must stay small: nothing is imported that it does not need.
+Loaded by the supervisor, which must stay small: import only what it needs.
 
-That a group can be written does not make it ours: whoever has put us there (an init system, a batch system) counts
-in it, limits it, and removes it when we are gone. Only what was handed over is divided: the group that
-$MULLIGAN_CGROUP names, one that systemd has marked (`Delegate=yes`), or the root of all that can be seen from here, as
-in a container. Everywhere else, and wherever anything goes wrong, memory is watched.
+A group that we may write to is not necessarily ours: the init or batch system that put us there counts and limits by
+it, and removes it when we are gone. Subgroups are created only where that was delegated: below the group that
+$MULLIGAN_CGROUP names, one that systemd has marked (`Delegate=yes`), or the root of the visible tree, as in a
+container. Everywhere else, and after any error, the supervisor polls memory instead.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from mulligan.worker import processes
 
 VARIABLE = "MULLIGAN_CGROUP"
 ROOT = "/sys/fs/cgroup"
-# The groups of tasks are called after it, their supervisor and their key; the one of the worker, `…-worker`.
+# Groups of tasks are named PREFIX-SUPERVISOR-KEY, that of the worker PREFIX-worker.
 PREFIX = "mulligan"
 DELEGATION_MARKS = ("user.delegate", "trusted.delegate")
-# Processes may be born while others are moved.
+# Processes may be created while others are moved.
 MOVES_MAX = 10
 
 
 class TaskCgroup:
-    """The control group of one task: it is in there from its first instruction on, with all that comes from it."""
+    """The control group of one task, which contains the task and its descendants from the first instruction on."""
 
     __slots__ = ("_is_unified", "folder")
 
     def __init__(self, folder: str, is_unified: bool) -> None:
         self.folder = folder
-        # Of version 2, where one tree has all controllers.
+        # Version 2, with one tree for all controllers.
         self._is_unified = is_unified
 
     def limit(self, memory: int) -> None:
-        """Keep all that is in it to so many bytes, and let nothing go to swap where that can be said."""
+        """Limit its memory, and forbid swap if the kernel supports that."""
         if self._is_unified:
             _write_if_supported(f"{self.folder}/memory.oom.group", "1")
             _write_if_supported(f"{self.folder}/memory.swap.max", "0")
@@ -44,21 +44,21 @@ class TaskCgroup:
             _write_if_supported(f"{self.folder}/memory.memsw.limit_in_bytes", str(memory))
 
     def is_out_of_memory(self) -> bool:
-        """Whether the kernel has killed in it for want of memory."""
+        """Whether the kernel killed a process in it because memory ran out."""
         content = _read(f"{self.folder}/{'memory.events' if self._is_unified else 'memory.oom_control'}")
         return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in content.splitlines())
 
     def peak_bytes(self) -> int:
-        """The most that was in it, files that the kernel kept in memory too; 0 where that is not told."""
+        """Return its peak memory, page cache included; 0 if the kernel does not tell."""
         content = _read(f"{self.folder}/{'memory.peak' if self._is_unified else 'memory.max_usage_in_bytes'}").strip()
         return int(content) if content.isdigit() else 0
 
     def join(self) -> None:
-        """Go in there: what this process starts from now on is in it."""
+        """Move this process into it: what it starts from now on is in it."""
         _write(f"{self.folder}/cgroup.procs", "0")
 
     def remove(self) -> bool:
-        """Whether it is gone. One that somebody is in stays."""
+        """Return whether it is gone. A group that contains processes stays."""
         try:
             os.rmdir(self.folder)
         except FileNotFoundError:
@@ -69,7 +69,7 @@ class TaskCgroup:
 
 
 class CgroupParent:
-    """A group that is ours to divide, and the one in which this process lives."""
+    """A group that may be divided, and the one in which this process is."""
 
     __slots__ = ("folder", "is_unified", "own")
 
@@ -80,18 +80,18 @@ class CgroupParent:
 
 
 class TaskCgroups:
-    """The groups of one supervisor's tasks. Where none may be made, nobody gets one."""
+    """The control groups of one supervisor's tasks. Without delegation there are none."""
 
     def __init__(self, parent: CgroupParent | None = None) -> None:
-        # Looked for when the first one is wanted, if nobody says it: most workers never want any.
+        # Without an argument it is looked up when the first group is needed: most workers need none.
         self._parent = parent
         self._is_prepared = False
         self._cgroups: list[TaskCgroup] = []
-        # Of those, what nobody needs any more and would not go.
+        # Groups that could not be removed yet.
         self._stale: list[TaskCgroup] = []
 
     def enter(self, key: int) -> TaskCgroup | None:
-        """A new group with this process in it, so that what it starts is born there; None where there is none."""
+        """Create a group and move this process into it, so that its next child starts there; None if that fails."""
         parent = self._prepared_parent()
         if parent is None:
             return None
@@ -106,7 +106,7 @@ class TaskCgroups:
         return cgroup
 
     def leave(self, cgroup: TaskCgroup, memory: int, is_running: bool) -> bool:
-        """Go back, and set the limit only then: it must not kill who made it. False: it holds nobody to anything."""
+        """Move back, then set the limit: it must not kill this process. Return False if there is no limit."""
         assert self._parent is not None
         try:
             _write(f"{self._parent.own}/cgroup.procs", "0")
@@ -119,7 +119,7 @@ class TaskCgroups:
         return False
 
     def close(self, cgroup: TaskCgroup) -> None:
-        """Remove it, and those that would not go before."""
+        """Remove it, and those that could not be removed before."""
         self._cgroups.remove(cgroup)
         self._stale = [one for one in (*self._stale, cgroup) if not one.remove()]
 
@@ -137,7 +137,7 @@ class TaskCgroups:
 
 
 def _prepare(parent: CgroupParent) -> bool:
-    """Whether groups can be made there now. Those that others have left behind are removed."""
+    """Whether groups can be created now. Removes groups that dead supervisors left behind."""
     try:
         _remove_leftovers(parent.folder)
     except OSError:
@@ -145,11 +145,11 @@ def _prepare(parent: CgroupParent) -> bool:
     return not parent.is_unified or _enable_memory(parent)
 
 
-# -- whose is what ---------------------------------------------------------------------------------------------------
+# -- delegation ------------------------------------------------------------------------------------------------------
 
 
 def find_parent(named: str = "", root: str = ROOT, lines: str | None = None) -> CgroupParent | None:
-    """The group below which others may be made, as far as that can be told without making any."""
+    """Return the group below which others may be created, as far as that is known without creating one."""
     for line in (_read("/proc/self/cgroup") if lines is None else lines).splitlines():
         _, controllers, path = line.split(":", 2)
         is_unified = not controllers
@@ -163,7 +163,7 @@ def find_parent(named: str = "", root: str = ROOT, lines: str | None = None) -> 
 
 
 def find_usable_parent(worker: int) -> CgroupParent | None:
-    """The same, where the processes that are there now do not stand in the way of the worker with this id."""
+    """Return the same, unless processes in it other than those of this worker prevent its use."""
     parent = find_parent(os.environ.get(VARIABLE, ""))
     if parent is None or not parent.is_unified or parent.folder != parent.own or _is_memory_enabled(parent):
         return parent
@@ -182,12 +182,12 @@ def _is_delegated(folder: str) -> bool:
             if os.getxattr(folder, mark) == b"1":
                 return True
         except (OSError, AttributeError):
-            continue  # no such mark, or not for us to see
+            continue  # not marked, or not readable
     return False
 
 
 def _enable_memory(parent: CgroupParent) -> bool:
-    """Version 2: let the groups below have limits. One that does so may hold no processes itself."""
+    """Version 2: enable memory limits for subgroups. A group that does so may not contain processes itself."""
     if _is_memory_enabled(parent):
         return True
     try:
@@ -212,7 +212,7 @@ def _belong_to(worker: int, pids: list[int]) -> bool:
 
 
 def _move_worker_aside(parent: CgroupParent) -> None:
-    """Move the worker and all that is its into a group below, unless somebody else is there too."""
+    """Move the worker's processes into a subgroup, unless the group contains other processes too."""
     aside = f"{parent.folder}/{PREFIX}-worker"
     for _ in range(MOVES_MAX):
         pids = _processes_in(parent)
@@ -226,7 +226,7 @@ def _move_worker_aside(parent: CgroupParent) -> None:
 
 
 def _remove_leftovers(folder: str) -> None:
-    """The groups of supervisors that were killed before they could. The kernel keeps those that are in use."""
+    """Remove the groups of supervisors that were killed. The kernel keeps those that are in use."""
     for name in os.listdir(folder):
         prefix, _, rest = name.partition("-")
         supervisor = rest.partition("-")[0]
@@ -254,4 +254,4 @@ def _write_if_supported(path: str, text: str) -> None:
     try:
         _write(path, text)
     except OSError:
-        pass  # this kernel has no such thing
+        pass  # this kernel does not have the file

@@ -1,4 +1,4 @@
-"""The files of the tasks that are at work: side files, used again and again, and logs, named for their attempts."""
+"""The files of running tasks: scratch files, which are reused, and logs, which are named after attempts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mulligan.worker.warm_child import WarmChild
 
 
 class TaskFiles:
-    """Hands each task its side files, and leaves nothing in them for the next one."""
+    """Give each task its scratch files, and leave nothing in them for the next task."""
 
     def __init__(self, folders: Folders, worker: str) -> None:
         self._folders = folders
@@ -35,13 +35,13 @@ class TaskFiles:
         self._is_ready = False
 
     def make_folder(self) -> None:
-        """The folder, when the first task comes: the start of a worker waits for no disk."""
+        """Create the folder when the first task comes, so that the start of a worker does not wait for the disk."""
         if not self._is_ready:
             self._folders.make_worker(self._worker)
             self._is_ready = True
 
     def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
-        """Whether somebody had removed the folder, and it is there again. What is at work has lost its files."""
+        """Create the folder again if it was removed; return whether it was: running tasks have lost their files then."""
         try:
             is_new = self._folders.make_worker(self._worker)
         except OSError:
@@ -57,21 +57,21 @@ class TaskFiles:
         return self._folders.scratch(self._worker, self._last_number)
 
     def prepare(self, running: RunningTask) -> None:
-        """What it is told in a file whatever its action is: $MULLIGAN_FAILURE_CONTEXT."""
+        """Write the file that any kind of task may get: $MULLIGAN_FAILURE_CONTEXT."""
         if running.resolved.task.context:
             write_private_file(running.scratch.context, running.resolved.task.context)
 
     def logs(self, task: Task) -> Logs:
-        """The names that its logs get; most have nothing in them, and never get any."""
+        """Return the final paths of its logs; most logs are empty and never get there."""
         return self._folders.logs(task.run_id, task.place, task.attempt)
 
     def name_logs(self, running: RunningTask, child: WarmChild | None) -> bool:
-        """Give the logs of a task that runs their names; False where its child has not opened them yet."""
+        """Give the logs of a running task their names; return False if its child has not opened them yet."""
         logs = self.logs(running.lease.task)
         if running.pipes is not None:
-            pass  # they have their names
+            pass  # they have their names already
         elif child is None:
-            # Whether it has been started by now or not: what it opens is what has the name.
+            # Works before the process has opened them too: it opens the same files.
             running.has_named_logs = not running.has_lost_files and link_log_names(running.scratch, logs)
         elif child.has_open_logs:
             child.name_logs(logs)
@@ -80,23 +80,23 @@ class TaskFiles:
         return True
 
     def link_logs(self, running: RunningTask) -> None:
-        """Have the paths that it names lead to its logs: when they have names, and when it has ended."""
+        """Link the paths that the task names to its logs: when they are named, and when the task has ended."""
         task = running.resolved.task
         if task.logs:
             running.log_warning = link_logs(task, self._folders)
 
     def log_paths(self, running: RunningTask) -> Logs | ScratchFiles:
-        """Where its logs are now."""
+        """Return where its logs are now."""
         return self.logs(running.lease.task) if running.child or running.has_named_logs else running.scratch
 
     def open_pipes(self, running: RunningTask, redactor: Redactor, selector: selectors.BaseSelector) -> None:
-        """In the place of its logs: it may print a secret."""
+        """Replace its logs by pipes, because it may print a secret."""
         running.pipes = RedactedLogs(selector, running.scratch.out, running.scratch.err)
         running.pipes.begin(redactor, self.logs(running.lease.task))
         running.has_named_logs = True
 
     def clear(self, running: RunningTask) -> None:
-        """Name what it wrote, and leave nothing for the next task that gets the same side files."""
+        """Name its logs, and leave nothing for the next task that gets the same scratch files."""
         scratch = running.scratch
         if running.pipes is not None:
             running.pipes.remove_empty()
@@ -116,7 +116,7 @@ class TaskFiles:
         self.link_logs(running)
 
     def _rename_logs(self, running: RunningTask) -> bool:
-        """What is in them gets its name; an empty one stays for the next task. False: that could not use it."""
+        """Rename logs that are not empty; empty ones stay for the next task. Return False if that cannot use them."""
         scratch = running.scratch
         out, err = file_size(scratch.out), file_size(scratch.err)
         if out or err:

@@ -1,4 +1,4 @@
-"""How a task ended, as it was seen from outside, and the report that tells it."""
+"""What was measured of a process that ended, and the reports made of it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ExpressionFailed, InputInvalid
 from mulligan.worker.secrets import SecretMissing
 
-# As a shell says that there is no such program, and that there is one which cannot be run.
+# The exit codes of a shell for a missing program and for one that cannot be executed.
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 
 
-# What a step may do to the connection over which its child tells how it went.
+# Why a child's result is missing if the step interfered with its connection.
 _MISSING_RESULT_REASONS = {
     "protocol error": "it wrote to the connection over which its result is told, so there is none",
     "disconnected": "it closed the connection over which its result is told, so there is none",
@@ -30,19 +30,19 @@ _MISSING_RESULT_REASONS = {
 
 
 class ProgramNotFound(Exception):
-    """The program that is to run a task is nowhere on the path."""
+    """The program that has to run a task is not on the path."""
 
 
 class ProcessExit(msgspec.Struct, frozen=True):
-    """What was measured of a process, or of a step in a warm one. Times are of the clock on the wall."""
+    """What was measured of a process, or of a step in a warm child. Times are wall-clock times."""
 
-    # As `wait` gives it.
+    # As returned by `wait`.
     status: int
     started: float
     ended: float
     cpu_seconds: float
     peak_memory: int
-    # Why it was made to end: "timeout", "memory", "log limit", "expired", "stopped", "interrupted"; "": it ended by itself.
+    # Why it was ended: "timeout", "memory", "log limit", "expired", "stopped", "interrupted"; "" if it ended by itself.
     stop_reason: str = ""
 
     @property
@@ -65,19 +65,19 @@ class ProcessExit(msgspec.Struct, frozen=True):
 
 
 def make_report(task: Task, outcome: Outcome, output: Any = None, ended: ProcessExit | None = None) -> TaskEnded:
-    """What the engine is told, once `TaskBoundary.outward` has looked at it."""
+    """Make a report. It goes to the engine after `TaskBoundary.sanitize`."""
     return TaskEnded(
         datetime.now(UTC), task.place, task.attempt, outcome, output, ended.usage if ended is not None else {}
     )
 
 
 def with_log_warning(report: TaskEnded, warning: str) -> TaskEnded:
-    """The same, with what is to be known of its logs."""
+    """Return the report with a warning about its logs."""
     return msgspec.structs.replace(report, outcome=msgspec.structs.replace(report.outcome, log_warning=warning))
 
 
 def with_output_error(outcome: Outcome, problem: str) -> Outcome:
-    """The outcome of a task that ended well, and gave what cannot be taken."""
+    """Return the outcome of a task that succeeded with an output that is not valid."""
     return Outcome(
         stderr_tail=outcome.stderr_tail,
         reported=outcome.reported,
@@ -88,24 +88,23 @@ def with_output_error(outcome: Outcome, problem: str) -> Outcome:
 
 
 def missing_result_reason(ended: ProcessExit) -> str:
-    """Why nobody knows the result of a step whose child has ended; "" where how that ended says it."""
+    """Return why the result of a step whose child ended is missing; "" if the exit itself explains it."""
     if ended.exit_code == 0 and not ended.stop_reason:
-        # Nobody who leaves like that has done his work.
         return "its process ended before 'main' had returned"
     return _MISSING_RESULT_REASONS.get(ended.stop_reason, "")
 
 
 def report_refusal(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
-    """The end of a task that could not be started."""
+    """Report a task that could not be started."""
     return make_report(task, Outcome(exit_code=None, code=code, message=message))
 
 
-# Why a task may not even be started.
+# The errors that keep a task from being started.
 START_ERRORS = (InputInvalid, ExpressionFailed, SecretMissing, ProgramNotFound, UnicodeError, OSError)
 
 
 def report_start_error(task: Task, error: Exception) -> TaskEnded:
-    """The end of a task that could not be started for one of these."""
+    """Report a task that could not be started because of one of START_ERRORS."""
     if isinstance(error, SecretMissing):
         return report_refusal(task, str(error), error.code)
     if isinstance(error, InputInvalid | ExpressionFailed):
@@ -119,7 +118,7 @@ def report_start_error(task: Task, error: Exception) -> TaskEnded:
 
 
 def report_program_missing(task: Task, program: str) -> TaskEnded:
-    """As a shell says it."""
+    """Report it as a shell does."""
     return make_report(task, Outcome(exit_code=_NOT_FOUND, stderr_tail=f"{program}: command not found"))
 
 
@@ -128,7 +127,7 @@ def report_folder_error(task: Task, folder: str, reason: str) -> TaskEnded:
 
 
 def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) -> TaskEnded:
-    """What the system said when the process was to be started, or (with a folder) when that was to be entered."""
+    """Report the system's error from starting the process or, if `folder` is set, from changing to that folder."""
     if folder:
         return report_folder_error(task, folder, reason)
     if error_number == errno.E2BIG:
@@ -138,13 +137,13 @@ def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) 
     if error_number in (errno.EACCES, errno.ENOEXEC):
         said = f"{_program_of(task)} cannot be executed: {reason.lower()}"
         return make_report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=said))
-    # Without a number it was no system call that failed: its text, or a value, cannot be handed to any process.
+    # Without a number no system call failed: its text or a value cannot be passed to a process.
     message = f"{_program_of(task)} cannot be started: {reason.lower()}"
     return report_refusal(task, message, "EXCEPTION" if error_number else "INPUT_INVALID")
 
 
 def _program_of(task: Task) -> str:
-    """What the file says that it is run by, if it says so."""
+    """Return the interpreter that the workflow names, quoted; otherwise "it"."""
     named = task.params.get("interpreter")
     return f"'{named}'" if named else "it"
 
@@ -156,5 +155,5 @@ def _iso(seconds: float) -> str:
 
 @lru_cache(maxsize=8)
 def _iso_second(seconds: int) -> str:
-    """Up to the second: many tasks begin and end in the same one."""
+    """Format up to the second: many tasks start and end in the same one."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,6 +1,6 @@
-"""The wall clock as it was when this process started, and the seconds since: no step of the clock is in a duration.
+"""A wall clock that does not jump: the time at which this process started, plus the seconds since.
 
-The standard library alone, and little of it: the supervisor loads this.
+Loaded by the supervisor, which must stay small: import only what it needs.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ _BASE = time.time() - _elapsed()
 
 
 def now() -> float:
-    """Seconds since 1970."""
+    """Return the seconds since 1970."""
     return _BASE + _elapsed()

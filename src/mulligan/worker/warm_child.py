@@ -1,4 +1,4 @@
-"""Warm children: processes that run one python step after the other, kept apart by workflow and interpreter."""
+"""Warm children: processes that run one python step after the other, separate by workflow and interpreter."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mulligan.worker.supervisor_client import PACKAGE_PARENT, SupervisorClient
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
-# The largest result, and room for what is said beside it.
+# The largest result, and space for the other fields.
 _ANSWER_BYTES_MAX = OUTPUT_BYTES_MAX + (4 << 20)
-# The package is found, loaded and forgotten: an interpreter of the user's must not see what lies beside it.
+# The search path is restored after loading: the user's interpreter must not see what is installed beside the package.
 _PROGRAM = (
     "import sys; parent = sys.argv.pop(1); sys.path.append(parent); "
     "from mulligan.worker.child_main import main; sys.path.remove(parent); main(*sys.argv[1:])"
@@ -32,58 +32,58 @@ _PROGRAM = (
 
 
 class ChildDisconnected(Exception):
-    """The process has closed its socket: it has ended, as its supervisor knows, or its step has closed what is ours."""
+    """The socket is closed: the child has ended, which its supervisor reports, or its step closed the socket."""
 
 
 class ChildProtocolError(Exception):
-    """What comes is no answer to what it was given: its step has written to what is ours."""
+    """What arrived is not an answer to the last call: the step wrote to the socket."""
 
 
 class ChildTask(msgspec.Struct):
-    """A task that a child works at."""
+    """A task that runs in a child."""
 
     lease: Lease
-    # On the wall's clock; and when its time is up, on one that never jumps.
+    # Wall clock; and the monotonic time at which it times out.
     started: float
     due: float | None = None
     has_named_logs: bool = False
-    # When the child is ended although it says no more: it had time enough to end by itself.
+    # When to kill a child that closed its socket and did not exit.
     cut_off_at: float | None = None
 
 
 class BackgroundJob(msgspec.Struct):
-    """Work of the worker's own that would take its loop too long: a function of ours, called in a child.
+    """Internal work that would block the worker's loop: a function of this package, called in a child.
 
-    `then` is told what it gave, or None where the child came to an end before it had answered.
+    `then` gets the result, or None if the child ended before it answered.
     """
 
     order: CallRequest
     then: Callable[[CallResult | None], None]
-    # How often it was begun.
+    # How often it was started.
     attempts: int = 0
 
 
 class CallRequest(msgspec.Struct, frozen=True):
-    """What a step is: code with a `main`, or a function to call, and where and with what."""
+    """What a child has to run: code with a `main`, or a function, with its arguments and environment."""
 
     step: str = ""
     args: dict[str, Any] = {}
     env: dict[str, str] = {}
     cwd: str = ""
-    # Where it may import from, beside what is installed.
+    # An additional folder to import from.
     home: str = ""
     code: str = ""
     call: str = ""
-    # Where to find the artifacts that its arguments refer to, by name.
+    # The files of the artifacts that its arguments refer to, by name.
     files: dict[str, str] = {}
 
 
 class CallMessage(msgspec.Struct, omit_defaults=True):
-    """An order as it is told: what is None, or not said, is as it was in the order before."""
+    """A request as it is sent: None means that the value is the same as in the last request."""
 
     number: int
     step: str
-    # Those that differ, and those that are no more.
+    # The variables that changed, and those to remove.
     env: dict[str, str]
     unset: list[str] = []
     args: dict[str, Any] = {}
@@ -91,34 +91,34 @@ class CallMessage(msgspec.Struct, omit_defaults=True):
     home: str | None = None
     code: str | None = None
     call: str | None = None
-    # Which of its logs have got a name, and are to be started anew.
+    # The logs that were renamed, so that new ones have to be opened.
     fresh_logs: list[int] = []
     files: dict[str, str] = {}
 
 
 class CallResult(msgspec.Struct, frozen=True):
-    """How a step went, as the child says."""
+    """The answer of a child."""
 
-    # Of the order that it answers.
+    # The number of the request.
     number: int
     cpu: float
     peak: int
-    # The bytes in its logs.
+    # The sizes of its logs.
     out: int
     err: int
     output: Any = None
-    # The output is in the file of the child's results.
+    # The output is in the child's result file.
     in_file: bool = False
-    # Why its folder cannot be entered; why an argument cannot be read.
+    # Why its folder cannot be entered; why an artifact cannot be read.
     folder: str = ""
     unreadable: str = ""
     exit: int = 0
-    # Why its result cannot be taken.
+    # Why its result is not valid.
     invalid: str = ""
     reported: dict[str, Any] | None = None
     exception: str = ""
     trace: str = ""
-    # It has started processes; it has left something behind that cannot be put back.
+    # It started processes; it left something behind that cannot be restored.
     forked: bool = False
     dirty: bool = False
 
@@ -128,7 +128,7 @@ _decode = msgspec.json.Decoder(CallResult).decode
 
 
 class WarmChild:
-    """One process. It has a step, or a job of ours, or is idle. Nothing here waits for it to read or to write."""
+    """One process, which runs a task or a job, or is idle. No method blocks on it."""
 
     def __init__(self, number: int, group: str, interpreter: str, folder: str) -> None:
         self.key = -number
@@ -136,12 +136,12 @@ class WarmChild:
         self.interpreter = interpreter
         self.task: ChildTask | None = None
         self.job: BackgroundJob | None = None
-        # It gets no further step.
+        # It gets no further task.
         self.is_leaving = False
         self.idle_since = 0.0
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._slot_result = f"{folder}/child-{number}.result"
-        # What it writes goes through there, where its steps may know secrets.
+        # The pipes it logs into, if its steps may know secrets.
         self.pipes: RedactedLogs | None = None
         self._fresh_logs: list[int] = []
         self._last = CallRequest()
@@ -154,31 +154,31 @@ class WarmChild:
         return self.sock.fileno()
 
     def launch(self, supervisor: SupervisorClient) -> None:
-        """Have it started. What is sent meanwhile is read when it is up."""
+        """Start it. What is sent meanwhile is read when it is up."""
         out, err = self._slots.values()
         # A larger result comes in a file.
         inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
         argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
         environment = {"MULLIGAN_CHILD": str(-self.key)}
-        # Nothing is named as its input: it is the descriptor that comes with the message.
+        # No file for standard input: it is the descriptor that is sent with the message.
         order = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
         supervisor.send_fd(self._theirs.detach(), order)
 
     def open_pipes(self, selector: selectors.BaseSelector) -> None:
-        """In the place of its logs, before it opens them."""
+        """Replace its logs by pipes, before it opens them."""
         self.pipes = RedactedLogs(selector, *self._slots.values())
 
     def start_task(self, task: ChildTask, order: CallRequest) -> None:
-        """Hand it a step; `ChildDisconnected` if it is not there any more.
+        """Give it a task; raise `ChildDisconnected` if it is gone.
 
-        One that was only just launched has it all the same: what became of that its supervisor will say.
+        A child that was just launched never raises: the supervisor reports if it could not start.
         """
         task.has_named_logs = self.pipes is not None
         self._send(order)
         self.task = task
 
     def start_job(self, job: BackgroundJob) -> None:
-        """Hand it a job of ours; `ChildDisconnected` as for a step."""
+        """Give it a job; raise `ChildDisconnected` as for a task."""
         self._send(job.order)
         self.job = job
 
@@ -190,13 +190,13 @@ class WarmChild:
         except OSError:
             if self._number > 1:
                 raise ChildDisconnected from None
-        # What may be large is not kept: it differs from step to step.
+        # Values that may be large are not remembered: they differ from step to step.
         self._last = msgspec.structs.replace(order, args={}, files={})
         self._fresh_logs = []
 
     @property
     def is_sending(self) -> bool:
-        """Whether it has yet to read a part of what it was given."""
+        """Whether some of what was sent is still in our buffer."""
         return self._send_buffer.has_pending
 
     @property
@@ -204,12 +204,12 @@ class WarmChild:
         return self.task is None and self.job is None and not self.is_leaving
 
     def send_more(self) -> None:
-        """It may have read something. That it is gone `receive` will say."""
+        """Send what is left. If the child is gone, `receive` raises."""
         with suppress(OSError):
             self._send_buffer.flush()
 
     def receive(self) -> CallResult | None:
-        """Its answer once it is complete."""
+        """Return its answer when it is complete, otherwise None."""
         try:
             data = self.sock.recv(_RECEIVE_BYTES)
         except BlockingIOError:
@@ -219,7 +219,7 @@ class WarmChild:
         if not data:
             raise ChildDisconnected
         if not self._buffer and len(data) >= _frame_size(data):
-            return self._answer(memoryview(data)[_LENGTH_BYTES:])  # nearly always it comes in one piece
+            return self._answer(memoryview(data)[_LENGTH_BYTES:])  # the usual case: one piece
         self._buffer += data
         if _frame_size(self._buffer) > _ANSWER_BYTES_MAX:
             raise ChildProtocolError
@@ -239,13 +239,13 @@ class WarmChild:
 
     @property
     def has_open_logs(self) -> bool:
-        """Whether it has opened them: one that is slow to come up has none yet."""
+        """Whether it has opened them: a child that is slow to start has not."""
         return all(map(os.path.exists, self._slots.values()))
 
     def name_logs(self, logs: Logs, is_out: bool = True, is_err: bool = True) -> None:
-        """Give what the step wrote the names of its attempt; of what is empty only while it still runs.
+        """Give the logs the names of the attempt. Empty logs are named only while the step runs.
 
-        A step that writes nothing has no files, and pays for none.
+        A step that writes nothing has no files, and creating none saves time.
         """
         task = self.task
         assert task is not None
@@ -258,7 +258,7 @@ class WarmChild:
         task.has_named_logs = True
 
     def move_result(self, path: str) -> None:
-        """Move the file of its last result there: it may be given another step before anybody has looked at it."""
+        """Move its last result to `path`, so that it may run another step before the result is read."""
         with suppress(FileNotFoundError):
             os.rename(self._slot_result, path)
 
@@ -275,7 +275,7 @@ class WarmChild:
         return task
 
     def close(self) -> None:
-        """It ends when it reads that nobody is there."""
+        """Close the socket, so that the process exits."""
         self.is_leaving = True
         self._send_buffer.clear()
         self.sock.close()
@@ -287,11 +287,11 @@ class WarmChild:
             try:
                 os.unlink(slot)
             except OSError:
-                continue  # it has the name of an attempt now, or was never there
+                continue  # it was renamed, or never created
 
 
 def _make_message(number: int, last: CallRequest, order: CallRequest, fresh_logs: list[int]) -> CallMessage:
-    """What to say of `order` to who knows the `last` one. Most of one step is as it was for another."""
+    """Return the message for `order`, without what equals the `last` request. Most of it does."""
     told, env = last.env, order.env
     return CallMessage(
         number,
@@ -309,5 +309,5 @@ def _make_message(number: int, last: CallRequest, order: CallRequest, fresh_logs
 
 
 def _frame_size(data: bytes | bytearray) -> int:
-    """How long what begins so is in all."""
+    """Return the length of the frame that starts with `data`."""
     return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")

@@ -1,7 +1,7 @@
-"""What an agent prints as JSON: where its answer stands in it, and what it says that it has used.
+"""Parse what an agent prints as JSON: its answer, and the usage that it reports.
 
-It is one object, a list of objects, or one object a line. A path such as `usage.input_tokens` is looked up in the last
-object that has it.
+The output is one object, a list of objects, or one object per line. A path such as `usage.input_tokens` is looked up in
+the last object that has it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import msgspec
 
 from mulligan.core.model.spending import cost, count, plain_cost
 
-# A price is for so many tokens.
+# The number of tokens that a price is for.
 PRICED_TOKENS = 1_000_000
-# The prices of a model that has none of its own.
+# The key for the prices of all other models.
 ANY_MODEL = "default"
 MODEL_CHARS_MAX = 200
 
 
 class Field(msgspec.Struct, frozen=True):
-    """Where a value stands: a path, and what other paths of the same object must say."""
+    """Where a value is: a path, and the values that other paths of the same object must have."""
 
     path: str
     where: dict[str, Any] = {}
 
 
 class Form(msgspec.Struct, frozen=True):
-    """Where an answer and its figures stand. Of several fields for tokens the sum counts."""
+    """Where an answer and its usage are. Several fields for tokens are added up."""
 
     content: Field | None = None
     tokens: tuple[Field, ...] = ()
@@ -43,14 +43,14 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: Decimal
     output: Decimal
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read: the answer, what was used, and what went wrong, if the agent says so."""
+    """What was read: the answer, the usage, and the error if the agent reports one."""
 
     content: str
     used: dict[str, Any]
@@ -68,7 +68,7 @@ CLAUDE = Form(
     model=Field("modelUsage"),
     error=Field("is_error"),
 )
-# `codex exec --json`. Its count of input tokens has those in it that were cached.
+# `codex exec --json`. Its input tokens include cached ones.
 CODEX = Form(
     content=Field("item.text", {"type": "item.completed", "item.type": "agent_message"}),
     input_tokens=(Field("usage.input_tokens", {"type": "turn.completed"}),),
@@ -79,7 +79,7 @@ FORMS = {"claude": CLAUDE, "codex": CODEX}
 
 
 def objects(printed: str) -> list[dict[str, Any]]:
-    """The JSON objects that were printed; none where it is no JSON."""
+    """Return the JSON objects that were printed; none if it is not JSON."""
     try:
         whole = msgspec.json.decode(printed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -88,7 +88,7 @@ def objects(printed: str) -> list[dict[str, Any]]:
 
 
 def _lines(printed: str) -> list[dict[str, Any]]:
-    """One object a line. A line that is none is passed over: programs print warnings."""
+    """Return one object per line. Other lines are skipped: programs print warnings."""
     found = []
     for line in printed.splitlines():
         if line.startswith("{"):
@@ -100,7 +100,7 @@ def _lines(printed: str) -> list[dict[str, Any]]:
 
 
 def read(form: Form, printed: str, model: str, prices: dict[str, Prices]) -> Reading | None:
-    """What was printed, read by a form; None where the answer does not stand where it should."""
+    """Read what was printed by a form; None if the answer is not where the form says."""
     found = objects(printed)
     content = _value(form.content, found)
     error = _value(form.error, found)
@@ -130,7 +130,7 @@ def _used(form: Form, found: list[dict[str, Any]], model: str, prices: dict[str,
 
 
 def priced(used: dict[str, Any], prices: dict[str, Prices]) -> dict[str, Any]:
-    """The figures with all tokens added up, and with the cost: as it was reported, else by the price list."""
+    """Return the usage with the sum of tokens, and the cost: as reported, otherwise by the price list."""
     found = dict(used)
     amount = cost(found.pop("cost", None))
     parts = [found[name] for name in ("input_tokens", "output_tokens") if name in found]
@@ -149,7 +149,7 @@ def _sum(fields: Iterable[Field], found: list[dict[str, Any]]) -> int | None:
 
 
 def _model(said: Any) -> str:
-    """Its name; of an object with what each model has used, their names."""
+    """Return the model's name; the names of all models for an object with their usage."""
     if isinstance(said, dict):
         said = ", ".join(said)
     return said[:MODEL_CHARS_MAX] if isinstance(said, str) else ""

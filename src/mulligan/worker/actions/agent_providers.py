@@ -1,6 +1,6 @@
-"""The file that $MULLIGAN_AGENTS names: which command an agent is, where its figures stand, and what its tokens cost.
+"""The file that $MULLIGAN_AGENTS names: the commands of agents, where their usage is printed, and token prices.
 
-It belongs to whoever runs the worker, like the variables of its environment. A workflow only names an agent.
+It belongs to the operator of the worker, like the worker's environment. A workflow only names an agent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 1_000_000
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """What the file says of an agent. Without a form, what it prints is its answer."""
+    """What the file says about an agent. Without a form, everything that it prints is its answer."""
 
     command: str = ""
     form: Form | None = None
@@ -83,14 +83,14 @@ PROVIDER = Record(
 
 
 def provider(name: str, programs: Programs) -> Provider:
-    """What the file says of an agent; nothing where there is no file, or it does not say. InputInvalid if it is bad."""
+    """Return what the file says about an agent, if anything. InputInvalid if the file is not valid."""
     file = programs.variable(VARIABLE)
     if not file:
         return Provider()
     try:
         found = os.stat(file)
         if not stat.S_ISREG(found.st_mode):
-            # Of a pipe nobody knows when it will say something, and whether it says it twice.
+            # A pipe may block, and cannot be read twice.
             raise InputInvalid(f"'{file}' of {VARIABLE} is no file that can be read again and again")
         return _providers(file, found.st_mtime_ns, found.st_size).get(name, Provider())
     except OSError as error:
@@ -99,7 +99,7 @@ def provider(name: str, programs: Programs) -> Provider:
 
 @lru_cache(maxsize=4)
 def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
-    """The agents in a file. Read again when it has changed."""
+    """Read the agents of a file, again whenever it has changed."""
     with open(file, "rb") as opened:
         data = opened.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""What an `http` action asks: its keys as a request. What no server could be asked is INPUT_INVALID."""
+"""Build the request of an `http` action from its keys. Raise INPUT_INVALID if it cannot be sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mulligan import StepError
 
 SHOWN_CHARS_MAX = 200
 PORT_MAX = 65535
-# Requests that do their work once more when they come once more, unless the server knows them by a key.
+# Methods that repeat their effect when sent again, unless the server knows them by a key.
 NOT_IDEMPOTENT = ("POST", "PATCH")
 _DEFAULTS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "connection": "close", "user-agent": "mulligan"}
 
@@ -30,7 +30,7 @@ def ask(
     auth: dict[str, Any] | None = None,
     **bodies: Any,
 ) -> httpx2.Request:
-    """The request. `bodies` is at most one of `json`, `body` and `form`."""
+    """Build the request. `bodies` is at most one of `json`, `body` and `form`."""
     content, content_type = _content(**bodies)
     defaults = {**_DEFAULTS, **_identified(method), **content_type, **(_authorized(**auth) if auth else {})}
     pairs = [(name.encode(), value.encode()) for name, value in _headers(defaults, headers or {})]
@@ -39,7 +39,7 @@ def ask(
 
 
 def shown(url: httpx2.URL) -> str:
-    """The address without what may be secret in it: its user, its query. Bounded: a server may redirect to any."""
+    """Return the URL without user and query, which may be secret. Shortened: a server may redirect anywhere."""
     text = str(url.copy_with(userinfo=b"", query=None, fragment=None))
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
@@ -61,14 +61,14 @@ def _address(url: str, params: dict[str, Any]) -> httpx2.URL:
 
 
 def _without_secrets(url: str) -> str:
-    """As `shown`, of what is no address."""
+    """Do what `shown` does for text that is not a URL."""
     base = url.partition("?")[0].partition("#")[0]
     scheme, slashes, rest = base.partition("://")
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}"[:SHOWN_CHARS_MAX]
 
 
 def _headers(defaults: dict[str, str], said: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is sent, by its names in lower case. One that is null is not sent, not even where we would send it."""
+    """Yield the headers to send, in lower case. A header that is null is not sent, not even a default one."""
     own = {name.lower(): value for name, value in said.items()}
     for name, value in {**defaults, **own}.items():
         text = _text(value).strip()
@@ -79,7 +79,7 @@ def _headers(defaults: dict[str, str], said: dict[str, Any]) -> Iterator[tuple[s
 
 
 def _identified(method: str) -> dict[str, str]:
-    """The same for every attempt of a visit: a server that has seen it does not do its work twice."""
+    """Return a key that is the same for every attempt of a visit, so that the server can recognize a repetition."""
     key = os.environ.get("MULLIGAN_IDEMPOTENCY_KEY", "")
     return {"idempotency-key": key} if key and method in NOT_IDEMPOTENT else {}
 
@@ -90,7 +90,7 @@ def _authorized(user: Any, password: Any = None) -> dict[str, str]:
 
 
 def _content(**bodies: Any) -> tuple[bytes | None, dict[str, str]]:
-    """The body as bytes, and the header that tells its type, if that is known."""
+    """Return the body as bytes, and the header with its type, if known."""
     if len(bodies) > 1:
         raise _refused(f"a request has one body, and this one has {' and '.join(map(repr, bodies))}")
     if "json" in bodies:
@@ -101,13 +101,13 @@ def _content(**bodies: Any) -> tuple[bytes | None, dict[str, str]]:
 
 
 def _pairs(said: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and values; a list is its name several times, null is left out."""
+    """Return names and values. A list repeats its name, null is left out."""
     several = ((name, value if isinstance(value, list) else [value]) for name, value in said.items())
     return [(name, _text(value)) for name, values in several for value in values if value is not None]
 
 
 def _text(value: Any) -> str:
-    """As it goes into any text: null as nothing, what is no text as compact JSON."""
+    """Return a value as text: null is empty, anything but text is compact JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else _json(value)

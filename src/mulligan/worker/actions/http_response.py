@@ -1,4 +1,4 @@
-"""What a server answered to an `http` action: as an output, or as a failure. Bounded, whatever it sends."""
+"""Turn the answer of a server to an `http` action into an output or a failure. All sizes are limited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mulligan.core.model.http_codes import status_code
 from mulligan.worker.actions.http_request import shown
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
-# Of the body of an answer that was not expected.
+# How much of the body of an unexpected answer is shown.
 TOLD_CHARS = 500
 _TOLD_BYTES = 4 * TOLD_CHARS
 _PIECE_BYTES = 1 << 16
@@ -26,7 +26,7 @@ _JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
 
 
 def output(response: httpx2.Response, bytes_max: int | None) -> dict[str, Any]:
-    """The output of an answer that was expected. OUTPUT_INVALID where its body is not what it says, or too large."""
+    """Return the output of an expected answer. OUTPUT_INVALID if its body does not match its type, or is too large."""
     found = {"status": response.status_code, "headers": dict(response.headers)}
     body = _body(response, bytes_max or BODY_BYTES_MAX)
     if _is_json(response):
@@ -38,7 +38,7 @@ def output(response: httpx2.Response, bytes_max: int | None) -> dict[str, Any]:
 
 
 def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: int, expected: list[int]) -> StepError:
-    """The failure that an answer is whose status was not expected."""
+    """Return the failure for an answer with an unexpected status."""
     status = response.status_code
     url = shown(response.request.url)
     details: dict[str, Any] = {"status": status, "url": url}
@@ -53,7 +53,7 @@ def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: in
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """In how many seconds the server wants to be asked again, by its own clock where it tells it."""
+    """Return how many seconds the server wants us to wait, by its own clock if it sends one."""
     said = response.headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}", said, re.ASCII):
         return float(said)
@@ -73,7 +73,7 @@ def _date(text: str) -> datetime | None:
 
 
 def _told(response: httpx2.Response) -> str:
-    """The first characters of its body. One that breaks off tells as much as came."""
+    """Return the first characters of its body, or as many as arrive."""
     data = bytearray()
     try:
         for chunk in response.iter_bytes():
@@ -86,7 +86,7 @@ def _told(response: httpx2.Response) -> str:
 
 
 def _body(response: httpx2.Response, bytes_max: int) -> bytes:
-    """All of it, counted as it is unpacked: a few bytes may be packed gigabytes."""
+    """Read the body, counting decompressed bytes: a few bytes may decompress to gigabytes."""
     data = bytearray()
     for chunk in _unpacked(response):
         data += chunk
@@ -96,7 +96,7 @@ def _body(response: httpx2.Response, bytes_max: int) -> bytes:
 
 
 def _unpacked(response: httpx2.Response) -> Iterator[bytes]:
-    """The body as it comes. The library takes one that is packed and breaks off for a whole one."""
+    """Yield the body. The library accepts a compressed body that ends early, so gzip is handled here."""
     if response.headers.get("content-encoding", "").strip().lower() != "gzip":
         yield from response.iter_bytes()
         return
@@ -123,7 +123,7 @@ def _is_json(response: httpx2.Response) -> bool:
 
 
 def _from_json(response: httpx2.Response, body: bytes) -> Any:
-    """Null where there is no body at all, as after a HEAD. Strict: NaN is no JSON."""
+    """Decode strictly, without NaN. No body at all, as after a HEAD, is null."""
     if not body:
         return None
     try:
@@ -138,7 +138,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _as_text(response: httpx2.Response, body: bytes) -> str | None:
-    """The body in the encoding that it says it has, else in UTF-8; None where it is no text."""
+    """Decode the body by its charset, otherwise as UTF-8; None if it is not text."""
     for charset in (response.charset_encoding, "utf-8"):
         try:
             text = body.decode(charset or "utf-8")

@@ -1,4 +1,4 @@
-"""Which action is carried out how: as a process of its own, or as a call in a warm child."""
+"""How each kind of action runs: as a process, or as a call in a warm child."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mulligan.worker.warm_child import CallRequest
 
 
 class SpawnedAction(Protocol):
-    """An action that is a process: what the supervisor starts, and how its end is read."""
+    """An action that is a process: what the supervisor starts, and how its exit is read."""
 
     def build_command(
         self, lease: Lease, scratch: ScratchFiles, folders: Folders, programs: Programs, /
     ) -> tuple[tuple[Any, ...], bool]: ...
 
     def prepare_input(self, task: Task, scratch: ScratchFiles, new_path: Callable[[], str], /) -> InputPreparation:
-        """Of a task that reads more than the loop may."""
+        """Return how to write the input of a task that reads more than the loop may."""
 
     def read_end(
         self,
@@ -40,14 +40,14 @@ class SpawnedAction(Protocol):
 
 
 class CalledAction(Protocol):
-    """An action that is a function: what a warm child is told, and which one."""
+    """An action that is a function: what a warm child calls, and which child."""
 
     def build_call(self, lease: Lease, scratch: ScratchFiles, folders: Folders, /) -> CallRequest: ...
 
     def interpreter_of(self, task: Task, programs: Programs, /) -> str: ...
 
     def child_group_of(self, task: Task, /) -> str:
-        """A child that has run one task runs another only where this is the same."""
+        """Return the group of the task: a child runs tasks of one group only."""
 
 
 SPAWNED: dict[str, SpawnedAction] = {"shell": shell, "agent": agent}
@@ -55,7 +55,7 @@ _CALLED: dict[str, CalledAction] = {"python": python}
 
 
 def called_action(task: Task) -> CalledAction:
-    """How the task's function is called; InputInvalid where nobody here knows such an action."""
+    """Return the action that calls the task's function; InputInvalid if there is none."""
     if task.kind in _CALLED:
         return _CALLED[task.kind]
     if calls.is_known(task):

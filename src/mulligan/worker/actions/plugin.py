@@ -1,4 +1,4 @@
-"""An action of somebody else's: the function that its package names. Runs in a warm child."""
+"""An action of another package: call the function that the package names. Runs in a warm child."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mulligan import StepError
 
 
 def run(call: str, package: str, args: dict[str, Any]) -> Any:
-    """What the function returns. INPUT_INVALID where this worker does not have it."""
+    """Return what the function returns. INPUT_INVALID if this worker does not have it."""
     module, _, path = call.partition(":")
     try:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not _is_within(error.name or "", module):
-            raise  # the plugin is here, and something that it needs is not
+            raise  # the plugin is installed, and one of its dependencies is not
         raise _missing(call, package) from None
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -25,7 +25,7 @@ def run(call: str, package: str, args: dict[str, Any]) -> Any:
 
 
 def _is_within(missing: str, module: str) -> bool:
-    """Whether it is the module itself that is missing, or a package that it is in."""
+    """Whether the module itself is missing, or a package that contains it."""
     return f"{module}.".startswith(f"{missing}.")
 
 

@@ -21,7 +21,7 @@ _WELL = Outcome()
 
 
 def interpreter_of(task: Task, programs: Programs) -> str:
-    """The program that runs it: ours, unless the workflow names another."""
+    """Return the program that runs it: ours, unless the workflow names another."""
     name = task.params.get("interpreter")
     if name is None:
         return sys.executable
@@ -32,12 +32,12 @@ def interpreter_of(task: Task, programs: Programs) -> str:
 
 
 def child_group_of(task: Task) -> str:
-    """What one workflow has imported is nothing to another."""
+    """Return the workflow's version: workflows do not share imported modules."""
     return task.version
 
 
 def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallRequest:
-    """What the child is to do. InputInvalid where a value does not fit."""
+    """Return what the child has to call. InputInvalid if a value does not fit."""
     params = lease.task.params
     args = params.get("args", {})
     return make_call(lease, scratch, folders, args, code=params.get("code", ""), call=params.get("call", ""))
@@ -53,9 +53,9 @@ def make_call(
     call: str = "",
     is_ours: bool = False,
 ) -> CallRequest:
-    """An order to a child: code with a `main`, or a function, and what it is called with.
+    """Return a request for code with a `main`, or for a function, with its arguments.
 
-    What is ours imports nothing from where the run was called: a file `ssl.py` there would be handed its secrets.
+    Our own functions import nothing from the run's folder: a file `ssl.py` there would get their secrets.
     """
     task = lease.task
     env = task_environment(lease, scratch, folders.outputs(task.run_id))
@@ -65,7 +65,7 @@ def make_call(
 def report_result(
     lease: Lease, folders: Folders, scratch: ScratchFiles, result: CallResult, process_exit: ProcessExit
 ) -> TaskEnded:
-    """What became of a step whose child lives."""
+    """Return the report of a step whose child is alive."""
     task = lease.task
     if result.folder:
         return report_folder_error(task, working_folder_of(task), result.folder)

@@ -25,7 +25,7 @@ from mulligan.worker.programs import Programs, resolve_interpreter
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, with_output_error
 
 INTERPRETER = "bash"
-# Of what a command printed, where it failed and wrote nothing to stderr.
+# How much of standard output is shown for a command that failed without writing to stderr.
 STDOUT_TAIL_CHARS = 500
 _WELL = Outcome()
 _STOPPED = Outcome(is_stopped=True)
@@ -34,9 +34,9 @@ _STOPPED = Outcome(is_stopped=True)
 def build_command(
     lease: Lease, scratch: ScratchFiles, folders: Folders, programs: Programs
 ) -> tuple[tuple[Any, ...], bool]:
-    """What the supervisor is to start, and whether that is not the shell itself.
+    """Return what the supervisor has to start, and whether that runs without a shell.
 
-    InputInvalid where a value does not fit; ProgramNotFound without an interpreter.
+    Raises InputInvalid if a value does not fit, and ProgramNotFound without an interpreter.
     """
     task = lease.task
     environment = task_environment(lease, scratch, folders.outputs(task.run_id))
@@ -44,7 +44,7 @@ def build_command(
     program, argv, is_direct = _program(task, environment, folder, programs)
     stdin = os.devnull
     if "stdin" in task.params:
-        # A file, so that nobody has to feed it: a task that does not read blocks no one.
+        # A file, so that a task which does not read its input blocks nothing.
         stdin = scratch.stdin
         if not has_large_input(task):
             write_private_file(stdin, as_text(task.params["stdin"]))
@@ -53,19 +53,19 @@ def build_command(
 
 
 def prepare_input(task: Task, scratch: ScratchFiles, new_path: Callable[[], str]) -> InputPreparation:
-    """How its input is written where that is large."""
+    """Return how to write its standard input if that is large."""
     path = new_path()
     call = "mulligan.worker.actions.shell:write_stdin"
     return InputPreparation(call, {"path": path, "value": task.params["stdin"]}, {path: scratch.stdin})
 
 
 def write_stdin(path: str, value: Any) -> None:
-    """Called in a child."""
+    """Write standard input. Called in a child."""
     write_private_file(path, as_text(value))
 
 
 def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str], bool]:
-    """What to start: the shell with the text, or the one program that it would become."""
+    """Return what to start: the shell with the text, or the one program that it would run."""
     text = task.params["text"]
     interpreter = resolve_interpreter(task.params.get("interpreter", INTERPRETER), task.home)
     direct = programs.direct_command(text, task.env, folder) if interpreter == INTERPRETER else None
@@ -81,7 +81,7 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
 
 
 def read_output(task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> Any:
-    """What a command gave; NotUsable and NoOutput as `outputs.captured`. Where there is much of it: `Large`."""
+    """Return the output of a command, or `LargeOutput`; raise OutputInvalid or NoOutput."""
     bytes_max = LOOP_BYTES_MAX_REDACTED if task.secrets else LOOP_BYTES_MAX
     large = outputs.find_large_output(logs.out, scratch.output, task.capture, bytes_max)
     return large or outputs.read_output(logs.out, scratch.output, task.capture)
@@ -96,10 +96,10 @@ def read_end(
     programs: Programs,
     read: Callable[[Task, Logs | ScratchFiles, ScratchFiles], Any] = read_output,
 ) -> TaskEnded:
-    """What became of it: the outcome, and the output if it ended well, which is for `give` to say."""
+    """Return the report: the outcome and, if it succeeded, the output that `read` returns."""
     task, read_output_now = lease.task, partial(read, lease.task, logs, scratch)
     reports, report_error = outputs.read_reported_errors(scratch.error)
-    # One that was asked to end may end well in its grace: whether that counts is not for us to say.
+    # A stopped task may succeed in its grace period: the core decides whether that counts.
     is_stopped = process_exit.stop_reason == "stopped"
     is_well = process_exit.status == 0 and (is_stopped or not process_exit.stop_reason)
     missing = outputs.missing_files(task) if is_well and task.files else ()
@@ -120,7 +120,7 @@ def read_end(
         is_stopped=is_stopped,
         is_past_deadline=is_timed_out and is_past_deadline(task, process_exit.started),
     )
-    # An error that it reports fails it, a warning does not: then what it gave counts.
+    # A reported error fails it; after a reported warning its output counts.
     return (
         _with_output(task, read_output_now, process_exit, outcome)
         if is_well

@@ -1,4 +1,4 @@
-"""`sql`: a query at a database, as one transaction. Its output is the rows, or how many it has changed."""
+"""`sql`: a query, as one transaction. Its output is the rows, or how many rows it changed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mulligan.worker.databases.statements import Dialect, Statement, statements
 from mulligan.worker.json_encoding import EncodedJson
 
 _TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
-# What would end the transaction that the step is.
+# Statements that would end the step's transaction.
 _ENDINGS = frozenset("BEGIN START COMMIT END ABORT".split())
 
 
 class Session(Protocol):
-    """One transaction at a database."""
+    """One transaction."""
 
     # How many rows were inserted, changed or deleted.
     changed: int
@@ -41,16 +41,16 @@ class Database(Protocol):
 def run(
     connection: object, query: object, params: object = None, read_only: bool = False, rows: str = "json"
 ) -> EncodedJson | dict[str, int]:
-    """The rows of the last statement that gives any; `{"rowcount": N}` where none does, or where they are not wanted.
+    """Return the rows of the last statement that has any; `{"rowcount": N}` if none has, or with `rows: none`.
 
-    All of it is kept, or nothing: whatever fails, and wherever this process dies, the transaction is rolled back.
+    It is all or nothing: after any failure, and if this process dies, the transaction is rolled back.
     """
     address = read_address(connection)
     try:
         return _run(address, query, params, read_only, rows == "json")
     except StepError as error:
         shown = redact_error(error, address)
-        # Whoever reads the log of the step finds all of it there, with the line and the caret.
+        # Print it to the log too, with the line and the caret.
         print(shown.message, file=sys.stderr)
         raise shown from None
 
@@ -74,7 +74,7 @@ def _run(
 
 
 def database_of(kind: str) -> Database:
-    """Imported by who needs it: nobody else waits for it, or has to have it."""
+    """Import a database's module when it is needed: its library may be slow to load, or missing."""
     try:
         return cast(Database, importlib.import_module(f"mulligan.worker.databases.{kind}"))
     except ImportError:
@@ -83,7 +83,7 @@ def database_of(kind: str) -> Database:
 
 
 def check_statements(found: list[Statement]) -> None:
-    """INPUT_INVALID where there is nothing to do, or a statement that would end the transaction."""
+    """Raise INPUT_INVALID if there are no statements, or if one would end the transaction."""
     if not found:
         raise invalid("the query is empty")
     for words in (statement.words for statement in found):
@@ -93,7 +93,7 @@ def check_statements(found: list[Statement]) -> None:
 
 
 def redact_error(error: StepError, address: Address) -> StepError:
-    """The failure without the password, wherever a database has repeated it."""
+    """Return the failure without the password, wherever the database repeated it."""
     details = {
         name: address.redact(value) if isinstance(value, str) else value for name, value in error.details.items()
     }

@@ -1,4 +1,4 @@
-"""The address of a database: which it is, where it is, and what of it may never be shown."""
+"""The URL of a database: which one it is, where it is, and which parts must not be shown."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SCHEMES = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "po
 
 @dataclass(frozen=True)
 class Address:
-    """`kind` is `sqlite`, `postgres` or `duckdb`; `place` a file, MEMORY, or the whole address of a server."""
+    """`kind` is `sqlite`, `postgres` or `duckdb`; `location` is a file, MEMORY, or the whole URL of a server."""
 
     kind: str
     location: str
     hidden: tuple[str, ...] = ()
 
     def redact(self, text: str) -> str:
-        """The text without a password."""
+        """Return the text without passwords."""
         return redacted(text, self.hidden)
 
 
 def read_address(text: object) -> Address:
-    """Where the database is. INPUT_INVALID where it is none that we know."""
+    """Parse the URL. INPUT_INVALID if the database is unknown."""
     if not isinstance(text, str) or not text.strip():
         raise invalid(f"'connection' is {_shown(text)}, and the address of a database is expected, such as {KNOWN}")
     scheme, separator, rest = text.strip().partition("://")
@@ -41,7 +41,7 @@ def read_address(text: object) -> Address:
 
 
 def refuse_missing(location: str) -> None:
-    """INPUT_INVALID where a file is not there that is only to be read."""
+    """Raise INPUT_INVALID if a file that is only to be read does not exist."""
     if location != MEMORY and not os.path.exists(location):
         raise invalid(f"there is no file '{location}', and a step that says 'read_only: true' makes none")
 
@@ -53,7 +53,7 @@ def _shown(value: object) -> str:
 
 
 def _unknown(text: str) -> StepError:
-    """The address itself is not shown: whatever it is, there may be a password in it."""
+    """Describe a wrong URL without showing it: it may contain a password."""
     scheme = shown_scheme(text)
     if scheme:
         return invalid(f"there is no database '{scheme}://…': there are {KNOWN}")
@@ -62,7 +62,7 @@ def _unknown(text: str) -> StepError:
 
 
 def _file(scheme: str, rest: str) -> str:
-    """As others write it: three slashes and a relative name, or four for one from the root."""
+    """Parse like other tools: three slashes and a relative name, or four slashes for an absolute one."""
     if rest in ("", "/", f"/{MEMORY}"):
         return MEMORY
     if not rest.startswith("/"):

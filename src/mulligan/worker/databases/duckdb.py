@@ -1,4 +1,4 @@
-"""DuckDB, by its own library."""
+"""DuckDB, through its own library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.DUCKDB
 _CHUNK_ROWS = 500
-# A database in memory cannot be opened for reading only, and one that is can still write files.
+# A database in memory cannot be opened read-only, and a read-only one can still write files.
 _WRITING = frozenset("INSERT UPDATE DELETE MERGE_INTO CREATE CREATE_FUNC ALTER DROP COPY COPY_DATABASE EXPORT".split())
 _CHANGING = frozenset("INSERT UPDATE DELETE MERGE_INTO COPY CREATE".split())
 _REJECTIONS = (duckdb.ProgrammingError, duckdb.DataError, duckdb.IntegrityError, duckdb.NotSupportedError)
@@ -26,7 +26,7 @@ _JSON = "JSON"
 
 
 class Session:
-    """One transaction: what is not committed is rolled back when it is closed, or when this process dies."""
+    """One transaction, which is rolled back unless committed, also if this process dies."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, is_read_only: bool) -> None:
         self._connection = connection
@@ -36,11 +36,11 @@ class Session:
         connection.execute("BEGIN TRANSACTION")
 
     def execute(self, statement: Statement, values: Mapping[str, Any], keep_rows: bool) -> EncodedJson | None:
-        """The rows, or None of a statement that gives none whatever happens."""
+        """Return the rows; None for a statement that never has any."""
         rendered = statement.render([f"${placeholder.name}" for placeholder in statement.placeholders])
         bound = {placeholder.name: _bound(values[placeholder.name]) for placeholder in statement.placeholders}
         with _translate_errors(rendered):
-            # DuckDB makes several of some (`pivot`): the last is the one that was written.
+            # DuckDB splits some statements (`pivot`): the last one is the original.
             (*_, parsed) = self._connection.extract_statements(rendered.text)
             if self._is_read_only and parsed.type.name in _WRITING:
                 raise rejected(READ_ONLY)
@@ -66,7 +66,7 @@ class Session:
 
 @contextmanager
 def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
-    """A transaction at the file. One that is not there is made, unless it may only be read."""
+    """Open a transaction on the file. A missing file is created unless it is read-only."""
     if is_read_only:
         refuse_missing(location)
     try:
@@ -87,12 +87,12 @@ def _chunks(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
 
 
 def _read(value: Any, is_json: bool) -> Any:
-    """A column of JSON comes as text."""
+    """Parse a JSON column, which comes as text."""
     return json.loads(value) if is_json and isinstance(value, str) else value
 
 
 def _bound(value: Any) -> Any:
-    """A list of plain values is a list, for `in (select unnest(:ids))`; what has mappings or lists in it is JSON."""
+    """Keep a list of plain values, for `in (select unnest(:ids))`; a list with mappings or lists in it becomes JSON."""
     is_nested = isinstance(value, list) and any(isinstance(inner, (list, dict)) for inner in value)
     return json.dumps(value, ensure_ascii=False) if is_nested or isinstance(value, dict) else value
 
@@ -102,7 +102,7 @@ def _bound(value: Any) -> Any:
 
 @contextmanager
 def _translate_errors(rendered: RenderedStatement | None = None) -> Iterator[None]:
-    """Whatever DuckDB says, as the ladder wants it."""
+    """Convert DuckDB's errors to failures of the step."""
     try:
         yield
     except duckdb.Error as error:
@@ -125,7 +125,7 @@ def _failure(error: duckdb.Error, rendered: RenderedStatement | None) -> StepErr
 
 
 def _message_of(error: duckdb.Error) -> dict[str, Any]:
-    """What DuckDB says, in pieces where it gives them (see `errors_as_json`)."""
+    """Return the fields of an error, if DuckDB sends them (see `errors_as_json`)."""
     text = str(error).strip()
     try:
         return dict(json.loads(text[text.index("{") :]))

@@ -1,4 +1,4 @@
-"""Which value belongs to which place in a query. Both must be whole: none is left over, none is missing."""
+"""Match values with the placeholders of a query. No value and no placeholder may be left over."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from mulligan.worker.databases.failures import invalid
 from mulligan.worker.databases.statements import Dialect, Placeholder, Statement
 
-# What the language puts in the place of a `${…}` (see `language.actions`), and we in that of a `?`.
+# The names that the language gives to a `${…}` (see `language.actions`), and this module to a `?`.
 _HOLE = "mulligan_"
 _ASKED = "mulligan_asked_"
 
 
 def bind_parameters(found: list[Statement], params: object, dialect: Dialect) -> dict[str, Any]:
-    """The values by the names that the statements have for them. INPUT_INVALID where they do not fit."""
+    """Return the values by the names that the statements use. INPUT_INVALID if they do not match."""
     if isinstance(params, list):
         return _bind_list(found, params)
     if params is None:
@@ -30,7 +30,7 @@ def bind_parameters(found: list[Statement], params: object, dialect: Dialect) ->
 
 
 def _without_operators(placeholders: list[Placeholder], dialect: Dialect) -> list[Placeholder]:
-    """In PostgreSQL `?` asks whether JSON has a key; elsewhere it is a value without a name."""
+    """Remove the `?` operators of PostgreSQL, which test JSON keys; elsewhere `?` is an unnamed placeholder."""
     asked = next((placeholder for placeholder in placeholders if placeholder.is_question_mark), None)
     if asked is not None and dialect is not Dialect.POSTGRES:
         raise invalid(f"the query has '?{asked.name}', and only 'params' that are a list have no names: write ':name'")
@@ -47,7 +47,7 @@ def _check_names(names: set[str], params: Mapping[str, Any]) -> None:
 
 
 def _bind_list(found: list[Statement], params: list[Any]) -> dict[str, Any]:
-    """The n-th value is for the n-th `?`, over all statements."""
+    """Give the n-th value to the n-th `?`, over all statements."""
     count = 0
     for statement in found:
         for at, placeholder in enumerate(statement.placeholders):

@@ -1,4 +1,4 @@
-"""PostgreSQL, by psycopg."""
+"""PostgreSQL, through psycopg."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mulligan.worker.databases.values import collect_rows
 from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.POSTGRES
-# What the address does not say. A server that is silently gone is noticed within half a minute.
+# Defaults for what the URL does not set. A server that vanishes is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -37,8 +37,8 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 25_000,
     "application_name": "mulligan",
 }
-# Times as ISO 8601. From version 14 on the server looks whether we are still there: a step that is killed leaves no
-# query running.
+# Times as ISO 8601. From version 14 on the server checks the connection, so that a step that is killed leaves no query
+# running.
 _SETTINGS = {"intervalstyle": "iso_8601", "datestyle": "ISO"}
 _WATCHFUL = {"client_connection_check_interval": "1000"}
 _WATCHFUL_SINCE = 140_000
@@ -47,12 +47,12 @@ _WRITING = frozenset("INSERT UPDATE DELETE MERGE INTO".split())
 _READING = frozenset("SELECT VALUES TABLE WITH".split())
 _TALKING = frozenset("STDIN STDOUT".split())
 _CHANGING = frozenset("INSERT UPDATE DELETE MERGE COPY".split())
-# Somebody else stood in the way: serialization, deadlock, a lock, no free connection.
+# Conflicts with other sessions: serialization, deadlock, a lock, no free connection.
 _AGAIN = frozenset("40001 40P01 55P03 53300 55006".split())
 _PROTOCOL_VIOLATION = "08P01"
 _QUERY_CANCELED, _TRANSACTION_TIMEOUT, _READ_ONLY_TRANSACTION = "57014", "25P04", "25006"
 _MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d )?(\d\d:\d\d:\d\d(?:\.\d+)?)([+-]\d\d)?(:\d\d)*")
-# What a server says when it will not have us, however often we come.
+# Messages of a server that refuses the connection for good.
 _UNWELCOME = re.compile(
     r"password authentication failed|no password supplied|authentication failed|does not exist"
     r"|no pg_hba\.conf entry|permission denied for database|not permitted to log in|invalid \w+ value"
@@ -60,7 +60,7 @@ _UNWELCOME = re.compile(
 
 
 class Session:
-    """One transaction: what is not committed the server rolls back when the connection ends, however that ends."""
+    """One transaction, which the server rolls back unless committed, however the connection ends."""
 
     def __init__(self, connection: psycopg.Connection[Any], is_read_only: bool) -> None:
         self._connection = connection
@@ -69,11 +69,11 @@ class Session:
         has_watch = connection.info.server_version >= _WATCHFUL_SINCE
         settings = {**_SETTINGS, **_WATCHFUL} if has_watch else _SETTINGS
         calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-        # That it is a query keeps the one of the step from making the transaction a writing one.
+        # After a query, the step cannot turn the read-only transaction into a writing one.
         connection.execute(f"SELECT {calls}".encode())
 
     def execute(self, statement: Statement, values: Mapping[str, Any], keep_rows: bool) -> EncodedJson | None:
-        """The rows, or None of a statement that gives none whatever happens."""
+        """Return the rows; None for a statement that never has any."""
         if statement.words[:1] == ["COPY"] and _TALKING.intersection(statement.words):
             raise invalid("'copy' from or to the client is not for a step: there is nobody to talk to")
         names = list(dict.fromkeys(placeholder.name for placeholder in statement.placeholders))
@@ -89,7 +89,7 @@ class Session:
             raise _uncertain(error) if self._connection.broken else _failure(error) from None
 
     def _encoded(self, text: str) -> bytes:
-        """The text as the server will read it: in another encoding it would see quotes where there are none."""
+        """Encode the text as the server decodes it: in another encoding it would see quotes where there are none."""
         encoding = self._connection.info.encoding
         try:
             return text.encode(encoding)
@@ -100,7 +100,7 @@ class Session:
     def _execute(self, text: str, bound: list[Any], keep_rows: bool, is_reading: bool) -> EncodedJson | None:
         with self._connection.cursor() as cursor:
             if is_reading:
-                # Piece by piece: nobody knows how many there are.
+                # Streamed, because the number of rows is unknown.
                 size = _CHUNK_ROWS if capabilities.has_stream_chunked() else 1
                 rows = cursor.stream(self._encoded(text), bound or None, size=size)
                 return collect_rows(lambda: _columns(cursor), rows, keep_rows)
@@ -113,7 +113,7 @@ class Session:
 
 @contextmanager
 def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
-    """A transaction at the server."""
+    """Open a transaction on the server."""
     connection = _connected(location)
     try:
         with _translate_errors():
@@ -130,7 +130,7 @@ def _connected(location: str) -> psycopg.Connection[Any]:
     try:
         options = {**_DEFAULTS, **conninfo_to_dict(location)}
     except psycopg.Error as error:
-        # What follows may be any piece of the address.
+        # The rest may be any part of the URL.
         reason = str(error).partition('"')[0].strip(" :")
         raise invalid(f"'connection' is no address that PostgreSQL understands: {reason}") from None
     try:
@@ -147,7 +147,7 @@ def _connected(location: str) -> psycopg.Connection[Any]:
 
 
 class _MomentLoader(TextLoader):
-    """ISO 8601, from what the server writes; as it is where ISO has no word for it: infinity, before Christ."""
+    """Load times as ISO 8601; unchanged if ISO cannot express them: infinity, BC."""
 
     def load(self, data: Any) -> str:
         text = str(super().load(data))
@@ -172,14 +172,14 @@ def _changed(cursor: psycopg.Cursor[Any]) -> int:
 
 
 def _bound(value: Any) -> Any:
-    """A list of plain values is an array, for `= any(:ids)`; what has mappings or lists in it is JSON."""
+    """Pass a list of plain values as an array, for `= any(:ids)`; with mappings or lists in it, as JSON."""
     if isinstance(value, dict):
         return Jsonb(value)
     return Jsonb(value) if isinstance(value, list) and not _is_array(value) else value
 
 
 def _is_array(values: list[Any]) -> bool:
-    """Whether PostgreSQL has such arrays: of one kind of values."""
+    """Whether PostgreSQL has such an array: all values of one type."""
     kinds = {float if type(value) is int else type(value) for value in values if value is not None}
     return len(kinds) <= 1 and not kinds & {dict, list}
 
@@ -189,7 +189,7 @@ def _is_array(values: list[Any]) -> bool:
 
 @contextmanager
 def _translate_errors(rendered: RenderedStatement | None = None) -> Iterator[None]:
-    """Whatever PostgreSQL says, as the ladder wants it."""
+    """Convert PostgreSQL's errors to failures of the step."""
     try:
         yield
     except psycopg.Error as error:
@@ -209,12 +209,12 @@ def _failure(error: psycopg.Error, rendered: RenderedStatement | None = None) ->
     if state == _READ_ONLY_TRANSACTION:
         return rejected(f"{READ_ONLY}: {message}", details)
     if not state:
-        # It is psycopg that refuses: a value that no query can take.
+        # psycopg rejected a value.
         return invalid(message)
     return (temporary_failure if state[:2] in ("53", "57", "58", "XX") else rejected)(message, details)
 
 
-# The settings of the server that end a query.
+# The server's settings that end a query.
 _LIMITS = {_TRANSACTION_TIMEOUT: "transaction_timeout", _QUERY_CANCELED: "statement_timeout"}
 
 
@@ -223,7 +223,7 @@ def _is_operational(error: psycopg.Error) -> bool:
 
 
 def _message_of(error: psycopg.Error) -> str:
-    """The server's own words."""
+    """Return the server's message."""
     diagnosis = error.diag
     if diagnosis.message_primary is None:
         return " ".join(str(error).split())
@@ -250,7 +250,7 @@ def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
     message = words if is_shown else f"no connection: {NOT_SHOWN}"
     if isinstance(error, psycopg.ProgrammingError):
         return invalid(message)
-    # A connection that is refused has no SQLSTATE: there are only the words.
+    # A refused connection has no SQLSTATE, only a message.
     return rejected(message) if _UNWELCOME.search(words) else connection_lost(message)
 
 

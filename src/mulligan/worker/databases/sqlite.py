@@ -1,4 +1,4 @@
-"""SQLite, by the library that comes with us."""
+"""SQLite, through apsw, the library that the store uses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mulligan.worker.databases.values import collect_rows
 from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.SQLITE
-# Somebody else may write just now; longer than that is for the ladder.
+# Wait this long for another writer; after that, the step's retry policy applies.
 _BUSY_MILLISECONDS = 5000
-# Between these a signal is seen.
+# Signals are handled once per this many virtual machine steps.
 _STEPS_PER_LOOK = 100_000
 _BUSY = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError, apsw.SchemaChangeError)
 _REJECTIONS = (
@@ -34,7 +34,7 @@ _NO_DATABASE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError)
 
 
 class Session:
-    """One transaction: what is not committed is rolled back when it is closed, or when this process dies."""
+    """One transaction, which is rolled back unless committed, also if this process dies."""
 
     def __init__(self, connection: apsw.Connection, is_read_only: bool) -> None:
         self._connection = connection
@@ -43,7 +43,7 @@ class Session:
         self.changed = 0
 
     def execute(self, statement: Statement, values: Mapping[str, Any], keep_rows: bool) -> EncodedJson | None:
-        """The rows, or None of a statement that gives none whatever happens."""
+        """Return the rows; None for a statement that never has any."""
         rendered = statement.render([f":{placeholder.name}" for placeholder in statement.placeholders])
         bound = {
             placeholder.name: _bound(placeholder.name, values[placeholder.name])
@@ -63,14 +63,14 @@ class Session:
             self._connection.execute("COMMIT")
 
     def _note_columns(self, cursor: apsw.Cursor, *_: object) -> bool:
-        """Before it runs: afterwards nobody can tell, if there was no row."""
+        """Note the columns before the statement runs: afterwards they are unknown if there was no row."""
         self._columns = tuple(name for name, _ in cursor.get_description())
         return True
 
 
 @contextmanager
 def open_session(location: str, is_read_only: bool, busy_milliseconds: int = _BUSY_MILLISECONDS) -> Iterator[Session]:
-    """A transaction at the file. One that is not there is made, unless it may only be read."""
+    """Open a transaction on the file. A missing file is created unless it is read-only."""
     if is_read_only:
         refuse_missing(location)
     is_file_read_only = is_read_only and location != MEMORY
@@ -89,14 +89,14 @@ def open_session(location: str, is_read_only: bool, busy_milliseconds: int = _BU
 
 def _set_up(connection: apsw.Connection, is_read_only: bool) -> None:
     connection.set_progress_handler(lambda: False, _STEPS_PER_LOOK)
-    # Within a transaction it could not be said any more.
+    # It has no effect within a transaction.
     connection.execute("PRAGMA foreign_keys = ON")
     if is_read_only:
         connection.execute("PRAGMA query_only = ON")
 
 
 def _bound(name: str, value: Any) -> Any:
-    """Lists and mappings as JSON text: that is what `json_each` and the like read."""
+    """Pass lists and mappings as JSON text, which `json_each` and the like read."""
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
@@ -106,7 +106,7 @@ def _bound(name: str, value: Any) -> Any:
 
 @contextmanager
 def _translate_errors(rendered: RenderedStatement | None = None, location: str = "") -> Iterator[None]:
-    """Whatever SQLite says, as the ladder wants it."""
+    """Convert SQLite's errors to failures of the step."""
     try:
         yield
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def _failure(error: apsw.Error, rendered: RenderedStatement | None, location: st
     return (rejected if isinstance(error, _REJECTIONS) else temporary_failure)(message, details)
 
 
-# The library gives its errors these fields, and does not declare them.
+# apsw sets these fields and does not declare them.
 
 
 def _code(error: apsw.Error) -> str:
