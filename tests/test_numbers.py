@@ -31,7 +31,7 @@ SAID = [
     ("actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
     ("actions", "true by default, at most {};", http.REDIRECTS_MAX),
     ("actions", "| `max_body` | {}MiB,", http_answer.BODY_BYTES_MAX // MIB),
-    ("actions", "the status and the first {}\ncharacters of the body", http_answer.TOLD_CHARS),
+    ("actions", "the status and the first {}\ncharacters of the body", http_answer.EXCERPT_CHARS),
     ("actions", "More than {} MiB of JSON are OUTPUT_INVALID", OUTPUT_BYTES_MAX // MIB),
     ("actions", "a variable (over {} KiB, or with a NUL)", VARIABLE_BYTES_MAX // KIB),
     ("data", "- {} MiB are the most.", OUTPUT_BYTES_MAX // MIB),

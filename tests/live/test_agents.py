@@ -330,7 +330,7 @@ def failure_of(ran: Ran, step: str = "ask") -> tuple[str, str]:
 def test_an_agent_that_is_not_installed_is_not_tried_again(live_file: Live):
     ran = live_file.run("{name: alone, steps: [{step: ask, agent: {provider: robot, prompt: What now?}, retry: 5}]}")
 
-    told = "no agent 'robot' here: the environment of the worker names none in MULLIGAN_AGENT_ROBOT"
+    told = "agent 'robot' is not available: MULLIGAN_AGENT_ROBOT is not set where the worker runs"
     assert (ran.status, failure_of(ran)) == ("failed", ("INPUT_INVALID", told))
     assert ran.steps["ask"]["attempts"] == 1
 
@@ -372,7 +372,7 @@ def test_garbage_for_an_answer_is_told_to_the_next_attempt(live_file: Live, name
     assert ran.status == "completed"
     assert (
         "attempt 1 ended with OUTPUT_INVALID, exit code 0; the last it said:\n"
-        '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}\n'
+        '$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}\n'
     ) in live_file.read("stdin")
 
 

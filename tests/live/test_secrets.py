@@ -256,7 +256,7 @@ def test_a_command_that_fails_is_asked_again_by_a_retry(live_file: Live) -> None
 
     assert (ran.status, ran.steps["a"]["attempts"], ran.steps["a"]["output"]) == ("completed", 2, "***")
     [failed] = ran.facts(e.AttemptFailed, place="a")
-    assert failed.failure.message == "the secret 'token' cannot be had: its command ended with exit code 3"
+    assert failed.failure.message == "secret 'token' is not available: its command exited with code 3"
 
 
 def test_a_run_on_a_server_fails_where_the_worker_has_no_such_secret(live_server: Live) -> None:
@@ -266,7 +266,10 @@ def test_a_run_on_a_server_fails_where_the_worker_has_no_such_secret(live_server
 
     failure = ran.steps["a"]["failure"]
     assert (failure["code"], ran.steps["a"]["attempts"]) == ("INPUT_INVALID", 1)
-    assert failure["message"] == "the secret 't' cannot be had: the environment of the worker has no 'NOWHERE'"
+    assert (
+        failure["message"]
+        == "secret 't' is not available: environment variable 'NOWHERE' is not set where the worker runs"
+    )
 
 
 CROWD = """

@@ -103,4 +103,7 @@ def test_its_time_limit_and_its_log_are_those_of_any_step(work: Work) -> None:
 def test_an_action_that_nobody_here_knows_is_refused(work: Work) -> None:
     outcome = work.run(work.lease("teleport", {"to": "moon"})).outcome
 
-    assert (outcome.code, outcome.message) == ("INPUT_INVALID", "this version of mulligan knows no action 'teleport'")
+    assert (outcome.code, outcome.message) == (
+        "INPUT_INVALID",
+        "this version of mulligan does not have the action 'teleport'",
+    )

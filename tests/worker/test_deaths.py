@@ -197,7 +197,9 @@ def test_a_task_does_not_hold_the_lock(tmp_path: Path, announcements: Announceme
 
 def test_a_task_whose_worker_was_killed_before_it_started_keeps_nobody_waiting(tmp_path: Path) -> None:
     selector = selectors.DefaultSelector()
-    supervisor = SupervisorClient("nobody", {}, selector, lambda: None, lock_fd=None, lease_seconds=None, grace_seconds=1.0)
+    supervisor = SupervisorClient(
+        "nobody", {}, selector, lambda: None, lock_fd=None, lease_seconds=None, grace_seconds=1.0
+    )
     pipe = str(tmp_path / "out")
     os.mkfifo(pipe)
 

@@ -265,12 +265,12 @@ def main(folder, text):
 
 SPOILT = {
     "gone": (lambda path: path.unlink(), "is gone"),
-    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes, and {LARGE} were kept"),
+    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes instead of {LARGE}"),
     "grown": (
         lambda path: os.truncate(path, LARGE + 9),
-        f"is damaged: it has {LARGE + 1} bytes, and {LARGE} were kept",
+        f"is damaged: it has {LARGE + 1} bytes instead of {LARGE}",
     ),
-    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: it is not what was kept"),
+    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: its content has changed"),
 }
 
 
@@ -285,7 +285,7 @@ def test_an_argument_that_is_not_what_was_kept_is_an_invalid_input(
     told = keeping.run_python("def main(text): pass", {"text": text}) if kind == "python" else None
     told = told or keeping.run_shell("cat", stdin=text)
 
-    message = f"a value that it reads cannot be had: artifact '17/text/1/1/output.txt' {reason}"
+    message = f"a value that it reads is not available: artifact '17/text/1/1/output.txt' {reason}"
     assert (told.outcome.code, told.outcome.message) == ("INPUT_INVALID", message)
 
 
@@ -298,7 +298,7 @@ def test_a_pipe_in_the_place_of_an_argument_keeps_nobody_waiting(keeping: Work, 
     told = keeping.run_python("def main(text): pass", {"text": text})
 
     assert told.outcome.code == "INPUT_INVALID"
-    assert "cannot be read: it is no file" in told.outcome.message
+    assert "cannot be read: it is not a file" in told.outcome.message
 
 
 def test_what_a_command_is_fed_is_written_by_a_child(keeping: Work, files: ArtifactFiles) -> None:

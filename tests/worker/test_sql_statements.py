@@ -140,5 +140,10 @@ def test_any_text_is_taken_apart_and_nothing_is_taken_twice(query: str, dialect:
     ends = [0] + [statement.end for statement in found]
     assert all(before <= statement.start <= statement.end for before, statement in zip(ends, found, strict=False))
     for statement in found:
-        assert statement.render([f":{'?' if placeholder.is_question_mark else placeholder.name}" for placeholder in statement.placeholders]).text
-        assert all(statement.start <= placeholder.start < placeholder.end <= statement.end for placeholder in statement.placeholders)
+        assert statement.render(
+            [f":{'?' if placeholder.is_question_mark else placeholder.name}" for placeholder in statement.placeholders]
+        ).text
+        assert all(
+            statement.start <= placeholder.start < placeholder.end <= statement.end
+            for placeholder in statement.placeholders
+        )

@@ -50,7 +50,7 @@ def checked_bytes(artifact: dict, path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise ArtifactUnreadable(f"artifact '{name}' cannot be read: it is no file")
+                raise ArtifactUnreadable(f"artifact '{name}' cannot be read: it is not a file")
             data = file.read(size + 1)  # do not read all of a file that has grown
     except FileNotFoundError:
         raise ArtifactUnreadable(f"artifact '{name}' is gone") from None
@@ -59,7 +59,7 @@ def checked_bytes(artifact: dict, path: str) -> bytes:
             f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}"
         ) from None
     if len(data) != size:
-        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {len(data)} bytes, and {size} were kept")
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {len(data)} bytes instead of {size}")
     if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
-        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it is not what was kept")
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: its content has changed")
     return data

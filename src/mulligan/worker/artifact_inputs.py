@@ -94,7 +94,7 @@ def _as_input_error() -> Iterator[None]:
 
 def unavailable_value(reason: str) -> str:
     """Return the message for a value that a task reads and that is gone or damaged."""
-    return f"a value that it reads cannot be had: {reason}"
+    return f"a value that it reads is not available: {reason}"
 
 
 class InputPreparation(msgspec.Struct, frozen=True):
@@ -113,9 +113,7 @@ def invalid_input(reason: str) -> dict[str, str]:
 def preparation_failure(task: Task, result: CallResult | None) -> TaskEnded | None:
     """Report a task whose files could not be written; None if they were."""
     if result is None:
-        return report_refusal(
-            task, "its input cannot be prepared: the process that was to do so has ended", "EXCEPTION"
-        )
+        return report_refusal(task, "its input cannot be prepared: the process that prepares it died", "EXCEPTION")
     if result.unreadable:
         return report_refusal(task, unavailable_value(result.unreadable))
     if result.exception:

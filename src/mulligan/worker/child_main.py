@@ -65,7 +65,7 @@ class ChildServer:
     the file `slot_result`, so that the worker's loop reads neither results nor arguments that are large.
     """
 
-    def __init__(self, sock: socket.socket, slot_out: str, slot_err: str, slot_result: str, inline_max: int) -> None:
+    def __init__(self, sock: socket.socket, *, slot_out: str, slot_err: str, slot_result: str, inline_max: int) -> None:
         self._sock = sock
         self._slot_result, self._inline_max = slot_result, inline_max
         self._programs: dict[str, types.CodeType] = {}
@@ -120,13 +120,13 @@ class ChildServer:
                 at += count
         return body.decode()
 
-    def _on_audit_event(self, event: str, told: tuple) -> None:
+    def _on_audit_event(self, event: str, values: tuple) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
             self._interpreter.export()
         elif event in LIMITING_EVENTS:
             self._kernel.are_limits_changed = True
-        elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(told[0], told[1])):
+        elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(values[0], values[1])):
             self._may_hide = True
 
     def _send(self, answer: dict, output: str, measured: str) -> None:
@@ -200,14 +200,14 @@ class ChildServer:
     def _function(self) -> types.FunctionType:
         if self._call:
             module, _, name = self._call.partition(":")
-            found = (
+            target = (
                 self._interpreter.import_installed(module)
                 if module.startswith(OWN_PACKAGE)
                 else importlib.import_module(module)
             )
             for part in name.split("."):
-                found = getattr(found, part)
-            return found  # type: ignore[return-value]
+                target = getattr(target, part)
+            return target  # type: ignore[return-value]
         # Each step has its own namespace.
         names: dict = {"__name__": "__mulligan__"}
         exec(self._program(self._code), names)
@@ -360,9 +360,9 @@ class InterpreterState:
         except (KeyError, OSError):
             pass  # the step gets the error when it writes there
 
-    def _set_variables(self, told: dict) -> None:
+    def _set_variables(self, values: dict) -> None:
         raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
-        for name, value in told.items():
+        for name, value in values.items():
             key = name.encode(_ENCODING, _ENCODING_ERRORS)
             if name.startswith(OWN_PREFIX):
                 raw[key] = value.encode(_ENCODING, _ENCODING_ERRORS)
@@ -470,7 +470,9 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> Non
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        ChildServer(sock, slot_out, slot_err, slot_result, int(inline_max)).serve()
+        ChildServer(
+            sock, slot_out=slot_out, slot_err=slot_err, slot_result=slot_result, inline_max=int(inline_max)
+        ).serve()
     except Terminated:
         # The signal came between the last instruction of the step and the end of `Termination`.
         _flush()

@@ -58,9 +58,9 @@ class ChildPool:
         watch_reads(self._selector, child, lambda: self._on_ready(child))
         return child
 
-    def start_task(self, child: WarmChild, task: ChildTask, order: CallRequest) -> None:
+    def start_task(self, child: WarmChild, task: ChildTask, request: CallRequest) -> None:
         """Give a child a task; raise `ChildDisconnected` if it is gone."""
-        child.start_task(task, order)
+        child.start_task(task, request)
         watch_writes(self._selector, child, is_sending=child.is_sending)
 
     def start_job(self, child: WarmChild, job: BackgroundJob) -> None:

@@ -35,48 +35,53 @@ class ExitReader:
     def report_lost(self, task: Task) -> Report:
         return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self._worker)
 
-    def report_exit(self, running: RunningTask, ended: ProcessExit) -> Report:
+    def report_exit(self, running: RunningTask, process_exit: ProcessExit) -> Report:
         """Return the report of a task whose process has ended."""
         lease = running.resolved
         task = lease.task
         if running.pipes is not None:
             running.pipes.end()
-        if ended.stop_reason == "expired":
+        if process_exit.stop_reason == "expired":
             return self.report_lost(task)
-        if ended.stop_reason == "interrupted":
+        if process_exit.stop_reason == "interrupted":
             return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
-        if ended.stop_reason == "log limit":
-            return make_report(task, self._log_limit.make_outcome(running), None, ended)
-        if running.child and (reason := missing_result_reason(ended)):
-            return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, ended)
-        if ended.stop_reason == "memory":
+        if process_exit.stop_reason == "log limit":
+            return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
+        if running.child and (reason := missing_result_reason(process_exit)):
+            return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, process_exit)
+        if process_exit.stop_reason == "memory":
             # The kill in the task's own group is counted for our group too.
             self._oom_kills.settle()
-        is_out_of_memory = ended.stop_reason == "memory" or (
-            not ended.stop_reason and self._is_out_of_memory(task, ended)
+        is_out_of_memory = process_exit.stop_reason == "memory" or (
+            not process_exit.stop_reason and self._is_out_of_memory(task, process_exit)
         )
-        if running.pipes is not None and running.pipes.loss_reason and _is_output_printed(running, ended):
-            message = f"its output cannot be kept: {running.pipes.loss_reason}"
-            return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, ended)
-        read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
-        return read_end(
-            lease, self._task_files.log_paths(running), running.scratch, ended, is_out_of_memory, self._programs
+        if running.pipes is not None and running.pipes.loss_reason and _is_output_printed(running, process_exit):
+            message = f"its output cannot be stored: {running.pipes.loss_reason}"
+            return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, process_exit)
+        read_exit = SPAWNED[task.kind].read_exit if task.kind in SPAWNED else shell.read_exit
+        return read_exit(
+            lease,
+            self._task_files.log_paths(running),
+            running.scratch,
+            process_exit,
+            is_out_of_memory=is_out_of_memory,
+            programs=self._programs,
         )
 
-    def _is_out_of_memory(self, task: Task, ended: ProcessExit) -> bool:
+    def _is_out_of_memory(self, task: Task, process_exit: ProcessExit) -> bool:
         """Whether the process was killed for its memory: by the measured peak, or by the kernel's count of kills."""
-        if ended.signal != SIGKILL and ended.exit_code != KILLED_STATUS:
+        if process_exit.signal != SIGKILL and process_exit.exit_code != KILLED_STATUS:
             return False
-        return bool(task.memory and ended.peak_memory >= task.memory) or self._oom_kills.take_new()
+        return bool(task.memory and process_exit.peak_memory >= task.memory) or self._oom_kills.take_new()
 
 
-def _is_output_printed(running: RunningTask, ended: ProcessExit) -> bool:
+def _is_output_printed(running: RunningTask, process_exit: ProcessExit) -> bool:
     """Whether it succeeded, and its output is what it printed."""
-    is_well = ended.status == 0 and ended.stop_reason in ("", "stopped")
-    return is_well and not running.child and not os.path.lexists(running.scratch.output)
+    has_succeeded = process_exit.status == 0 and process_exit.stop_reason in ("", "stopped")
+    return has_succeeded and not running.child and not os.path.lexists(running.scratch.output)
 
 
 def exit_before_start(reason: str) -> ProcessExit:
     """Return the exit of a task that was waiting and will not be started."""
     now = wall_clock.now()
-    return ProcessExit(SIGTERM, now, now, 0.0, 0, reason)
+    return ProcessExit(SIGTERM, started=now, ended=now, cpu_seconds=0.0, peak_memory=0, stop_reason=reason)

@@ -23,18 +23,19 @@ _CACHED_MAX = 10_000
 def record_file(path: str) -> FileRecord | None:
     """Record what is at an absolute path; None if nothing is. Without a hash if it cannot be read, or never ends."""
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
         return FileRecord(path, path)
     try:
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(info.st_mode):
             digest, size = _hash_folder(path)
             return FileRecord(path, path, digest, size)
-        if stat.S_ISREG(found.st_mode):
+        if stat.S_ISREG(info.st_mode):
             digest = _hash_file(path)
-            return FileRecord(path, path, digest, found.st_size, found.st_mtime_ns if _is_settled(path, found) else 0)
+            mtime_ns = info.st_mtime_ns if _is_settled(path, info) else 0
+            return FileRecord(path, path, digest, info.st_size, mtime_ns=mtime_ns)
     except OSError:
         pass
     return FileRecord(path, path)
@@ -61,9 +62,9 @@ def _hash_folder(path: str) -> tuple[str, int]:
         whole.update(f"folder {os.path.relpath(above, path)}\0".encode(errors="surrogateescape"))
         for name in sorted((*names, *links)):
             inner = os.path.join(above, name)
-            found = os.lstat(inner)
-            kind, content = _entry(inner, found)
-            total += found.st_size if kind == "file" else 0
+            info = os.lstat(inner)
+            kind, content = _entry(inner, info)
+            total += info.st_size if kind == "file" else 0
             whole.update(f"{kind} {name}\0{content}\0".encode(errors="surrogateescape"))
     return whole.hexdigest(), total
 
@@ -72,15 +73,15 @@ def _raise_error(error: OSError) -> None:
     raise error
 
 
-def _entry(path: str, found: os.stat_result) -> tuple[str, str]:
-    if stat.S_ISLNK(found.st_mode):
+def _entry(path: str, info: os.stat_result) -> tuple[str, str]:
+    if stat.S_ISLNK(info.st_mode):
         return "link", os.readlink(path)
-    return ("file", _hash_file(path)) if stat.S_ISREG(found.st_mode) else ("other", "")
+    return ("file", _hash_file(path)) if stat.S_ISREG(info.st_mode) else ("other", "")
 
 
 def record_files(paths: list[str]) -> list[dict[str, Any] | None]:
     """Record what is at each path. Called in a child."""
-    return [None if (found := record_file(path)) is None else msgspec.to_builtins(found) for path in paths]
+    return [None if (info := record_file(path)) is None else msgspec.to_builtins(info) for path in paths]
 
 
 def problem_of(record: FileRecord, home: str) -> Problem | None:
@@ -88,10 +89,10 @@ def problem_of(record: FileRecord, home: str) -> Problem | None:
     path = os.path.join(home or "/", record.path)
     if is_untouched(record, path):
         return None
-    found = record_file(path)
-    if found is None:
+    info = record_file(path)
+    if info is None:
         return "gone"
-    return "changed" if record.sha256 and found.sha256 != record.sha256 else None
+    return "changed" if record.sha256 and info.sha256 != record.sha256 else None
 
 
 def is_untouched(record: FileRecord, path: str) -> bool:
@@ -99,10 +100,10 @@ def is_untouched(record: FileRecord, path: str) -> bool:
     if not record.mtime_ns:
         return False
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(found.st_mode) and (found.st_size, found.st_mtime_ns) == (record.size, record.mtime_ns)
+    return stat.S_ISREG(info.st_mode) and (info.st_size, info.st_mtime_ns) == (record.size, record.mtime_ns)
 
 
 class FileHashCache:
@@ -125,10 +126,10 @@ class FileHashCache:
 
 def _stamp(path: str) -> tuple[int, ...]:
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except (OSError, ValueError):
         return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def are_small_enough(paths: Iterable[str]) -> bool:
@@ -136,10 +137,10 @@ def are_small_enough(paths: Iterable[str]) -> bool:
     total = 0
     for path in paths:
         try:
-            found = os.stat(path)
+            info = os.stat(path)
         except (OSError, ValueError):
             continue
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(info.st_mode):
             return False
-        total += found.st_size
+        total += info.st_size
     return total <= LOOP_BYTES_MAX

@@ -152,10 +152,10 @@ def _rename_into(path: str, name: str) -> None:
 def file_size(path: str) -> int | None:
     """Return the size of a file, 0 if it does not exist; None if something other than a file is there."""
     try:
-        found = os.lstat(path)
+        info = os.lstat(path)
     except OSError:
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return info.st_size if stat.S_ISREG(info.st_mode) else None
 
 
 def open_regular_file(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
@@ -166,7 +166,7 @@ def open_regular_file(path: str, mode: str = "rb", *, may_be_link: bool = False)
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | (0 if may_be_link else os.O_NOFOLLOW))
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no file", path)
+        raise OSError(errno.EINVAL, "it is not a file", path)
     return open(fd, mode)
 
 

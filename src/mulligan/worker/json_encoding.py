@@ -34,14 +34,14 @@ def encode_output(output: object) -> str:
     except (TypeError, ValueError, RecursionError):
         raise NotJson(_find_problem(output, "the result", 0) or "the result is not JSON") from None
     if size > OUTPUT_BYTES_MAX:
-        raise NotJson(f"the result has {size} bytes as JSON, and {OUTPUT_BYTES_MAX} are the most")
+        raise NotJson(f"the result has {size} bytes as JSON; the limit is {OUTPUT_BYTES_MAX}")
     return text
 
 
 def _find_problem(value: object, path: str, depth: int) -> str:
     """Return where the first value is that is not JSON, and what it is."""
     if depth > DEPTH_MAX:
-        return f"{path} is nested too deep, or holds itself"
+        return f"{path} is nested too deep, or contains itself"
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, (str, int, float, bool, type(None))):
@@ -55,9 +55,9 @@ def _find_problem(value: object, path: str, depth: int) -> str:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"{path} is {value}, which is not JSON"
     if isinstance(value, str):
-        return "" if _is_unicode(value) else f"{path} has half of a character in it, which is not JSON"
+        return "" if _is_unicode(value) else f"{path} contains a lone surrogate, which is not JSON"
     if isinstance(value, int) and value.bit_length() > 64:
-        return f"{path} is a number of more than 64 bits, which cannot be kept"
+        return f"{path} is a number of more than 64 bits, which cannot be stored"
     if value is None or isinstance(value, (bool, int, float)):
         return ""
     return f"{path} is of type '{type(value).__name__}', which is not JSON"

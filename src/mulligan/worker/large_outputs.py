@@ -92,7 +92,7 @@ def call_arguments(large: LargeOutput, target: str, secrets: list[str]) -> dict[
 def report_stored(report: TaskEnded, target: str, result: CallResult | None) -> TaskEnded:
     """Return the report with the result of `store_output`, which is None if its process died."""
     if result is None:
-        return report_storage_failure(report, "the process that was to keep it has ended")
+        return report_storage_failure(report, "the process that stores it died")
     if result.exception:
         return report_storage_failure(report, result.exception)
     stored = result.output

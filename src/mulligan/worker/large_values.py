@@ -35,6 +35,7 @@ class LargeValues:
         jobs: BackgroundJobs,
         boundary: TaskBoundary,
         task_files: TaskFiles,
+        *,
         after_preparing: Callable[[RunningTask, TaskEnded | None], None],
         report_end: Callable[[RunningTask, TaskEnded], None],
     ) -> None:
@@ -98,9 +99,9 @@ class LargeValues:
     def _on_prepared(self, running: RunningTask, preparation: InputPreparation, answer: CallResult | None) -> None:
         is_current = self._preparing.pop(running.lease.token, None) is running
         problem = preparation_failure(running.lease.task, answer)
-        for path, side in preparation.moves.items():
+        for path, scratch_path in preparation.moves.items():
             if is_current and problem is None:
-                os.replace(path, side)
+                os.replace(path, scratch_path)
             else:
                 outputs.remove_file(path)
         running.is_prepared = problem is None

@@ -104,7 +104,7 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
-        self._resources = ResourcePool(cpus, memory, gpus, labels, self._environment)
+        self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
@@ -137,8 +137,16 @@ class LocalExecutor:
             cpus, self._selector, lambda child: child.launch(self._supervisor), self._on_child_ready
         )
         self._background = BackgroundJobs(self._children, self._folder, concurrency_max=max(1, int(cpus)))
-        self._large = LargeValues(self._background, self._boundary, self._task_files, self._on_prepared, self._report)
-        self._result_cache = ResultCache(self._background, results, artifacts, self._retry_starts, self._report)
+        self._large = LargeValues(
+            self._background,
+            self._boundary,
+            self._task_files,
+            after_preparing=self._on_prepared,
+            report_end=self._report,
+        )
+        self._result_cache = ResultCache(
+            self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
+        )
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
 
@@ -190,15 +198,17 @@ class LocalExecutor:
     def _start(self, lease: Lease) -> tuple | None:
         """Return what to send to the supervisor, or None if a child runs the task or it has ended already."""
         task = lease.task
-        running = self._running.get(lease.token) or self._take(lease)
+        running = self._running.get(lease.token)
+        if running is None:
+            running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
         try:
             self._task_files.make_folder()
             inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED)
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
                 check_paths(running.resolved.task, self._folders)
-            if (found := self._result_cache.find(running)) is not None:
-                self._end(lease.token, found)
+            if (reused := self._result_cache.find(running)) is not None:
+                self._end(lease.token, reused)
                 return None
             self._task_files.prepare(running)
             self._large.prepare_input(running)
@@ -233,11 +243,6 @@ class LocalExecutor:
         tokens, self._not_ready = self._not_ready, set()
         self.start([self._running[token].lease for token in sorted(tokens)])
 
-    def _take(self, lease: Lease) -> RunningTask:
-        running = RunningTask(lease, lease, self._task_files.take_scratch())
-        self._running[lease.token] = running
-        return running
-
     def _command_for(self, running: RunningTask) -> tuple:
         lease = running.resolved
         action = SPAWNED[lease.task.kind]
@@ -251,7 +256,7 @@ class LocalExecutor:
     def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
         lease = running.resolved
         action = called_action(lease.task)
-        order = msgspec.structs.replace(
+        request = msgspec.structs.replace(
             action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
         )
         left = seconds_left(lease.task)
@@ -269,7 +274,7 @@ class LocalExecutor:
                 # Before the child gets the step: it may finish writing before we return here.
                 child.pipes.begin(redactor, self._task_files.logs(lease.task))
             try:
-                self._children.start_task(child, child_task, order)
+                self._children.start_task(child, child_task, request)
             except ChildDisconnected:
                 self._children.retire(child)
                 continue
@@ -531,8 +536,12 @@ class LocalExecutor:
             path = self._background.new_path()
             child.move_result(path)
             answer = msgspec.structs.replace(answer, output=LargeOutput(path, "result"))
-        process_exit = ProcessExit(0, child_task.started, wall_clock.now(), answer.cpu, answer.peak)
-        result = python.report_result(running.resolved, self._folders, running.scratch, answer, process_exit)
+        process_exit = ProcessExit(
+            0, child_task.started, ended=wall_clock.now(), cpu_seconds=answer.cpu, peak_memory=answer.peak
+        )
+        result = python.report_result(
+            running.resolved, self._folders, running.scratch, result=answer, process_exit=process_exit
+        )
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))
         if not (child.is_leaving or answer.dirty or answer.forked):

@@ -41,7 +41,7 @@ class Lock(msgspec.Struct, frozen=True):
             return None  # it was removed, or this is not Linux
 
     def release(self, *, is_recorded: bool = True) -> None:
-        """Unlock and remove the file, whose name is never reused. Keep it if the store has not recorded the exit yet."""
+        """Unlock and remove the file, whose name is never reused. Keep it until the store has recorded the exit."""
         if is_recorded:
             (self.moved_to or Path(self.path)).unlink(missing_ok=True)
         os.close(self.fd)

@@ -43,7 +43,7 @@ class LogLimit:
         for log in self._logs(running):
             _truncate_middle(log, kept)
         most = format_size(self._bytes_max)
-        message = f"it wrote more than {most} to its standard output and error, and was ended for it (MULLIGAN_LOG_MAX)"
+        message = f"it wrote more than {most} to standard output and error and was stopped (limit: MULLIGAN_LOG_MAX)"
         return Outcome(code="OUTPUT_INVALID", exit_code=None, message=message)
 
     def _logs(self, running: RunningTask) -> tuple[str, str]:
@@ -68,7 +68,7 @@ def _truncate_middle(path: str, kept: int) -> None:
             log.seek(size - kept)
             end = log.read(kept)
             log.seek(kept)
-            log.write(f"\n[… {size - 2 * kept:,} bytes are left out here …]\n".encode() + end)
+            log.write(f"\n[… {size - 2 * kept:,} bytes omitted …]\n".encode() + end)
             log.truncate()
     except OSError:
         pass  # leave it as it is

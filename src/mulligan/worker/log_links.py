@@ -36,7 +36,7 @@ def link_logs(task: Task, folders: Folders) -> str:
                 _write_link(log, link)
         except (OSError, ValueError, InputInvalid) as error:
             why = error_reason(error) if isinstance(error, OSError) else str(error)
-            problems.append(f"no link at '{path}' leads to its {name}: {why}")
+            problems.append(f"cannot link '{path}' to its {name}: {why}")
     return "; ".join(problems)
 
 
@@ -50,14 +50,14 @@ class _LinkPath(NamedTuple):
 @contextmanager
 def _open_link_path(name: str, path: object, task: Task, folders: Folders) -> Iterator[_LinkPath]:
     if not isinstance(path, str) or not path.strip() or "\0" in path:
-        raise ValueError("it is no path")
+        raise ValueError("it is not a path")
     folder = task.folders.get(f"logs.{name}")
     if folder is None:
         yield _LinkPath(os.path.join(task.home or "/", path))
         return
     last = os.path.basename(path)
     if last in ("", "."):
-        raise ValueError("it is no path")
+        raise ValueError("it is not a path")
     root, real = resolve_log_folder(f"logs.{name}", Path(path, folder), task, folders)
     with open_folder_inside(root, real) as fd:
         yield _LinkPath(last, fd)
@@ -87,9 +87,9 @@ def _replace(log: str, link: _LinkPath) -> None:
     if target == log:
         return
     if target is None and _exists(link):
-        raise ValueError("there is a file that is no link")
+        raise ValueError("there is a file that is not a link")
     if target is not None and not _is_ours(link, log):
-        raise ValueError("there is a link that Mulligan did not make")
+        raise ValueError("there is a link that Mulligan did not create")
     beside = f"{link.name}.{os.getpid()}.new"
     os.symlink(log, beside, dir_fd=link.folder)
     os.replace(beside, link.name, src_dir_fd=link.folder, dst_dir_fd=link.folder)
@@ -109,13 +109,13 @@ def _target(link: _LinkPath) -> str | None:
 
 def _is_ours(link: _LinkPath, log: str) -> bool:
     """Whether it leads to a log below the same home, or to a log that is gone: a home may be moved or emptied."""
-    found, own = _LOG.fullmatch(_target(link) or ""), _LOG.fullmatch(log)
-    if found is None or own is None:
+    target, own = _LOG.fullmatch(_target(link) or ""), _LOG.fullmatch(log)
+    if target is None or own is None:
         return False
-    if os.path.realpath(found["home"]) == os.path.realpath(own["home"]):
+    if os.path.realpath(target["home"]) == os.path.realpath(own["home"]):
         return True
     try:
-        os.lstat(found[0])
+        os.lstat(target[0])
     except FileNotFoundError:
         return True
     except OSError:

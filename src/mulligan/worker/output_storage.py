@@ -19,8 +19,8 @@ _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
 _SURELY_INLINE_CHARS = INLINE_BYTES_MAX // 6
 _KEY_PACKED = KEY.encode()
 
-_TOO_LARGE = "it has a number of more than 64 bits, or is nested too deep"
-_NO_TEXT = "it has half of a character in it"
+_TOO_LARGE = "it contains a number of more than 64 bits, or is nested too deep"
+_NO_TEXT = "it contains a lone surrogate"
 
 
 class NotStorable(Exception):
@@ -116,12 +116,12 @@ def artifact_folder_of(task: Task) -> str:
 
 
 def storage_error(problem: str) -> str:
-    return f"its output cannot be kept: {problem}"
+    return f"its output cannot be stored: {problem}"
 
 
 def _invalid(report: TaskEnded, problem: str) -> TaskEnded:
     if report.outcome.reported:
-        outcome = msgspec.structs.replace(report.outcome, reported=(), report_error=f"cannot be kept: {problem}")
+        outcome = msgspec.structs.replace(report.outcome, reported=(), report_error=f"cannot be stored: {problem}")
     else:
         outcome = msgspec.structs.replace(report.outcome, output_error=storage_error(problem))
     return msgspec.structs.replace(report, outcome=outcome, output=None)

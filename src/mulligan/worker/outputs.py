@@ -42,13 +42,11 @@ def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) 
     """Return where an output is that has more than `bytes_max` bytes and is not too large; otherwise None."""
     path, how = (output_file, "written") if _exists(output_file) else (out, capture)
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return None
     return (
-        LargeOutput(path, how)
-        if stat.S_ISREG(found.st_mode) and bytes_max < found.st_size <= OUTPUT_BYTES_MAX
-        else None
+        LargeOutput(path, how) if stat.S_ISREG(info.st_mode) and bytes_max < info.st_size <= OUTPUT_BYTES_MAX else None
     )
 
 
@@ -57,9 +55,9 @@ def read_output(out: str, output_file: str, capture: str) -> Any:
 
     NoOutput if it is text that is too large. Nothing asked for it: many programs print a lot.
     """
-    found = _read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
-    if found is not None:
-        return decode_json(found, "$MULLIGAN_OUTPUT")
+    info = _read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
+    if info is not None:
+        return decode_json(info, "$MULLIGAN_OUTPUT")
     return read_printed(out, capture)
 
 
@@ -70,7 +68,7 @@ def read_printed(out: str, capture: str) -> Any:
     except OutputTooLarge as problem:
         if capture != "text":
             raise
-        raise NoOutput(f"{problem}, so it has no output: all of it is in the log") from None
+        raise NoOutput(f"{problem}, so there is no output; the log has all of it") from None
     if data is None:
         raise OutputInvalid("its standard output is gone: the file was removed while it ran")
     if capture == "json":
@@ -105,12 +103,12 @@ def missing_files(task: Task) -> tuple[str, ...]:
 
 def _parse_reported(path: str) -> tuple[Any, ...]:
     """Parse one object, or a list of them."""
-    found = _read_if_there(path, ERROR_BYTES_MAX, "it")
-    if found is None:
+    info = _read_if_there(path, ERROR_BYTES_MAX, "it")
+    if info is None:
         return ()
-    if not found.strip():
+    if not info.strip():
         return ()  # the file was opened and nothing was written
-    value = decode_json(found, "it")
+    value = decode_json(info, "it")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
@@ -137,19 +135,20 @@ def _exists(path: str) -> bool:
 
 def _read(path: str, bytes_max: int, label: str) -> bytes | None:
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):
             # Never open a pipe or a device, which may never end.
-            raise OutputInvalid(f"{label} is {_kind(found.st_mode)}, and not a file")
-        if found.st_size > bytes_max:
-            raise OutputTooLarge(f"{label} has {format_size(found.st_size)}, and {format_size(bytes_max)} is the most")
-        if not found.st_size:
+            raise OutputInvalid(f"{label} is {_kind(info.st_mode)}, not a file")
+        if info.st_size > bytes_max:
+            size, limit = format_size(info.st_size), format_size(bytes_max)
+            raise OutputTooLarge(f"{label} has {size}, more than the limit of {limit}")
+        if not info.st_size:
             return b""  # the usual case, and opening a file is expensive compared with a short task
         with open_regular_file(path, may_be_link=True) as file:
             return file.read(bytes_max)
     except FileNotFoundError:
         if _exists(path):
-            raise OutputInvalid(f"{label} is a link that leads nowhere") from None
+            raise OutputInvalid(f"{label} is a dangling link") from None
         return None
     except OSError as error:
         raise OutputInvalid(f"{label} cannot be read: {error_reason(error)}") from None
@@ -166,7 +165,7 @@ def decode_json(data: bytes, label: str) -> Any:
     try:
         return msgspec.json.decode(data)
     except RecursionError:
-        raise OutputInvalid(f"{label} is not JSON that anybody can read: it is nested too deep") from None
+        raise OutputInvalid(f"{label} is not readable JSON: it is nested too deep") from None
     except ValueError as error:
         reason = str(error)[:200] if data.strip() else "it is empty"
         raise OutputInvalid(f"{label} is not JSON: {reason}") from None

@@ -12,7 +12,8 @@ class OomKills:
     """Count the kernel's out-of-memory kills. Without a file to read from, the count stays 0."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file = file or _events_file()
+        # Both files have a line `oom_kill N`.
+        self._file = file or _own_file("memory.events", "memory.oom_control")
         self._seen = self._read()
 
     @property
@@ -44,13 +45,8 @@ class OomKills:
 def memory_limit() -> int | None:
     """Return the memory limit of this process's group, or None: a container has less than its machine."""
     file = _own_file("memory.max", "memory.limit_in_bytes")
-    said = "" if file is None else file.read_text().strip()
-    return int(said) if said.isdigit() else None
-
-
-def _events_file() -> Path | None:
-    """Return `memory.events` (version 2) or `memory.oom_control` (version 1): both have a line `oom_kill N`."""
-    return _own_file("memory.events", "memory.oom_control")
+    content = "" if file is None else file.read_text().strip()
+    return int(content) if content.isdigit() else None
 
 
 def _own_file(unified: str, separate: str) -> Path | None:

@@ -59,7 +59,7 @@ def resolve_log_folder(name: str, path: Path, task: Task, folders: Folders) -> t
     home = os.path.realpath(folders.home)
     is_in_home = _is_inside(real, home) and not _is_inside(root, home)
     if is_in_home and not _is_inside(real, os.path.realpath(outputs)):
-        raise PathEscapes(f"'{name}' is '{path.shown}', and that is in '{folders.home}', where the runs are kept")
+        raise PathEscapes(f"'{name}' is '{path.shown}', which is inside '{folders.home}', where runs are stored")
     return root, real
 
 
@@ -94,7 +94,7 @@ def _resolve(
         fault = "it leads out"
     below = folder.rstrip("/") or "/"
     raise PathEscapes(
-        f"'{name}' is '{path.shown}', and must stay in '{below}': {fault}", hint="" if path.folder else hint
+        f"'{name}' is '{path.shown}', which must stay in '{below}': {fault}", hint="" if path.folder else hint
     )
 
 

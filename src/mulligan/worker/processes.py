@@ -40,11 +40,11 @@ class Process:
 
 def snapshot() -> dict[int, Process]:
     """Return every live process that can be seen, by its id."""
-    found = {}
+    results = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (process := find_process(int(name))) is not None:
-            found[process.pid] = process
-    return found
+            results[process.pid] = process
+    return results
 
 
 def find_process(pid: int) -> Process | None:
@@ -52,13 +52,19 @@ def find_process(pid: int) -> Process | None:
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES, int(fields[19]))
+    return Process(
+        pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        resident_bytes=int(fields[21]) * PAGE_BYTES,
+        start_ticks=int(fields[19]),
+    )
 
 
 def is_still_running(process: Process) -> bool:
     """Whether this very process is alive, not another one with its id."""
-    found = find_process(process.pid)
-    return found is not None and found.start_ticks == process.start_ticks
+    results = find_process(process.pid)
+    return results is not None and results.start_ticks == process.start_ticks
 
 
 def is_running(pid: int) -> bool:
@@ -80,10 +86,10 @@ def descendants(processes: dict[int, Process], roots: list[int]) -> list[Process
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found = list(roots)
-    for pid in found:
-        found += children.get(pid, ())
-    return [processes[pid] for pid in found if pid in processes]
+    results = list(roots)
+    for pid in results:
+        results += children.get(pid, ())
+    return [processes[pid] for pid in results if pid in processes]
 
 
 def children_of_this_process() -> set[int] | None:
@@ -204,11 +210,11 @@ def kill_all(find: Callable[[], list[Process]], patience_seconds: float) -> bool
     # A dying process has no environment any more but is not dead yet. Check those first: a process that is dead before
     # the search starts leaves no child that the search could miss.
     dying: dict[tuple[int, int], Process] = {}
-    while found := [*filter(is_still_running, dying.values()), *find()]:
+    while results := [*filter(is_still_running, dying.values()), *find()]:
         if time.monotonic() > until:
             return False
-        send_signal(found, SIGKILL)
-        dying.update((process.identity, process) for process in found)
+        send_signal(results, SIGKILL)
+        dying.update((process.identity, process) for process in results)
         time.sleep(0.002)
     return True
 

@@ -59,23 +59,23 @@ class Programs:
         """Return a variable of the worker's environment, or ""."""
         return self._environment.get(name, "")
 
-    def find_interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
+    def find_interpreter(self, name: str, task_environment: Mapping[str, str]) -> str | None:
         """Return the path of an interpreter, cached unless the task sets its own PATH."""
-        if "PATH" in own:
-            return find_program(name, own["PATH"])
+        if "PATH" in task_environment:
+            return find_program(name, task_environment["PATH"])
         if name not in self._found:
-            found = find_program(name, self._path)
-            if found is None:
+            path = find_program(name, self._path)
+            if path is None:
                 return None
-            self._found[name] = found
+            self._found[name] = path
         return self._found[name]
 
     def direct_command(
-        self, text: str, own: Mapping[str, str], folder: str
+        self, text: str, task_environment: Mapping[str, str], folder: str
     ) -> tuple[str, list[str], dict[str, str]] | None:
         """Return program, arguments and the variables that bash would add; None if the command needs bash."""
         match = _PLAIN.fullmatch(text) if self._is_direct and len(text) < 1000 else None
-        if match is None or any(_changes_bash(name) for name in own):
+        if match is None or any(_changes_bash(name) for name in task_environment):
             return None
         name, words = match[1], match[2].split()
         if name in _BUILTINS_AND_KEYWORDS and (words or name not in _SAME_WITHOUT_ARGUMENTS):

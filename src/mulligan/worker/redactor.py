@@ -39,7 +39,7 @@ _PREFIX_BYTES = 3
 _TRUNCATED_BYTES_MIN = 4
 # An event cannot hold a larger number.
 _NUMBER_MAX = 1 << 64
-TOO_DEEP = "its output is nested too deep to be looked through for secrets"
+TOO_DEEP = "its output is nested too deep to be searched for secrets"
 
 Span = tuple[int, int]
 
@@ -98,9 +98,11 @@ class Redactor:
     def redact_report(self, report: TaskEnded) -> TaskEnded:
         """Return the report without secrets."""
         try:
-            told = {name: self.redact_value(getattr(report.outcome, name), is_truncated=True) for name in _TEXT_FIELDS}
+            redacted = {
+                name: self.redact_value(getattr(report.outcome, name), is_truncated=True) for name in _TEXT_FIELDS
+            }
             output = self.redact_output(report.output)
-            outcome = msgspec.structs.replace(report.outcome, **told)
+            outcome = msgspec.structs.replace(report.outcome, **redacted)
         except RecursionError:
             outcome, output = Outcome(output_error=TOO_DEEP), None
         # Mostly numbers, but an agent names its model, which may be any text.
@@ -129,28 +131,28 @@ class Redactor:
     def find_spans(self, data: bytes, covered: int = 0) -> Iterator[Span]:
         """Yield what to redact, in order; matches that overlap or touch are merged. `covered` bytes are part of one."""
         start, end = (0, covered) if covered else (-1, -1)
-        found = self._search(data)
-        while found is not None:
-            if found[0] > end:
+        match = self._search(data)
+        while match is not None:
+            if match[0] > end:
                 if start >= 0:
                     yield start, end
-                start = found[0]
-            end = max(end, found[1])
-            found = self._search(data, found[0] + 1)
+                start = match[0]
+            end = max(end, match[1])
+            match = self._search(data, match[0] + 1)
         if start >= 0:
             yield start, end
 
     def _search(self, data: bytes, position: int = 0) -> Span | None:
         """Return where the next match starts, and where the longest one there ends."""
         for start, patterns in self._starts(data, position):
-            if (end := max(one.end(data, start) for one in patterns)) >= 0:
+            if (end := max(pattern.end(data, start) for pattern in patterns)) >= 0:
                 return start, end
         return None
 
     def partial_match_at(self, data: bytes) -> int:
         """Return where the first encoding starts that `data` may have cut off; its length if there is none."""
         for start, patterns in self._starts(data, max(0, len(data) - self._bytes_max)):
-            if any(one.is_open(data, start) for one in patterns):
+            if any(pattern.is_open(data, start) for pattern in patterns):
                 return start
         return next(
             (at for at in (len(data) - 2, len(data) - 1) if at >= 0 and data[at:] in self._by_prefix), len(data)
@@ -185,19 +187,19 @@ class RedactingStream:
     def _release(self, until: int) -> bytes:
         if not until:
             return b""  # search only when something can be released, not for every byte
-        told, position = [], max(0, self._covered)
+        redacted, position = [], max(0, self._covered)
         is_hidden = self._covered >= 0
         for start, end in self._redactor.find_spans(self.pending, max(0, self._covered)):
             if start >= until:
                 break
             if not (is_hidden and start <= position):
-                told += [self.pending[position:start], MASK]
+                redacted += [self.pending[position:start], MASK]
             position, is_hidden = end, True
-        told.append(self.pending[position:until])
+        redacted.append(self.pending[position:until])
         is_hidden = is_hidden and position >= until
         self._covered = position - until if is_hidden else -1
         self.pending = self.pending[until:]
-        return b"".join(told)
+        return b"".join(redacted)
 
 
 class _Pattern:
@@ -210,7 +212,7 @@ class _Pattern:
         """Return its first bytes, in every spelling."""
         prefixes = {b""}
         for piece in self._form:
-            prefixes = {(head + one)[:_PREFIX_BYTES] for head in prefixes for one in piece}
+            prefixes = {(head + pattern)[:_PREFIX_BYTES] for head in prefixes for pattern in piece}
             if all(len(head) == _PREFIX_BYTES for head in prefixes):
                 break
         return prefixes
@@ -220,7 +222,7 @@ class _Pattern:
         positions = {start}
         for piece in self._form:
             # All alternatives at once: a regular expression would try them one by one, which is exponential.
-            positions = {at + len(one) for at in positions for one in piece if data.startswith(one, at)}
+            positions = {at + len(pattern) for at in positions for pattern in piece if data.startswith(pattern, at)}
             if not positions:
                 return -1
         return max(positions)
@@ -230,9 +232,9 @@ class _Pattern:
         positions = {start}
         for piece in self._form:
             rests = [data[at : at + max(map(len, piece))] for at in positions]
-            if any(one != rest and one.startswith(rest) for rest in rests for one in piece):
+            if any(pattern != rest and pattern.startswith(rest) for rest in rests for pattern in piece):
                 return True
-            positions = {at + len(one) for at in positions for one in piece if data.startswith(one, at)}
+            positions = {at + len(pattern) for at in positions for pattern in piece if data.startswith(pattern, at)}
             if not positions:
                 return False
         return False

@@ -50,15 +50,15 @@ class ResourcePool:
 
     def lacking(self, task: Task) -> str:
         """Describe what it needs and is missing: `64 cpus (there are 2), 1 gpu (there is none)`."""
-        found = []
+        parts = []
         if task.cpus > self.cpus + _EPSILON:
-            found.append(f"{task.cpus:g} cpus ({_availability(self.cpus, f'{self.cpus:g}')})")
+            parts.append(f"{task.cpus:g} cpus ({_availability(self.cpus, f'{self.cpus:g}')})")
         if (task.memory or 0) > self.memory:
-            found.append(f"{format_size(task.memory or 0)} of memory (there is {format_size(self.memory)})")
+            parts.append(f"{format_size(task.memory or 0)} of memory (there is {format_size(self.memory)})")
         if task.gpus > self.gpus:
-            found.append(f"{pluralize(task.gpus, 'gpu')} ({_availability(self.gpus, str(self.gpus))})")
-        found += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
-        return ", ".join(found)
+            parts.append(f"{pluralize(task.gpus, 'gpu')} ({_availability(self.gpus, str(self.gpus))})")
+        parts += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
+        return ", ".join(parts)
 
     def fits(self, task: Task) -> bool:
         return (
@@ -91,7 +91,7 @@ class ResourcePool:
         cpus = max(0.0, self.cpus - self._cpus_reserved)
         memory = max(0, self.memory - self._memory_reserved)
         gpus = max(0, self.gpus - self._gpus_reserved)
-        return Offer(cpus, memory, gpus, self.labels, host, tasks_max=math.ceil(cpus - _EPSILON))
+        return Offer(cpus, memory, gpus, self.labels, host=host, tasks_max=math.ceil(cpus - _EPSILON))
 
     def _add(self, task: Task, sign: int) -> None:
         self._cpus_reserved += sign * task.cpus
@@ -115,12 +115,12 @@ def _gpu_names(count: int, environ: Mapping[str, str]) -> list[str]:
 
 def _parse_gpu_names(text: str) -> list[str]:
     """Parse as CUDA does: stop at the first name that is not valid, such as -1 or `NoDevFiles`."""
-    found: list[str] = []
+    parts: list[str] = []
     for name in (part.strip() for part in text.split(",")):
         if not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
             break
-        found.append(name)
-    return found
+        parts.append(name)
+    return parts
 
 
 class Prefetch:
@@ -156,8 +156,8 @@ class Prefetch:
         return bool(self._reserved) and _key(task) in self._reserved
 
     def record_duration(self, seconds: float) -> None:
-        known = self._average_seconds
-        self._average_seconds = seconds if known is None else known + (seconds - known) * _NEWEST_WEIGHT
+        average = self._average_seconds
+        self._average_seconds = seconds if average is None else average + (seconds - average) * _NEWEST_WEIGHT
 
 
 def is_plain_shell(task: Task) -> bool:

@@ -43,6 +43,7 @@ class ResultCache:
         jobs: BackgroundJobs,
         results: FindResults | None,
         artifacts: Artifacts | None,
+        *,
         on_ready: Callable[[], None],
         report_end: Callable[[RunningTask, TaskEnded], None],
     ) -> None:
@@ -78,8 +79,8 @@ class ResultCache:
         about = task.reuse
         if about is None:
             return None
-        found = self._read_files(token, [_absolute(task, path) for path in about.reads.values()])
-        records = {name: found[_absolute(task, path)] for name, path in about.reads.items()}
+        files = self._read_files(token, [_absolute(task, path) for path in about.reads.values()])
+        records = {name: files[_absolute(task, path)] for name, path in about.reads.items()}
         if any(record is not None and not record.sha256 for record in records.values()):
             return None  # a file that cannot be read cannot be compared
         contents = {name: record.sha256 if record else "" for name, record in records.items()}
@@ -102,10 +103,10 @@ class ResultCache:
         if self._artifacts is None or not holds_reference(output):
             return True
         try:
-            found = [referred(one) for one in references(output)]
+            files = [referred(item) for item in references(output)]
         except ArtifactDamaged:
             return False
-        return all(_has_size(self._artifacts.path(one), one.size) for one in found)
+        return all(_has_size(self._artifacts.path(item), item.size) for item in files)
 
     def _has_files(self, token: int, task: Task, result: Result) -> bool:
         """Whether all files that the task declares exist, as that run wrote them."""
@@ -113,46 +114,46 @@ class ResultCache:
         if {name: record.path for name, record in written.items()} != task.files:
             return False
         touched = [record for record in written.values() if not is_untouched(record, _absolute(task, record.path))]
-        found = self._read_files(token, [_absolute(task, record.path) for record in touched])
-        return all(_is_same(record, found[_absolute(task, record.path)]) for record in touched)
+        files = self._read_files(token, [_absolute(task, record.path) for record in touched])
+        return all(_is_same(record, files[_absolute(task, record.path)]) for record in touched)
 
     def _read_files(self, token: int, paths: Iterable[str]) -> _Files:
         """Return what is at each path. NotReady while a child reads: then call it again."""
-        known = self._contents_by_token.setdefault(token, {})
-        if known is None:
+        files = self._contents_by_token.setdefault(token, {})
+        if files is None:
             raise NotReady
-        missing = [path for path in dict.fromkeys(paths) if path not in known]
-        known.update(self._read_small_files(missing))
-        missing = [path for path in missing if path not in known]
+        missing = [path for path in dict.fromkeys(paths) if path not in files]
+        files.update(self._read_small_files(missing))
+        missing = [path for path in missing if path not in files]
         if missing:
             self._contents_by_token[token] = None
-            self._jobs.call(RECORD_FILES, {"paths": missing}, partial(self._on_read, token, known, missing), {})
+            self._jobs.call(RECORD_FILES, {"paths": missing}, partial(self._on_read, token, files, missing), {})
             raise NotReady
-        return known
+        return files
 
     def _read_small_files(self, paths: list[str]) -> _Files:
         """Return what is cached, and the other files if the loop may read them itself."""
-        found: _Files = {path: record for path in paths if (record := self._hashes.find(path)) is not None}
-        others = [path for path in paths if path not in found]
+        files: _Files = {path: record for path in paths if (record := self._hashes.find(path)) is not None}
+        others = [path for path in paths if path not in files]
         if are_small_enough(others):
-            found.update((path, self._remember(record_file(path))) for path in others)
-        return found
+            files.update((path, self._remember(record_file(path))) for path in others)
+        return files
 
     def _remember(self, record: FileRecord | None) -> FileRecord | None:
         if record is not None:
             self._hashes.keep(record)
         return record
 
-    def _on_read(self, token: int, known: _Files, paths: list[str], answer: CallResult | None) -> None:
-        if self._contents_by_token.get(token, known) is None:
-            self._contents_by_token[token] = {**known, **self._files_from(paths, answer)}
+    def _on_read(self, token: int, files: _Files, paths: list[str], answer: CallResult | None) -> None:
+        if self._contents_by_token.get(token, files) is None:
+            self._contents_by_token[token] = {**files, **self._files_from(paths, answer)}
             self._on_ready()
 
     def _files_from(self, paths: list[str], answer: CallResult | None) -> _Files:
         if answer is None or answer.exception or not isinstance(answer.output, list):
             return {path: FileRecord(path, path) for path in paths}
-        found = (None if one is None else msgspec.convert(one, FileRecord) for one in answer.output)
-        return {path: self._remember(one) for path, one in zip(paths, found, strict=True)}
+        files = (None if item is None else msgspec.convert(item, FileRecord) for item in answer.output)
+        return {path: self._remember(item) for path, item in zip(paths, files, strict=True)}
 
     # -- after a task
 
@@ -166,22 +167,22 @@ class ResultCache:
         if running.fingerprint:
             report = msgspec.structs.replace(report, fingerprint=running.fingerprint)
         # Check again what it has read: it may have changed before the task read it.
-        found: _Files = {
+        files: _Files = {
             path: record for path in running.input_hashes if (record := self._hashes.find(path)) is not None
         }
         paths = [*(_absolute(task, path) for path in task.files.values()), *running.input_hashes]
-        paths = [path for path in dict.fromkeys(paths) if path not in found]
+        paths = [path for path in dict.fromkeys(paths) if path not in files]
         if are_small_enough(paths):
-            return _with_files(running, report, {**found, **{path: record_file(path) for path in paths}})
+            return _with_files(running, report, {**files, **{path: record_file(path) for path in paths}})
         self._recording[token] = running
-        self._jobs.call(RECORD_FILES, {"paths": paths}, partial(self._on_recorded, running, report, found, paths), {})
+        self._jobs.call(RECORD_FILES, {"paths": paths}, partial(self._on_recorded, running, report, files, paths), {})
         return None
 
     def _on_recorded(
-        self, running: RunningTask, report: TaskEnded, found: _Files, paths: list[str], answer: CallResult | None
+        self, running: RunningTask, report: TaskEnded, files: _Files, paths: list[str], answer: CallResult | None
     ) -> None:
         if self._recording.pop(running.lease.token, None) is running:
-            self._report(running, _with_files(running, report, {**found, **self._files_from(paths, answer)}))
+            self._report(running, _with_files(running, report, {**files, **self._files_from(paths, answer)}))
 
 
 def _has_size(path: str, size: int) -> bool:
@@ -196,8 +197,8 @@ def _absolute(task: Task, path: str) -> str:
     return os.path.join(task.home or "/", path)
 
 
-def _is_same(record: FileRecord, found: FileRecord | None) -> bool:
-    return found is not None and bool(record.sha256) and found.sha256 == record.sha256
+def _is_same(record: FileRecord, files: FileRecord | None) -> bool:
+    return files is not None and bool(record.sha256) and files.sha256 == record.sha256
 
 
 def _report_reused(task: Task, result: Result, tag: str) -> TaskEnded:
@@ -212,7 +213,7 @@ def _report_reused(task: Task, result: Result, tag: str) -> TaskEnded:
     )
 
 
-def _with_files(running: RunningTask, report: TaskEnded, found: _Files) -> TaskEnded:
+def _with_files(running: RunningTask, report: TaskEnded, files: _Files) -> TaskEnded:
     """Return the report with its files.
 
     No other run may reuse the result if a file is gone or cannot be read, or if a file that the task reads has
@@ -220,15 +221,15 @@ def _with_files(running: RunningTask, report: TaskEnded, found: _Files) -> TaskE
     """
     task, records = running.lease.task, []
     for name, path in task.files.items():
-        record = found[_absolute(task, path)]
+        record = files[_absolute(task, path)]
         if record is not None:
             records.append(msgspec.structs.replace(record, name=name, path=path))
     is_whole = len(records) == len(task.files) and all(record.sha256 for record in records)
-    if not (is_whole and all(_is_unchanged(content, found[path]) for path, content in running.input_hashes.items())):
+    if not (is_whole and all(_is_unchanged(content, files[path]) for path, content in running.input_hashes.items())):
         report = msgspec.structs.replace(report, fingerprint="")
     return msgspec.structs.replace(report, files=tuple(records)) if records else report
 
 
-def _is_unchanged(content: str, found: FileRecord | None) -> bool:
+def _is_unchanged(content: str, files: FileRecord | None) -> bool:
     """Whether a file still has this content; "" means that it did not exist."""
-    return not content if found is None else bool(content) and found.sha256 == content
+    return not content if files is None else bool(content) and files.sha256 == content

@@ -66,7 +66,7 @@ class SecretCommands:
         if self._clock() < until:
             return printed
         if key not in self._running:
-            lookup = _SecretCommand(folder, command, self._environment, bytes_max, self._clock())
+            lookup = _SecretCommand(folder, command, self._environment, bytes_max=bytes_max, now=self._clock())
             self._running[key] = lookup
             watch_reads(self._selector, lookup.out, lambda: self._on_output(key))
             watch_reads(self._selector, lookup.end, lambda: self._on_output(key))
@@ -162,7 +162,7 @@ class _SecretCommand:
         if status is None:
             raise LookupFailed(f"its command took longer than {LOOKUP_SECONDS_MAX:g}s", "TIMEOUT")
         if status:
-            ended = f"ended with exit code {status}" if status > 0 else f"was killed by signal {-status}"
+            ended = f"exited with code {status}" if status > 0 else f"was killed by signal {-status}"
             raise LookupFailed(f"its command {ended}")
         self.read()  # what it printed since the last read
         return self._printed

@@ -41,50 +41,46 @@ Encoding = tuple[tuple[bytes, ...], ...]
 
 def encodings_of(value: str) -> set[Encoding]:
     """Return all encodings of a secret, and of the parts of it that may appear alone."""
-    found = {encoding for part in _parts(value) for encoding in _encodings(part)}
-    return found.union(map(_literal, _all_escaped(value.strip())))
+    results = {encoding for part in _parts(value) for encoding in _encodings(part)}
+    return results.union(((text.encode(),),) for text in _all_escaped(value.strip()))
 
 
 def _parts(value: str) -> set[str]:
     """Return the value, stripped too; each of its lines; the password of a URL; the fields of an object."""
     lines = [line.strip() for line in value.strip().splitlines()]
-    found = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
+    results = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
     if (address := _ADDRESS.match(value.strip())) is not None:
-        found |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
+        results |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
     if value.lstrip().startswith("{"):
-        found |= {part for part in _fields(value) if len(part) >= PASSWORD_CHARS_MIN}
-    return found
+        results |= {part for part in _fields(value) if len(part) >= PASSWORD_CHARS_MIN}
+    return results
 
 
 def _fields(value: str) -> Iterator[str]:
     """Yield the strings in a credential that is an object, without fields such as host and user."""
     try:
-        inside = [json.loads(value)]
+        pending = [json.loads(value)]
     except (ValueError, RecursionError):
         return
-    while inside:
-        one = inside.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, list):
-            inside += one
-        elif isinstance(one, dict):
-            inside += [field for key, field in one.items() if key.lower().removeprefix("db_") not in _NO_SECRETS]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list):
+            pending += item
+        elif isinstance(item, dict):
+            pending += [field for key, field in item.items() if key.lower().removeprefix("db_") not in _NO_SECRETS]
 
 
 def _unquoted(text: str) -> str:
     """Decode percent escapes."""
-    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda results: bytes.fromhex(results[1].decode()), text.encode())
     return data.decode("utf-8", "replace")
 
 
 def _encodings(value: str) -> Iterator[Encoding]:
     yield _written(value)
     yield from (_base64(value.encode(), offset) for offset in range(3))
-
-
-def _literal(text: str) -> Encoding:
-    return ((text.encode(),),)
 
 
 def _all_escaped(value: str) -> Iterator[str]:
@@ -122,8 +118,8 @@ def _runs(text: str) -> Iterator[tuple[bytes, ...]]:
 
 def _spellings(char: str) -> tuple[bytes, ...]:
     """Return the raw character first, then other spellings, without duplicates."""
-    found = [char, *_percent(char), *_json(char), *_html(char), *_shell(char)]
-    return tuple(dict.fromkeys(text.encode() for text in found))
+    results = [char, *_percent(char), *_json(char), *_html(char), *_shell(char)]
+    return tuple(dict.fromkeys(text.encode() for text in results))
 
 
 def _percent(char: str) -> Iterator[str]:
@@ -165,26 +161,26 @@ def _shell(char: str) -> Iterator[str]:
 def _base64(data: bytes, offset: int) -> Encoding:
     """Encode the secret after `offset` bytes. Characters that share bits with a neighbour match any that fit."""
     unknown, rest = 8 * offset % _BITS, (offset + len(data)) % 3
-    known = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
-    known = known[8 * offset // _BITS : (8 * (offset + len(data)) + _BITS - 1) // _BITS]
-    pieces = [_BASE64_SPELLINGS.get(char, (char.encode(),)) for char in known]
+    text = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
+    text = text[8 * offset // _BITS : (8 * (offset + len(data)) + _BITS - 1) // _BITS]
+    pieces = [_BASE64_SPELLINGS.get(char, (char.encode(),)) for char in text]
     if unknown:
-        pieces[0] = _fitting(known[0], unknown, 0)
+        pieces[0] = _fitting(text[0], unknown, 0)
     if rest:
-        pieces[-1] = _fitting(known[-1], 0, _BITS - 8 * (offset + len(data)) % _BITS)
+        pieces[-1] = _fitting(text[-1], 0, _BITS - 8 * (offset + len(data)) % _BITS)
     return _wrapped(pieces) if len(pieces) >= _WRAPPED_FROM else tuple(pieces)
 
 
 def _wrapped(pieces: list[tuple[bytes, ...]]) -> Encoding:
     """Allow a line end after each piece."""
-    return tuple(one for piece in pieces for one in (piece, _LINE_END))[:-1]
+    return tuple(item for piece in pieces for item in (piece, _LINE_END))[:-1]
 
 
 def _fitting(char: str, high: int, low: int) -> tuple[bytes, ...]:
     """Return the characters that differ from this one at most in the given number of highest or lowest bits."""
     index = _BASE64.index(char)
-    kept = index & ((1 << (_BITS - high)) - 1) & ~((1 << low) - 1)
-    found = (kept | above << (_BITS - high) | below for above, below in product(range(1 << high), range(1 << low)))
+    base = index & ((1 << (_BITS - high)) - 1) & ~((1 << low) - 1)
+    results = (base | above << (_BITS - high) | below for above, below in product(range(1 << high), range(1 << low)))
     return tuple(
-        spelling for one in found for spelling in _BASE64_SPELLINGS.get(_BASE64[one], (_BASE64[one].encode(),))
+        spelling for item in results for spelling in _BASE64_SPELLINGS.get(_BASE64[item], (_BASE64[item].encode(),))
     )

@@ -29,7 +29,7 @@ class SecretMissing(Exception):
     """A secret that the task reads is not available. The message says which and why; `code` is the failure's code."""
 
     def __init__(self, name: str, reason: str, code: str = "INPUT_INVALID") -> None:
-        super().__init__(f"the secret '{name}' cannot be had: {reason}")
+        super().__init__(f"secret '{name}' is not available: {reason}")
         self.code = code
 
 
@@ -58,8 +58,8 @@ class Secrets:
     def resolve(self, task: Task) -> Task:
         """Return the task with its secrets filled in.
 
-        Raise SecretMissing if one is not available, ExpressionFailed if an expression over one fails, NotReady while one
-        is being looked up.
+        Raise SecretMissing if one is not available, ExpressionFailed if an expression over one fails, NotReady while
+        one is being looked up.
         """
         self._sources_of(task).update(_own_sources(task))
         self._find_all(task)
@@ -134,18 +134,18 @@ class Secrets:
 
     def _fill_template(self, parts: list[Any], values: Mapping[str, str], task: Task) -> Any:
         """Evaluate a template: a single expression keeps its type, anything else is text."""
-        data = [part if isinstance(part, str) else self._evaluate(part["secret"], values, task) for part in parts]
-        return data[0] if len(data) == 1 else "".join(map(as_text, data))
+        filled = [part if isinstance(part, str) else self._evaluate(part["secret"], values, task) for part in parts]
+        return filled[0] if len(filled) == 1 else "".join(map(as_text, filled))
 
-    def _evaluate(self, source: str, values: Mapping[str, str], task: Task) -> Any:
+    def _evaluate(self, expression: str, values: Mapping[str, str], task: Task) -> Any:
         """Evaluate an expression. What is computed from a secret is a secret too."""
-        data = evaluate(check(source), {"secrets": values})
-        for text in _strings_in(data):
+        value = evaluate(check(expression), {"secrets": values})
+        for text in _strings_in(value):
             if len(text.strip()) >= VALUE_CHARS_MIN and text not in values.values():
-                made = Source(_root_run_of(task))
-                self._sources_of(task).add(made)
-                self._remember(made, text)
-        return data
+                source = Source(_root_run_of(task))
+                self._sources_of(task).add(source)
+                self._remember(source, text)
+        return value
 
     # -- remembering
 
@@ -212,7 +212,7 @@ class SecretUnusable(Exception):
 
 def read_variable(name: str, environment: Mapping[str, str]) -> bytes:
     if name not in environment:
-        raise SecretUnusable(f"the environment of the worker has no '{name}'")
+        raise SecretUnusable(f"environment variable '{name}' is not set where the worker runs")
     return environment[name].encode("utf-8", "surrogateescape")
 
 
@@ -222,7 +222,7 @@ def read_secret_file(path: str, folder: str) -> bytes:
         fd = os.open(os.path.join(folder, os.path.expanduser(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise SecretUnusable(f"'{path}' is no file")
+                raise SecretUnusable(f"'{path}' is not a file")
             return _strip_line_end(file.read(READ_BYTES_MAX))
     except FileNotFoundError:
         raise SecretUnusable(f"there is no file '{path}'") from None
@@ -237,9 +237,9 @@ def _strip_line_end(data: bytes) -> bytes:
 def decode_secret(data: bytes) -> str:
     """Return the value; raise SecretUnusable if it cannot be passed on, or not be redacted."""
     if len(data) > VALUE_BYTES_MAX:
-        raise SecretUnusable(f"it has more than {VALUE_BYTES_MAX} bytes")
+        raise SecretUnusable(f"it is longer than {VALUE_BYTES_MAX} bytes")
     if b"\0" in data:
-        raise SecretUnusable("it has a NUL in it")
+        raise SecretUnusable("it contains a NUL byte")
     try:
         value = data.decode()
     except UnicodeDecodeError:
@@ -247,5 +247,5 @@ def decode_secret(data: bytes) -> str:
     if not value.strip():
         raise SecretUnusable("it is empty")
     if len(value.strip()) < VALUE_CHARS_MIN:
-        raise SecretUnusable(f"it has fewer than {VALUE_CHARS_MIN} characters, and so short a value cannot be hidden")
+        raise SecretUnusable(f"it has fewer than {VALUE_CHARS_MIN} characters, too few to be redacted")
     return value

@@ -69,7 +69,7 @@ class ManagedProcess:
 
 
 def spawn(
-    program: str, argv: list[str], environment: dict[str, str], stdin: str | None, stdin_fd: int, out: str, err: str
+    program: str, argv: list[str], environment: dict[str, str], *, stdin: str | None, stdin_fd: int, out: str, err: str
 ) -> int:
     """Start a process in a new session and return its id. Its input is the file `stdin`, or the descriptor."""
     feed = (os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0) if stdin else (os.POSIX_SPAWN_DUP2, stdin_fd, 0)

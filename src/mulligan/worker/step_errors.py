@@ -36,7 +36,11 @@ def describe_error(error: BaseException, step: str, program: str) -> dict:
     """Describe an exception for the worker. `program` is the file name of the step's code in a traceback."""
     reported = _report_of(error)
     is_own_error = reported is not None and _is_raised_by_mulligan(error)
-    trace = _last_line(error) if is_own_error else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
+    trace = (
+        "".join(traceback.format_exception_only(type(error), error))
+        if is_own_error
+        else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
+    )
     if reported is not None:
         return {"trace": trace, "reported": reported}
     # Print it to the log, as Python does.
@@ -90,11 +94,6 @@ def _is_raised_by_mulligan(error: BaseException) -> bool:
     while deepest is not None and deepest.tb_next is not None:
         deepest = deepest.tb_next
     return deepest is not None and deepest.tb_frame.f_code.co_filename.startswith(OWN_FOLDER)
-
-
-def _last_line(error: BaseException) -> str:
-    """Return the last line of a traceback."""
-    return "".join(traceback.format_exception_only(type(error), error))
 
 
 def _trace(error: BaseException) -> str:

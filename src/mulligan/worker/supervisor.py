@@ -100,15 +100,14 @@ class Supervisor:
 
     def _receive(self) -> None:
         try:
-            room = _socket.CMSG_SPACE(4 * FDS_PER_MESSAGE_MAX)
-            data, ancillary, _, _ = self._sock.recvmsg(RECEIVE_BYTES, room, _socket.MSG_CMSG_CLOEXEC)
+            space = _socket.CMSG_SPACE(4 * FDS_PER_MESSAGE_MAX)
+            data, ancillary, _, _ = self._sock.recvmsg(RECEIVE_BYTES, space, _socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         except OSError:
             data, ancillary = b"", []
         for _, _, packed in ancillary:
-            found = [int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed) - 3, 4)]
-            self._fds += found
+            self._fds += [int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed) - 3, 4)]
         if not data:
             self._is_connected = False
         for message in self._decoder.feed(data):
@@ -134,18 +133,18 @@ class Supervisor:
         # A worker that is started by a task stays in the control group of that task.
         self._environment = {name: value for name, value in environment.items() if name != VARIABLE}
 
-    def _on_run(self, key: int, *order: object) -> None:
-        self._start(key, order)
+    def _on_run(self, key: int, *command: object) -> None:
+        self._start(key, command)
 
-    def _on_run_fractional(self, key: int, *order: object) -> None:
+    def _on_run_fractional(self, key: int, *command: object) -> None:
         """Start a task that asks for less than one cpu: its end frees no slot for a queued task."""
-        self._start(key, order)
+        self._start(key, command)
         if key in self._tasks:
             self._tasks[key].is_fractional = True
 
-    def _on_queue(self, key: int, *order: object) -> None:
+    def _on_queue(self, key: int, *command: object) -> None:
         """Start it when another task ends, without a round trip to the worker."""
-        self._queued[key] = order
+        self._queued[key] = command
 
     def _on_start_queued(self, key: int) -> None:
         """Start a queued task unless it was started meanwhile."""
@@ -199,8 +198,8 @@ class Supervisor:
 
     # -- starting
 
-    def _start(self, key: int, order: tuple) -> None:
-        program, argv, environment, folder, stdin, out, err, timeout, memory = order
+    def _start(self, key: int, command: tuple) -> None:
+        program, argv, environment, folder, stdin, out, err, timeout, memory = command
         stdin_fd = self._fds.pop(0) if stdin is None else -1
         cgroup = None
         try:
@@ -209,7 +208,8 @@ class Supervisor:
                 self._report_unstarted(key, "expired")
             elif self._change_folder(folder, key):
                 cgroup = self._cgroups.enter(key) if memory is not None else None
-                pid = spawn(program, argv, {**self._environment, **environment}, stdin, stdin_fd, out, err)
+                variables = {**self._environment, **environment}
+                pid = spawn(program, argv, variables, stdin=stdin, stdin_fd=stdin_fd, out=out, err=err)
                 self._tasks[key] = self._by_pid[pid] = self._by_session[pid] = ManagedProcess(key, pid, timeout, memory)
         except OSError as error:
             self._send("start_failed", key, "", error.errno, error.strerror)
@@ -217,11 +217,8 @@ class Supervisor:
             self._send("start_failed", key, "", 0, str(error))
         finally:
             task = self._tasks.get(key)
-            if (
-                cgroup is not None
-                and self._cgroups.leave(cgroup, memory, is_running=task is not None)
-                and task is not None
-            ):
+            has_limit = cgroup is not None and self._cgroups.leave(cgroup, memory, is_running=task is not None)
+            if has_limit and task is not None:
                 task.cgroup = cgroup
             if stdin_fd >= 0:
                 os.close(stdin_fd)
@@ -281,9 +278,9 @@ class Supervisor:
                 for task in tasks:
                     self._report_exit(task)
                 return
-        seen = processes.snapshot()
+        snapshot = processes.snapshot()
         for task in tasks:
-            left = [process for process in self._tree(task, seen) if task.has_exited or process.pid != task.pid]
+            left = [process for process in self._tree(task, snapshot) if task.has_exited or process.pid != task.pid]
             if left:
                 self._kill_leftovers(task, left)
             else:
@@ -309,8 +306,8 @@ class Supervisor:
             del self._by_session[task.pid]
         if task.cgroup is not None:
             self._cgroups.close(task.cgroup)
-        makes_room = task.key > 0 and not task.is_fractional
-        self._send("ended", task.key, self._promote() if makes_room else 0, *task.usage, task.stop_reason)
+        frees_slot = task.key > 0 and not task.is_fractional
+        self._send("ended", task.key, self._promote() if frees_slot else 0, *task.usage, task.stop_reason)
         self._report_if_dropped()
 
     def _promote(self) -> int:
@@ -323,8 +320,8 @@ class Supervisor:
 
     def _start_promoted(self) -> None:
         promoted, self._promoted = self._promoted, []
-        for key, order in promoted:
-            self._start(key, order)
+        for key, command in promoted:
+            self._start(key, command)
 
     def _stop(self, task: ManagedProcess, grace: float, reason: str) -> None:
         """Send SIGTERM to the whole tree, and SIGKILL after the grace period. A second call can only shorten it."""
@@ -345,22 +342,24 @@ class Supervisor:
 
     # -- ownership of processes
 
-    def _tree(self, task: ManagedProcess, seen: dict[int, processes.Process]) -> list[processes.Process]:
+    def _tree(self, task: ManagedProcess, snapshot: dict[int, processes.Process]) -> list[processes.Process]:
         """Return the live processes of a task: those below its main process, and orphans that belong to it."""
         # Once the main process was waited for, its id may belong to another process.
         roots = [] if task.has_exited else [task.pid]
-        for process in seen.values():
+        for process in snapshot.values():
             # A parent that is missing exited during the snapshot: its children become ours in a moment.
-            is_orphan = process.parent == self._pid or process.parent not in seen
-            if is_orphan and process.pid not in self._by_pid and self._belongs_to(process, task, seen):
+            is_orphan = process.parent == self._pid or process.parent not in snapshot
+            if is_orphan and process.pid not in self._by_pid and self._belongs_to(process, task, snapshot):
                 roots.append(process.pid)
-        return processes.descendants(seen, roots)
+        return processes.descendants(snapshot, roots)
 
-    def _belongs_to(self, process: processes.Process, task: ManagedProcess, seen: dict[int, processes.Process]) -> bool:
+    def _belongs_to(
+        self, process: processes.Process, task: ManagedProcess, snapshot: dict[int, processes.Process]
+    ) -> bool:
         """Decide by session, then by environment. An orphan with neither belongs to the task if it is the only one."""
         owner = self._by_session.get(process.session)
         # A session leader that is alive after the task's own was waited for is another process with a reused id.
-        if owner is not None and not (owner.has_exited and process.session in seen):
+        if owner is not None and not (owner.has_exited and process.session in snapshot):
             return owner is task
         key = self._key_from(processes.environment_of(process.pid))
         if key in self._tasks:
@@ -385,16 +384,16 @@ class Supervisor:
         """Return the times at which the task has to be checked."""
         if task.has_exited or task.is_sweeping:
             return [self._next_check]
-        found = []
+        times = []
         if task.memory is not None and not task.stop_reason:
-            found.append(self._next_check)
+            times.append(self._next_check)
         if task.kill_at is not None:
-            found.append(task.kill_at if task.key > 0 else min(task.kill_at, task.wake_at))
+            times.append(task.kill_at if task.key > 0 else min(task.kill_at, task.wake_at))
         elif task.deadline is not None:
-            found.append(task.deadline)
+            times.append(task.deadline)
         if self._watchdog_seconds is not None and task.kill_at is None:
-            found.append(self._renewed_at + self._watchdog_seconds)
-        return found
+            times.append(self._renewed_at + self._watchdog_seconds)
+        return times
 
     def _has_expired(self, now: float) -> bool:
         return self._watchdog_seconds is not None and self._renewed_at + self._watchdog_seconds <= now
@@ -434,17 +433,17 @@ class Supervisor:
             self._stop(task, 0.0, "expired")
 
     def _check_memory(self, tasks: list[ManagedProcess]) -> None:
-        seen = processes.snapshot()
+        snapshot = processes.snapshot()
         for task in tasks:
-            if self._is_out_of_memory(task) or self._exceeds_limit(task, seen):
+            if self._is_out_of_memory(task) or self._exceeds_limit(task, snapshot):
                 self._stop(task, 0.0, "memory")
 
-    def _exceeds_limit(self, task: ManagedProcess, seen: dict[int, processes.Process]) -> bool:
-        tree, limit = self._tree(task, seen), task.memory or 0
-        held = sum(process.resident_bytes for process in tree)
-        if held <= min(limit, task.rough_peak * GROWTH):
+    def _exceeds_limit(self, task: ManagedProcess, snapshot: dict[int, processes.Process]) -> bool:
+        tree, limit = self._tree(task, snapshot), task.memory or 0
+        resident = sum(process.resident_bytes for process in tree)
+        if resident <= min(limit, task.rough_peak * GROWTH):
             return False
-        task.rough_peak = max(task.rough_peak, held)
+        task.rough_peak = max(task.rough_peak, resident)
         # The sum counts a shared page once for each process, which must not be a reason to kill.
         used = processes.proportional_bytes([process.pid for process in tree])
         task.peak = max(task.peak, used)
@@ -453,8 +452,8 @@ class Supervisor:
     def _kill_everything(self) -> None:
         """Kill everything below this process, until nothing is left."""
         while True:
-            seen = processes.snapshot()
-            processes.send_signal(processes.descendants(seen, [self._pid])[1:], SIGKILL)
+            snapshot = processes.snapshot()
+            processes.send_signal(processes.descendants(snapshot, [self._pid])[1:], SIGKILL)
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

@@ -32,10 +32,9 @@ class TaskBoundary:
         if lease.task.secrets:
             lease = msgspec.structs.replace(lease, task=self._secrets.resolve(lease.task))
         # Last, so that the content of artifacts is not searched for references to secrets.
-        return lease if self._artifacts is None else self._fetch(lease, self._artifacts, is_called)
-
-    def _fetch(self, lease: Lease, artifacts: Artifacts, is_called: bool) -> Lease:
-        task = fetch_artifacts(lease.task, artifacts, is_called=is_called)
+        if self._artifacts is None:
+            return lease
+        task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
 
     def locate_artifacts(self, value: Any, spool: Callable[[bytes], str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ class TaskFiles:
             self._is_ready = True
 
     def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
-        """Create the folder again if it was removed; return whether it was: running tasks have lost their files then."""
+        """Create the folder again if it was removed; return whether it was. Running tasks have lost their files."""
         try:
             is_new = self._folders.make_worker(self._worker)
         except OSError:
@@ -121,7 +121,7 @@ class TaskFiles:
         out, err = file_size(scratch.out), file_size(scratch.err)
         if out or err:
             logs = self.logs(running.lease.task)
-            for size, side, name in ((out, scratch.out, logs.out), (err, scratch.err, logs.err)):
+            for size, scratch_path, name in ((out, scratch.out, logs.out), (err, scratch.err, logs.err)):
                 if size:
-                    move_file(side, name)
+                    move_file(scratch_path, name)
         return out is not None and err is not None

@@ -24,8 +24,8 @@ _NOT_EXECUTABLE = 126
 
 # Why a child's result is missing if the step interfered with its connection.
 _MISSING_RESULT_REASONS = {
-    "protocol error": "it wrote to the connection over which its result is told, so there is none",
-    "disconnected": "it closed the connection over which its result is told, so there is none",
+    "protocol error": "it wrote to the connection that returns its result, so the result is lost",
+    "disconnected": "it closed the connection that returns its result, so the result is lost",
 }
 
 
@@ -64,10 +64,15 @@ class ProcessExit(msgspec.Struct, frozen=True):
         }
 
 
-def make_report(task: Task, outcome: Outcome, output: Any = None, ended: ProcessExit | None = None) -> TaskEnded:
+def make_report(task: Task, outcome: Outcome, output: Any = None, process_exit: ProcessExit | None = None) -> TaskEnded:
     """Make a report. It goes to the engine after `TaskBoundary.sanitize`."""
     return TaskEnded(
-        datetime.now(UTC), task.place, task.attempt, outcome, output, ended.usage if ended is not None else {}
+        datetime.now(UTC),
+        task.place,
+        task.attempt,
+        outcome=outcome,
+        output=output,
+        usage=process_exit.usage if process_exit is not None else {},
     )
 
 
@@ -87,11 +92,11 @@ def with_output_error(outcome: Outcome, problem: str) -> Outcome:
     )
 
 
-def missing_result_reason(ended: ProcessExit) -> str:
+def missing_result_reason(process_exit: ProcessExit) -> str:
     """Return why the result of a step whose child ended is missing; "" if the exit itself explains it."""
-    if ended.exit_code == 0 and not ended.stop_reason:
-        return "its process ended before 'main' had returned"
-    return _MISSING_RESULT_REASONS.get(ended.stop_reason, "")
+    if process_exit.exit_code == 0 and not process_exit.stop_reason:
+        return "its process exited before 'main' returned"
+    return _MISSING_RESULT_REASONS.get(process_exit.stop_reason, "")
 
 
 def report_refusal(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
@@ -114,7 +119,7 @@ def report_start_error(task: Task, error: Exception) -> TaskEnded:
         return report_program_missing(task, str(error))
     if isinstance(error, OSError):
         return report_refusal(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION")
-    return report_refusal(task, "a value has half of a character in it, and cannot be handed over")
+    return report_refusal(task, "a value contains a lone surrogate, which no process can be given")
 
 
 def report_program_missing(task: Task, program: str) -> TaskEnded:
@@ -131,12 +136,10 @@ def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) 
     if folder:
         return report_folder_error(task, folder, reason)
     if error_number == errno.E2BIG:
-        return report_refusal(
-            task, "its text and its values are together too large for a process to be started with them"
-        )
+        return report_refusal(task, "its text and its values together are too large to start a process with")
     if error_number in (errno.EACCES, errno.ENOEXEC):
-        said = f"{_program_of(task)} cannot be executed: {reason.lower()}"
-        return make_report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=said))
+        message = f"{_program_of(task)} cannot be executed: {reason.lower()}"
+        return make_report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=message))
     # Without a number no system call failed: its text or a value cannot be passed to a process.
     message = f"{_program_of(task)} cannot be started: {reason.lower()}"
     return report_refusal(task, message, "EXCEPTION" if error_number else "INPUT_INVALID")

@@ -57,7 +57,7 @@ class BackgroundJob(msgspec.Struct):
     `then` gets the result, or None if the child ended before it answered.
     """
 
-    order: CallRequest
+    request: CallRequest
     then: Callable[[CallResult | None], None]
     # How often it was started.
     attempts: int = 0
@@ -161,37 +161,37 @@ class WarmChild:
         argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # No file for standard input: it is the descriptor that is sent with the message.
-        order = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
-        supervisor.send_fd(self._theirs.detach(), order)
+        request = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
+        supervisor.send_fd(self._theirs.detach(), request)
 
     def open_pipes(self, selector: selectors.BaseSelector) -> None:
         """Replace its logs by pipes, before it opens them."""
         self.pipes = RedactedLogs(selector, *self._slots.values())
 
-    def start_task(self, task: ChildTask, order: CallRequest) -> None:
+    def start_task(self, task: ChildTask, request: CallRequest) -> None:
         """Give it a task; raise `ChildDisconnected` if it is gone.
 
         A child that was just launched never raises: the supervisor reports if it could not start.
         """
         task.has_named_logs = self.pipes is not None
-        self._send(order)
+        self._send(request)
         self.task = task
 
     def start_job(self, job: BackgroundJob) -> None:
         """Give it a job; raise `ChildDisconnected` as for a task."""
-        self._send(job.order)
+        self._send(job.request)
         self.job = job
 
-    def _send(self, order: CallRequest) -> None:
+    def _send(self, request: CallRequest) -> None:
         self._number += 1
-        body = _encode(_make_message(self._number, self._last, order, self._fresh_logs))
+        body = _encode(_make_message(self._number, self._last, request, self._fresh_logs))
         try:
             self._send_buffer.send(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
             if self._number > 1:
                 raise ChildDisconnected from None
         # Values that may be large are not remembered: they differ from step to step.
-        self._last = msgspec.structs.replace(order, args={}, files={})
+        self._last = msgspec.structs.replace(request, args={}, files={})
         self._fresh_logs = []
 
     @property
@@ -290,21 +290,21 @@ class WarmChild:
                 continue  # it was renamed, or never created
 
 
-def _make_message(number: int, last: CallRequest, order: CallRequest, fresh_logs: list[int]) -> CallMessage:
-    """Return the message for `order`, without what equals the `last` request. Most of it does."""
-    told, env = last.env, order.env
+def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_logs: list[int]) -> CallMessage:
+    """Return the message for `request`, without what equals the `last` request. Most of it does."""
+    last_env, env = last.env, request.env
     return CallMessage(
-        number,
-        order.step,
-        {name: value for name, value in env.items() if told.get(name) != value},
-        [] if told.keys() <= env.keys() else [name for name in told if name not in env],
-        order.args,
-        None if order.cwd == last.cwd else order.cwd,
-        None if order.home == last.home else order.home,
-        None if order.code == last.code else order.code,
-        None if order.call == last.call else order.call,
-        fresh_logs,
-        order.files,
+        number=number,
+        step=request.step,
+        env={name: value for name, value in env.items() if last_env.get(name) != value},
+        unset=[] if last_env.keys() <= env.keys() else [name for name in last_env if name not in env],
+        args=request.args,
+        cwd=None if request.cwd == last.cwd else request.cwd,
+        home=None if request.home == last.home else request.home,
+        code=None if request.code == last.code else request.code,
+        call=None if request.call == last.call else request.call,
+        fresh_logs=fresh_logs,
+        files=request.files,
     )
 
 

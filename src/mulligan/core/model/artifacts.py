@@ -116,11 +116,11 @@ def checked(artifact: Artifact, data: bytes) -> bytes:
     """The bytes themselves if they are what was kept; ArtifactDamaged if not."""
     if len(data) != artifact.size:
         raise ArtifactDamaged(
-            f"artifact '{artifact.name}' is damaged: it has {len(data)} bytes, and {artifact.size} were kept",
+            f"artifact '{artifact.name}' is damaged: it has {len(data)} bytes instead of {artifact.size}",
             name=artifact.name,
         )
     if hashlib.sha256(data).hexdigest() != artifact.sha256:
-        raise ArtifactDamaged(f"artifact '{artifact.name}' is damaged: it is not what was kept", name=artifact.name)
+        raise ArtifactDamaged(f"artifact '{artifact.name}' is damaged: its content has changed", name=artifact.name)
     return data
 
 

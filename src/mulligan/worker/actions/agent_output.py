@@ -78,7 +78,7 @@ CODEX = Form(
 FORMS = {"claude": CLAUDE, "codex": CODEX}
 
 
-def objects(printed: str) -> list[dict[str, Any]]:
+def parse_objects(printed: str) -> list[dict[str, Any]]:
     """Return the JSON objects that were printed; none if it is not JSON."""
     try:
         whole = msgspec.json.decode(printed)
@@ -101,66 +101,66 @@ def _lines(printed: str) -> list[dict[str, Any]]:
 
 def read(form: Form, printed: str, model: str, prices: dict[str, Prices]) -> Reading | None:
     """Read what was printed by a form; None if the answer is not where the form says."""
-    found = objects(printed)
-    content = _value(form.content, found)
-    error = _value(form.error, found)
+    messages = parse_objects(printed)
+    content = _value(form.content, messages)
+    error = _value(form.error, messages)
     if content is None and not error:
         return None
     text = content if isinstance(content, str) else "" if content is None else msgspec.json.encode(content).decode()
-    return Reading(text, _used(form, found, model, prices), _error(error, text))
+    return Reading(text, _used(form, messages, model, prices), _error(error, text))
 
 
-def _error(said: Any, content: str) -> str:
-    if not said:
+def _error(value: Any, content: str) -> str:
+    if not value:
         return ""
-    return said if isinstance(said, str) else content or "the agent says that it has failed"
+    return value if isinstance(value, str) else content or "the agent says that it has failed"
 
 
-def _used(form: Form, found: list[dict[str, Any]], model: str, prices: dict[str, Prices]) -> dict[str, Any]:
+def _used(form: Form, messages: list[dict[str, Any]], model: str, prices: dict[str, Prices]) -> dict[str, Any]:
     figures = {
-        "input_tokens": _sum(form.input_tokens, found),
-        "output_tokens": _sum(form.output_tokens, found),
-        "tokens": _sum(form.tokens, found),
-        "calls": count(_value(form.calls, found)),
-        "turns": count(_value(form.turns, found)),
-        "model": _model(_value(form.model, found)) or model or None,
-        "cost": _value(form.cost, found),
+        "input_tokens": _sum(form.input_tokens, messages),
+        "output_tokens": _sum(form.output_tokens, messages),
+        "tokens": _sum(form.tokens, messages),
+        "calls": count(_value(form.calls, messages)),
+        "turns": count(_value(form.turns, messages)),
+        "model": _model(_value(form.model, messages)) or model or None,
+        "cost": _value(form.cost, messages),
     }
     return priced({name: value for name, value in figures.items() if value is not None}, prices)
 
 
 def priced(used: dict[str, Any], prices: dict[str, Prices]) -> dict[str, Any]:
     """Return the usage with the sum of tokens, and the cost: as reported, otherwise by the price list."""
-    found = dict(used)
-    amount = cost(found.pop("cost", None))
-    parts = [found[name] for name in ("input_tokens", "output_tokens") if name in found]
-    if parts and "tokens" not in found:
-        found["tokens"] = sum(parts)
-    price = prices.get(str(found.get("model", "")), prices.get(ANY_MODEL))
+    figures = dict(used)
+    amount = cost(figures.pop("cost", None))
+    parts = [figures[name] for name in ("input_tokens", "output_tokens") if name in figures]
+    if parts and "tokens" not in figures:
+        figures["tokens"] = sum(parts)
+    price = prices.get(str(figures.get("model", "")), prices.get(ANY_MODEL))
     if amount is None and parts and price is not None:
-        total = found.get("input_tokens", 0) * price.input + found.get("output_tokens", 0) * price.output
+        total = figures.get("input_tokens", 0) * price.input + figures.get("output_tokens", 0) * price.output
         amount = cost(total / PRICED_TOKENS)
-    return found if amount is None else {**found, "cost": plain_cost(amount)}
+    return figures if amount is None else {**figures, "cost": plain_cost(amount)}
 
 
-def _sum(fields: Iterable[Field], found: list[dict[str, Any]]) -> int | None:
-    counts = [number for field in fields if (number := count(_value(field, found))) is not None]
+def _sum(fields: Iterable[Field], messages: list[dict[str, Any]]) -> int | None:
+    counts = [number for field in fields if (number := count(_value(field, messages))) is not None]
     return sum(counts) if counts else None
 
 
-def _model(said: Any) -> str:
+def _model(value: Any) -> str:
     """Return the model's name; the names of all models for an object with their usage."""
-    if isinstance(said, dict):
-        said = ", ".join(said)
-    return said[:MODEL_CHARS_MAX] if isinstance(said, str) else ""
+    if isinstance(value, dict):
+        value = ", ".join(value)
+    return value[:MODEL_CHARS_MAX] if isinstance(value, str) else ""
 
 
-def _value(field: Field | None, found: list[dict[str, Any]]) -> Any:
+def _value(field: Field | None, messages: list[dict[str, Any]]) -> Any:
     if field is None:
         return None
-    for one in reversed(found):
-        if all(_at(one, path) == wanted for path, wanted in field.where.items()):
-            value = _at(one, field.path)
+    for message in reversed(messages):
+        if all(_at(message, path) == value for path, value in field.where.items()):
+            value = _at(message, field.path)
             if value is not None:
                 return value
     return None

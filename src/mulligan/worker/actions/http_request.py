@@ -20,7 +20,7 @@ NOT_IDEMPOTENT = ("POST", "PATCH")
 _DEFAULTS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "connection": "close", "user-agent": "mulligan"}
 
 
-def ask(
+def build_request(
     limits: httpx2.Timeout,
     *,
     url: Any,
@@ -32,7 +32,12 @@ def ask(
 ) -> httpx2.Request:
     """Build the request. `bodies` is at most one of `json`, `body` and `form`."""
     content, content_type = _content(**bodies)
-    defaults = {**_DEFAULTS, **_identified(method), **content_type, **(_authorized(**auth) if auth else {})}
+    defaults = {
+        **_DEFAULTS,
+        **_idempotency_header(method),
+        **content_type,
+        **(_authorization_header(**auth) if auth else {}),
+    }
     pairs = [(name.encode(), value.encode()) for name, value in _headers(defaults, headers or {})]
     address = _address(_text(url), params or {})
     return httpx2.Request(method, address, headers=pairs, content=content, extensions={"timeout": limits.as_dict()})
@@ -49,15 +54,15 @@ def _address(url: str, params: dict[str, Any]) -> httpx2.URL:
     if query := urlencode(_pairs(params)):
         base += ("&" if "?" in base else "?") + query
     try:
-        found = httpx2.URL(base)
+        parsed = httpx2.URL(base)
     except httpx2.InvalidURL as error:
         reason = str(error).rstrip(".")
-        raise _refused(f"'{_without_secrets(url)}' is no address: {reason[0].lower()}{reason[1:]}") from None
-    if found.scheme not in ("http", "https"):
-        raise _refused(f"'{_without_secrets(url)}' is no address of the web: it starts with http:// or https://")
-    if not found.host or (found.port or 0) > PORT_MAX:
-        raise _refused(f"'{_without_secrets(url)}' is no address: it has no host, or no port that there is")
-    return found
+        raise _invalid(f"'{_without_secrets(url)}' is not a URL: {reason[0].lower()}{reason[1:]}") from None
+    if parsed.scheme not in ("http", "https"):
+        raise _invalid(f"'{_without_secrets(url)}' is not an http(s) URL")
+    if not parsed.host or (parsed.port or 0) > PORT_MAX:
+        raise _invalid(f"'{_without_secrets(url)}' is not a URL: it has no host, or an invalid port")
+    return parsed
 
 
 def _without_secrets(url: str) -> str:
@@ -67,24 +72,24 @@ def _without_secrets(url: str) -> str:
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}"[:SHOWN_CHARS_MAX]
 
 
-def _headers(defaults: dict[str, str], said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _headers(defaults: dict[str, str], values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the headers to send, in lower case. A header that is null is not sent, not even a default one."""
-    own = {name.lower(): value for name, value in said.items()}
+    own = {name.lower(): value for name, value in values.items()}
     for name, value in {**defaults, **own}.items():
         text = _text(value).strip()
         if any(character < " " and character != "\t" for character in text):
-            raise _refused(f"the header '{name}' has a line break or another control character in it")
+            raise _invalid(f"the header '{name}' contains a line break or another control character")
         if value is not None:
             yield name, text
 
 
-def _identified(method: str) -> dict[str, str]:
+def _idempotency_header(method: str) -> dict[str, str]:
     """Return a key that is the same for every attempt of a visit, so that the server can recognize a repetition."""
     key = os.environ.get("MULLIGAN_IDEMPOTENCY_KEY", "")
     return {"idempotency-key": key} if key and method in NOT_IDEMPOTENT else {}
 
 
-def _authorized(user: Any, password: Any = None) -> dict[str, str]:
+def _authorization_header(user: Any, password: Any = None) -> dict[str, str]:
     basic = f"{_text(user)}:{_text(password)}".encode()
     return {"authorization": f"Basic {base64.b64encode(basic).decode()}"}
 
@@ -92,7 +97,7 @@ def _authorized(user: Any, password: Any = None) -> dict[str, str]:
 def _content(**bodies: Any) -> tuple[bytes | None, dict[str, str]]:
     """Return the body as bytes, and the header with its type, if known."""
     if len(bodies) > 1:
-        raise _refused(f"a request has one body, and this one has {' and '.join(map(repr, bodies))}")
+        raise _invalid(f"a request can have only one body, and this one has {' and '.join(map(repr, bodies))}")
     if "json" in bodies:
         return _json(bodies["json"]).encode(), {"content-type": "application/json"}
     if "form" in bodies:
@@ -100,9 +105,9 @@ def _content(**bodies: Any) -> tuple[bytes | None, dict[str, str]]:
     return (_text(bodies["body"]).encode() if "body" in bodies else None), {}
 
 
-def _pairs(said: dict[str, Any]) -> list[tuple[str, str]]:
+def _pairs(values: dict[str, Any]) -> list[tuple[str, str]]:
     """Return names and values. A list repeats its name, null is left out."""
-    several = ((name, value if isinstance(value, list) else [value]) for name, value in said.items())
+    several = ((name, value if isinstance(value, list) else [value]) for name, value in values.items())
     return [(name, _text(value)) for name, values in several for value in values if value is not None]
 
 
@@ -117,5 +122,5 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _refused(message: str) -> StepError:
+def _invalid(message: str) -> StepError:
     return StepError("INPUT_INVALID", message, retryable=False)

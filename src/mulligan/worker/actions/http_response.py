@@ -19,25 +19,27 @@ from mulligan.worker.actions.http_request import shown
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 # How much of the body of an unexpected answer is shown.
-TOLD_CHARS = 500
-_TOLD_BYTES = 4 * TOLD_CHARS
+EXCERPT_CHARS = 500
+_EXCERPT_BYTES = 4 * EXCERPT_CHARS
 _PIECE_BYTES = 1 << 16
 _JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
 
 
 def output(response: httpx2.Response, bytes_max: int | None) -> dict[str, Any]:
     """Return the output of an expected answer. OUTPUT_INVALID if its body does not match its type, or is too large."""
-    found = {"status": response.status_code, "headers": dict(response.headers)}
+    result = {"status": response.status_code, "headers": dict(response.headers)}
     body = _body(response, bytes_max or BODY_BYTES_MAX)
     if _is_json(response):
-        return {**found, "body": _from_json(response, body)}
+        return {**result, "body": _from_json(response, body)}
     text = _as_text(response, body)
     if text is None:
-        return {**found, "body": base64.b64encode(body).decode(), "encoding": "base64"}
-    return {**found, "body": text}
+        return {**result, "body": base64.b64encode(body).decode(), "encoding": "base64"}
+    return {**result, "body": text}
 
 
-def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: int, expected: list[int]) -> StepError:
+def unexpected_status(
+    request: httpx2.Request, response: httpx2.Response, redirects: int, expected: list[int]
+) -> StepError:
     """Return the failure for an answer with an unexpected status."""
     status = response.status_code
     url = shown(response.request.url)
@@ -46,18 +48,18 @@ def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: in
         details["retry_after"] = after
     code, retryable = status_code(status)
     so_far = f" after {redirects} redirects" if redirects and response.has_redirect_location else ""
-    wanted = f", where {', '.join(map(str, expected))} is expected" if expected else ""
-    told = _told(response)
-    message = f"{request.method} {url}: answered {status}{so_far}{wanted}{': ' if told else ''}{told}"
+    expectation = f" (expected {', '.join(map(str, expected))})" if expected else ""
+    excerpt = _body_excerpt(response)
+    message = f"{request.method} {url}: answered {status}{so_far}{expectation}{': ' if excerpt else ''}{excerpt}"
     return StepError(code, message, retryable=retryable, details=details)
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
     """Return how many seconds the server wants us to wait, by its own clock if it sends one."""
-    said = response.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}", said, re.ASCII):
-        return float(said)
-    due = _date(said)
+    header = response.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", header, re.ASCII):
+        return float(header)
+    due = _date(header)
     if due is None:
         return None
     now = _date(response.headers.get("date", "")) or datetime.now(UTC)
@@ -66,53 +68,53 @@ def _retry_after(response: httpx2.Response) -> float | None:
 
 def _date(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
+        result = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return result if result.tzinfo is not None else result.replace(tzinfo=UTC)
 
 
-def _told(response: httpx2.Response) -> str:
+def _body_excerpt(response: httpx2.Response) -> str:
     """Return the first characters of its body, or as many as arrive."""
     data = bytearray()
     try:
         for chunk in response.iter_bytes():
             data += chunk
-            if len(data) >= _TOLD_BYTES:
+            if len(data) >= _EXCERPT_BYTES:
                 break
     except httpx2.HTTPError:
         pass
-    return data[:_TOLD_BYTES].decode("utf-8", "replace")[:TOLD_CHARS].strip()
+    return data[:_EXCERPT_BYTES].decode("utf-8", "replace")[:EXCERPT_CHARS].strip()
 
 
 def _body(response: httpx2.Response, bytes_max: int) -> bytes:
     """Read the body, counting decompressed bytes: a few bytes may decompress to gigabytes."""
     data = bytearray()
-    for chunk in _unpacked(response):
+    for chunk in _decompress(response):
         data += chunk
         if len(data) > bytes_max:
-            raise _invalid(response, f"its body has more than {bytes_max} bytes, which are the most ('max_body')")
+            raise _invalid(response, f"its body has more than {bytes_max} bytes, the limit ('max_body')")
     return bytes(data)
 
 
-def _unpacked(response: httpx2.Response) -> Iterator[bytes]:
+def _decompress(response: httpx2.Response) -> Iterator[bytes]:
     """Yield the body. The library accepts a compressed body that ends early, so gzip is handled here."""
     if response.headers.get("content-encoding", "").strip().lower() != "gzip":
         yield from response.iter_bytes()
         return
-    unpacker, is_begun = zlib.decompressobj(zlib.MAX_WBITS | 16), False
-    for packed in response.iter_raw():
-        is_begun = True
-        while packed:
-            yield _piece(unpacker, packed)
-            packed = unpacker.unconsumed_tail
-    if is_begun and not unpacker.eof:
-        raise httpx2.RemoteProtocolError("its packed body breaks off")
+    decompressor, has_data = zlib.decompressobj(zlib.MAX_WBITS | 16), False
+    for compressed in response.iter_raw():
+        has_data = True
+        while compressed:
+            yield _decompress_piece(decompressor, compressed)
+            compressed = decompressor.unconsumed_tail
+    if has_data and not decompressor.eof:
+        raise httpx2.RemoteProtocolError("its compressed body is incomplete")
 
 
-def _piece(unpacker: zlib._Decompress, packed: bytes) -> bytes:
+def _decompress_piece(decompressor: zlib._Decompress, compressed: bytes) -> bytes:
     try:
-        return unpacker.decompress(packed, _PIECE_BYTES)
+        return decompressor.decompress(compressed, _PIECE_BYTES)
     except zlib.error as error:
         raise httpx2.DecodingError(str(error)) from None
 
@@ -129,7 +131,7 @@ def _from_json(response: httpx2.Response, body: bytes) -> Any:
     try:
         return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        reason = f"its body is not the JSON that it says it is: {str(error)[:200].lower()}"
+        reason = f"its body is not valid JSON: {str(error)[:200].lower()}"
         raise _invalid(response, reason) from None
 
 

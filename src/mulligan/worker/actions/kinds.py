@@ -27,15 +27,15 @@ class SpawnedAction(Protocol):
     def prepare_input(self, task: Task, scratch: ScratchFiles, new_path: Callable[[], str], /) -> InputPreparation:
         """Return how to write the input of a task that reads more than the loop may."""
 
-    def read_end(
+    def read_exit(
         self,
         lease: Lease,
         logs: Logs | ScratchFiles,
         scratch: ScratchFiles,
         process_exit: ProcessExit,
+        *,
         is_out_of_memory: bool,
         programs: Programs,
-        /,
     ) -> TaskEnded: ...
 
 
@@ -60,4 +60,4 @@ def called_action(task: Task) -> CalledAction:
         return _CALLED[task.kind]
     if calls.is_known(task):
         return calls
-    raise InputInvalid(f"this version of mulligan knows no action '{task.kind}'")
+    raise InputInvalid(f"this version of mulligan does not have the action '{task.kind}'")

@@ -12,16 +12,16 @@ def run(call: str, package: str, args: dict[str, Any]) -> Any:
     """Return what the function returns. INPUT_INVALID if this worker does not have it."""
     module, _, path = call.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not _is_within(error.name or "", module):
             raise  # the plugin is installed, and one of its dependencies is not
         raise _missing(call, package) from None
     for name in path.split("."):
-        found = getattr(found, name, None)
-    if not callable(found):
+        target = getattr(target, name, None)
+    if not callable(target):
         raise _missing(call, package)
-    return found(**args)
+    return target(**args)
 
 
 def _is_within(missing: str, module: str) -> bool:

@@ -17,7 +17,7 @@ from mulligan.worker.programs import Programs, resolve_interpreter
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, report_folder_error, report_refusal
 from mulligan.worker.warm_child import CallRequest, CallResult
 
-_WELL = Outcome()
+_SUCCESS = Outcome()
 
 
 def interpreter_of(task: Task, programs: Programs) -> str:
@@ -25,10 +25,10 @@ def interpreter_of(task: Task, programs: Programs) -> str:
     name = task.params.get("interpreter")
     if name is None:
         return sys.executable
-    found = programs.find_interpreter(resolve_interpreter(name, task.home), {})
-    if found is None:
+    path = programs.find_interpreter(resolve_interpreter(name, task.home), {})
+    if path is None:
         raise ProgramNotFound(name)
-    return found
+    return path
 
 
 def child_group_of(task: Task) -> str:
@@ -59,7 +59,8 @@ def make_call(
     """
     task = lease.task
     env = task_environment(lease, scratch, folders.outputs(task.run_id))
-    return CallRequest(task.step, args, env, working_folder_of(task), "" if is_ours else task.home or "/", code, call)
+    home = "" if is_ours else task.home or "/"
+    return CallRequest(step=task.step, args=args, env=env, cwd=working_folder_of(task), home=home, code=code, call=call)
 
 
 def report_result(
@@ -85,5 +86,5 @@ def _outcome(task: Task, folders: Folders, scratch: ScratchFiles, result: CallRe
     reports, report_error = outputs.read_reported_errors(scratch.error)
     gone = outputs.missing_files(task) if task.files else ()
     if not (reports or report_error or result.invalid or gone):
-        return _WELL
+        return _SUCCESS
     return Outcome(reported=reports, report_error=report_error, missing_outputs=gone, output_error=result.invalid)

@@ -27,7 +27,7 @@ from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_repo
 INTERPRETER = "bash"
 # How much of standard output is shown for a command that failed without writing to stderr.
 STDOUT_TAIL_CHARS = 500
-_WELL = Outcome()
+_SUCCESS = Outcome()
 _STOPPED = Outcome(is_stopped=True)
 
 
@@ -73,11 +73,11 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
         program, argv, added = direct
         environment.update(added)
         return program, argv, True
-    found = programs.find_interpreter(interpreter, environment)
-    if found is None:
+    path = programs.find_interpreter(interpreter, environment)
+    if path is None:
         raise ProgramNotFound(interpreter)
     options = strict_options(interpreter) if task.params.get("strict") else ()
-    return found, [interpreter, *options, "-c", text], False
+    return path, [interpreter, *options, "-c", text], False
 
 
 def read_output(task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> Any:
@@ -87,11 +87,12 @@ def read_output(task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) ->
     return large or outputs.read_output(logs.out, scratch.output, task.capture)
 
 
-def read_end(
+def read_exit(
     lease: Lease,
     logs: Logs | ScratchFiles,
     scratch: ScratchFiles,
     process_exit: ProcessExit,
+    *,
     is_out_of_memory: bool,
     programs: Programs,
     read: Callable[[Task, Logs | ScratchFiles, ScratchFiles], Any] = read_output,
@@ -101,10 +102,10 @@ def read_end(
     reports, report_error = outputs.read_reported_errors(scratch.error)
     # A stopped task may succeed in its grace period: the core decides whether that counts.
     is_stopped = process_exit.stop_reason == "stopped"
-    is_well = process_exit.status == 0 and (is_stopped or not process_exit.stop_reason)
-    missing = outputs.missing_files(task) if is_well and task.files else ()
-    if is_well and not (reports or report_error or missing):
-        return _with_output(task, read_output_now, process_exit, _STOPPED if is_stopped else _WELL)
+    has_succeeded = process_exit.status == 0 and (is_stopped or not process_exit.stop_reason)
+    missing = outputs.missing_files(task) if has_succeeded and task.files else ()
+    if has_succeeded and not (reports or report_error or missing):
+        return _with_output(task, read_output_now, process_exit, _STOPPED if is_stopped else _SUCCESS)
     is_timed_out = process_exit.stop_reason == "timeout"
     stderr = outputs.read_tail(logs.err)
     outcome = Outcome(
@@ -113,7 +114,7 @@ def read_end(
         is_timed_out=is_timed_out,
         is_out_of_memory=is_out_of_memory,
         stderr_tail=stderr,
-        stdout_tail="" if is_well or stderr.strip() else outputs.read_tail(logs.out)[-STDOUT_TAIL_CHARS:],
+        stdout_tail="" if has_succeeded or stderr.strip() else outputs.read_tail(logs.out)[-STDOUT_TAIL_CHARS:],
         reported=reports,
         report_error=report_error,
         missing_outputs=missing,
@@ -121,11 +122,9 @@ def read_end(
         is_past_deadline=is_timed_out and is_past_deadline(task, process_exit.started),
     )
     # A reported error fails it; after a reported warning its output counts.
-    return (
-        _with_output(task, read_output_now, process_exit, outcome)
-        if is_well
-        else make_report(task, outcome, None, process_exit)
-    )
+    if has_succeeded:
+        return _with_output(task, read_output_now, process_exit, outcome)
+    return make_report(task, outcome, None, process_exit)
 
 
 def _with_output(

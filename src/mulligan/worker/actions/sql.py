@@ -47,7 +47,7 @@ def run(
     """
     address = read_address(connection)
     try:
-        return _run(address, query, params, read_only, rows == "json")
+        return _run(address, query, params, is_read_only=read_only, keep_rows=rows == "json")
     except StepError as error:
         shown = redact_error(error, address)
         # Print it to the log too, with the line and the caret.
@@ -56,19 +56,19 @@ def run(
 
 
 def _run(
-    address: Address, query: object, params: object, is_read_only: bool, keep_rows: bool
+    address: Address, query: object, params: object, *, is_read_only: bool, keep_rows: bool
 ) -> EncodedJson | dict[str, int]:
     database = database_of(address.kind)
     if not isinstance(query, str):
-        raise invalid(f"'query' is of type '{type(query).__name__}', and text is expected")
-    found = statements(query, database.DIALECT)
-    values = bind_parameters(found, params, database.DIALECT)
-    check_statements(found)
+        raise invalid(f"'query' must be text, and is of type '{type(query).__name__}'")
+    parsed = statements(query, database.DIALECT)
+    values = bind_parameters(parsed, params, database.DIALECT)
+    check_statements(parsed)
     rows: EncodedJson | None = None
     with database.open_session(address.location, is_read_only) as session:
-        for statement in found:
-            given = session.execute(statement, values, keep_rows)
-            rows = given if given is not None else rows
+        for statement in parsed:
+            result = session.execute(statement, values, keep_rows)
+            rows = result if result is not None else rows
         session.commit()
     return rows if rows is not None and keep_rows else {"rowcount": session.changed}
 
@@ -82,14 +82,14 @@ def database_of(kind: str) -> Database:
         raise invalid(message) from None
 
 
-def check_statements(found: list[Statement]) -> None:
+def check_statements(parsed: list[Statement]) -> None:
     """Raise INPUT_INVALID if there are no statements, or if one would end the transaction."""
-    if not found:
+    if not parsed:
         raise invalid("the query is empty")
-    for words in (statement.words for statement in found):
+    for words in (statement.words for statement in parsed):
         is_ending = words[:1] == ["ROLLBACK"] and "TO" not in words[1:3]
         if is_ending or words[:2] == ["PREPARE", "TRANSACTION"] or _ENDINGS.intersection(words[:1]):
-            raise invalid(f"a step is one transaction, and '{words[0].lower()}' in its query would make it another")
+            raise invalid(f"a step is one transaction: remove '{words[0].lower()}' from its query")
 
 
 def redact_error(error: StepError, address: Address) -> StepError:

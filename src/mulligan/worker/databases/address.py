@@ -30,7 +30,7 @@ class Address:
 def read_address(text: object) -> Address:
     """Parse the URL. INPUT_INVALID if the database is unknown."""
     if not isinstance(text, str) or not text.strip():
-        raise invalid(f"'connection' is {_shown(text)}, and the address of a database is expected, such as {KNOWN}")
+        raise invalid(f"'connection' is {_shown(text)}; a database URL is expected, such as {KNOWN}")
     scheme, separator, rest = text.strip().partition("://")
     kind = SCHEMES.get(scheme.lower())
     if not separator or kind is None:
@@ -43,7 +43,7 @@ def read_address(text: object) -> Address:
 def refuse_missing(location: str) -> None:
     """Raise INPUT_INVALID if a file that is only to be read does not exist."""
     if location != MEMORY and not os.path.exists(location):
-        raise invalid(f"there is no file '{location}', and a step that says 'read_only: true' makes none")
+        raise invalid(f"there is no file '{location}', and a step with 'read_only: true' does not create it")
 
 
 def _shown(value: object) -> str:
@@ -56,9 +56,9 @@ def _unknown(text: str) -> StepError:
     """Describe a wrong URL without showing it: it may contain a password."""
     scheme = shown_scheme(text)
     if scheme:
-        return invalid(f"there is no database '{scheme}://…': there are {KNOWN}")
-    what = "does not begin with the name of a database and '://'" if "://" in text else "has no '://'"
-    return invalid(f"'connection' {what}: there are {KNOWN}")
+        return invalid(f"unknown database '{scheme}://…'; known are {KNOWN}")
+    what = "does not start with a database and '://'" if "://" in text else "has no '://'"
+    return invalid(f"'connection' {what}; known are {KNOWN}")
 
 
 def _file(scheme: str, rest: str) -> str:
@@ -67,10 +67,10 @@ def _file(scheme: str, rest: str) -> str:
         return MEMORY
     if not rest.startswith("/"):
         if "@" in rest:
-            raise invalid(f"'connection' has a user and a host, and {scheme} has none: write '{scheme}:///' and a file")
+            raise invalid(f"'connection' has a user and a host, but {scheme} has none: write '{scheme}:///' and a file")
         raise invalid(
-            f"'{scheme}://{rest}' has a host, and {scheme} has none: write '{scheme}:///{rest}' for a file here"
+            f"'{scheme}://{rest}' has a host, but {scheme} has none: write '{scheme}:///{rest}' for a file here"
         )
     if "\0" in rest:
-        raise invalid("'connection' has a NUL in it, and no file has")
+        raise invalid("'connection' contains a NUL byte")
     return os.path.abspath(rest[1:])

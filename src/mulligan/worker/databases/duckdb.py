@@ -110,15 +110,15 @@ def _translate_errors(rendered: RenderedStatement | None = None) -> Iterator[Non
 
 
 def _failure(error: duckdb.Error, rendered: RenderedStatement | None) -> StepError:
-    said = _message_of(error)
-    message = said["exception_message"]
+    fields = _message_of(error)
+    message = fields["exception_message"]
     if "'pytz'" in message:
         return invalid("DuckDB needs 'pytz' for a time with a zone: pip install 'mulligan[duckdb]'")
     if message.startswith("Values were not provided"):
-        return invalid("the query has a parameter of DuckDB's own: write ':name' for each value")
-    if rendered is not None and "position" in said:
-        message += rendered.excerpt(byte=int(said["position"]))
-    details = {"duckdb": said.get("exception_type") or type(error).__name__}
+        return invalid("the query uses DuckDB's own syntax for parameters: write ':name' for each value")
+    if rendered is not None and "position" in fields:
+        message += rendered.excerpt(byte=int(fields["position"]))
+    details = {"duckdb": fields.get("exception_type") or type(error).__name__}
     if isinstance(error, duckdb.TransactionException):
         return connection_lost(message, details)
     return (rejected if isinstance(error, _REJECTIONS) else temporary_failure)(message, details)
@@ -136,5 +136,5 @@ def _message_of(error: duckdb.Error) -> dict[str, Any]:
 def _not_opened(error: duckdb.Error, location: str) -> StepError:
     message = str(error).strip()
     if "Could not set lock on file" in message:
-        return connection_lost(f"the file '{location}' is in use by somebody else")
+        return connection_lost(f"the file '{location}' is in use by another process")
     return invalid(f"the file '{location}' cannot be opened: {message}")

@@ -9,7 +9,7 @@ from mulligan import StepError
 
 # A query may be one line of a megabyte.
 _SHOWN_CHARS_MAX = 120
-READ_ONLY = "the step says 'read_only: true', and this query writes"
+READ_ONLY = "the step has 'read_only: true', but this query writes"
 
 
 def invalid(message: str) -> StepError:

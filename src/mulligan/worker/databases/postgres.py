@@ -75,7 +75,7 @@ class Session:
     def execute(self, statement: Statement, values: Mapping[str, Any], keep_rows: bool) -> EncodedJson | None:
         """Return the rows; None for a statement that never has any."""
         if statement.words[:1] == ["COPY"] and _TALKING.intersection(statement.words):
-            raise invalid("'copy' from or to the client is not for a step: there is nobody to talk to")
+            raise invalid("'copy' from stdin or to stdout is not possible in a step")
         names = list(dict.fromkeys(placeholder.name for placeholder in statement.placeholders))
         rendered = statement.render([f"${names.index(placeholder.name) + 1}" for placeholder in statement.placeholders])
         with _translate_errors(rendered):
@@ -95,7 +95,9 @@ class Session:
             return text.encode(encoding)
         except UnicodeEncodeError as error:
             shown = ascii(text[error.start])
-            raise invalid(f"the query has {shown}, which the encoding '{encoding}' of the connection lacks") from None
+            raise invalid(
+                f"the query has {shown}, which the connection's encoding '{encoding}' does not have"
+            ) from None
 
     def _execute(self, text: str, bound: list[Any], keep_rows: bool, is_reading: bool) -> EncodedJson | None:
         with self._connection.cursor() as cursor:
@@ -126,13 +128,13 @@ def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
 def _connected(location: str) -> psycopg.Connection[Any]:
     problem = url_problem(location)
     if problem:
-        raise invalid(f"'connection' is no address that PostgreSQL understands: {problem}")
+        raise invalid(f"'connection' is not a URL that PostgreSQL understands: {problem}")
     try:
         options = {**_DEFAULTS, **conninfo_to_dict(location)}
     except psycopg.Error as error:
         # The rest may be any part of the URL.
         reason = str(error).partition('"')[0].strip(" :")
-        raise invalid(f"'connection' is no address that PostgreSQL understands: {reason}") from None
+        raise invalid(f"'connection' is not a URL that PostgreSQL understands: {reason}") from None
     try:
         connection = psycopg.connect(
             **options, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
@@ -151,10 +153,10 @@ class _MomentLoader(TextLoader):
 
     def load(self, data: Any) -> str:
         text = str(super().load(data))
-        found = _MOMENT.fullmatch(text)
-        if found is None:
+        match = _MOMENT.fullmatch(text)
+        if match is None:
             return text
-        return text.replace(" ", "T") + (":00" if found[3] and not found[4] else "")
+        return text.replace(" ", "T") + (":00" if match[3] and not match[4] else "")
 
 
 def _is_reading(words: list[str]) -> bool:
@@ -201,7 +203,7 @@ def _failure(error: psycopg.Error, rendered: RenderedStatement | None = None) ->
     message = _message_of(error) + _where(error, rendered)
     details = {"sqlstate": state, **_about(error)}
     if state == _PROTOCOL_VIOLATION and "bind message" in message:
-        return invalid("the query has a parameter of PostgreSQL's own: write ':name' for each value")
+        return invalid("the query uses PostgreSQL's own syntax for parameters: write ':name' for each value")
     if state in _AGAIN or state[:2] == "08" or state[:3] == "57P" or (not state and _is_operational(error)):
         return connection_lost(message, details)
     if state == _TRANSACTION_TIMEOUT or (state == _QUERY_CANCELED and "user request" not in message):
@@ -256,5 +258,5 @@ def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
 
 def _uncertain(error: psycopg.Error) -> StepError:
     reason = " ".join(str(error).split())
-    message = f"the connection was lost during the commit, so nobody knows whether it was done: {reason}"
+    message = f"the connection was lost during the commit, so it is unknown whether it was committed: {reason}"
     return connection_lost(message, {"sqlstate": error.sqlstate, "is_committed": "unknown"})

@@ -100,7 +100,7 @@ def _bound(name: str, value: Any) -> Any:
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise invalid(f"the value of ':{name}' has more than 64 bits, and SQLite has no such number")
+        raise invalid(f"the value of ':{name}' has more than 64 bits, which SQLite cannot store")
     return value
 
 
@@ -112,7 +112,7 @@ def _translate_errors(rendered: RenderedStatement | None = None, location: str =
     except UnicodeDecodeError:
         raise rejected("a text in the rows is not UTF-8: read it with 'cast(… as blob)'") from None
     except (KeyError, apsw.BindingsError):
-        raise invalid("the query has a parameter of SQLite's own: write ':name' for each value") from None
+        raise invalid("the query uses SQLite's own syntax for parameters: write ':name' for each value") from None
     except apsw.Error as error:
         raise _failure(error, rendered, location) from None
 
@@ -120,13 +120,13 @@ def _translate_errors(rendered: RenderedStatement | None = None, location: str =
 def _failure(error: apsw.Error, rendered: RenderedStatement | None, location: str) -> StepError:
     message, details = f"{error}{_where(error, rendered)}", {"sqlite": _code(error)}
     if isinstance(error, _BUSY):
-        return connection_lost(f"the database is in use by somebody else: {error}", details)
+        return connection_lost(f"the database is in use by another process: {error}", details)
     if isinstance(error, apsw.CantOpenError) and location:
-        return invalid(f"the file '{location}' cannot be opened: is there such a folder, and may it be written to")
+        return invalid(f"the file '{location}' cannot be opened: check that its folder exists and is writable")
     if isinstance(error, apsw.ReadOnlyError):
-        return rejected(READ_ONLY if not location else f"'{location}' may not be written to", details)
+        return rejected(READ_ONLY if not location else f"'{location}' is not writable", details)
     if isinstance(error, _NO_DATABASE):
-        return rejected(f"the file is no SQLite database that can be read: {error}", details)
+        return rejected(f"the file is not a readable SQLite database: {error}", details)
     return (rejected if isinstance(error, _REJECTIONS) else temporary_failure)(message, details)
 
 

@@ -110,7 +110,7 @@ def statements(query: str, dialect: Dialect) -> list[Statement]:
         at = token_end(query, token)
     splitter.pass_over(query[at:])
     splitter.end(len(query))
-    return splitter.found
+    return splitter.statements
 
 
 def token_end(query: str, token: re.Match[str]) -> int:
@@ -137,8 +137,8 @@ class _Splitter:
     """Consume the tokens of a query one by one, and end each statement."""
 
     def __init__(self, query: str) -> None:
-        self.found: list[Statement] = []
-        self._now = Statement(query, 0)
+        self.statements: list[Statement] = []
+        self._current = Statement(query, 0)
         self._is_blank = True
         self._parentheses = self._bodies = 0
 
@@ -149,12 +149,12 @@ class _Splitter:
     def take(self, token: re.Match[str]) -> None:
         self._is_blank = self._is_blank and (token["comment"] is not None or token[0] == ";")
         if token["word"] is not None:
-            self._now.words.append(token["word"].upper())
-            self._note_body(self._now.words)
+            self._current.words.append(token["word"].upper())
+            self._note_body(self._current.words)
         elif token["name"] is not None:
-            self._now.placeholders.append(Placeholder(token.start(), token.end(), token["name"]))
+            self._current.placeholders.append(Placeholder(token.start(), token.end(), token["name"]))
         elif token["asked"] is not None:
-            self._now.placeholders.append(
+            self._current.placeholders.append(
                 Placeholder(token.start(), token.end(), token["asked"][1:], is_question_mark=True)
             )
         elif token[0] in "()":
@@ -163,10 +163,10 @@ class _Splitter:
             self.end(token.start())
 
     def end(self, at: int) -> None:
-        self._now.end = at
+        self._current.end = at
         if not self._is_blank:
-            self.found.append(self._now)
-        self._now = Statement(self._now.query, at + 1)
+            self.statements.append(self._current)
+        self._current = Statement(self._current.query, at + 1)
         self._is_blank = True
         self._parentheses = self._bodies = 0
 

@@ -34,8 +34,8 @@ class Rows:
         self._texts.append(text)
         self._bytes += _COMMA_BYTES + (len(text) if text.isascii() else len(text.encode()))
         if self._bytes > OUTPUT_BYTES_MAX:
-            said = f"the rows have more than {OUTPUT_BYTES_MAX} bytes as JSON, and that is the most"
-            raise StepError("OUTPUT_INVALID", f"{said}: ask for fewer, or say 'rows: none'", retryable=False)
+            problem = f"the rows have more than {OUTPUT_BYTES_MAX} bytes as JSON, the limit"
+            raise StepError("OUTPUT_INVALID", f"{problem}: select fewer, or set 'rows: none'", retryable=False)
 
     def encoded(self) -> EncodedJson:
         return EncodedJson(f"[{','.join(self._texts)}]")
@@ -45,7 +45,7 @@ def _refuse_twins(columns: Sequence[str]) -> None:
     """An object cannot have a name twice."""
     twin = next((name for at, name in enumerate(columns) if name in columns[:at]), None)
     if twin is not None:
-        raise invalid(f"two columns are named '{twin}', and a row is an object: name one of them apart with 'as'")
+        raise invalid(f"two columns are named '{twin}': rename one with 'as'")
 
 
 def as_json(value: Any) -> Any:
@@ -99,9 +99,9 @@ def _duration(value: timedelta) -> str:
 
 def collect_rows(columns: Callable[[], Sequence[str]], rows: Iterable[Any], keep_rows: bool) -> EncodedJson:
     """Collect the rows if `keep_rows`. `columns` are known once the first row is there."""
-    found: Rows | None = None
+    collected: Rows | None = None
     for row in rows:
         if keep_rows:
-            found = found or Rows(columns())
-            found.add(row)
-    return (found or Rows(columns() if keep_rows else ())).encoded()
+            collected = collected or Rows(columns())
+            collected.add(row)
+    return (collected or Rows(columns() if keep_rows else ())).encoded()

@@ -104,7 +104,7 @@ def test_a_command_that_closes_its_output_is_waited_for(asking: Asking) -> None:
     with pytest.raises(LookupFailed) as caught:
         asking.told("echo found; exec 1>&-; exit 3")
 
-    assert str(caught.value) == "its command ended with exit code 3"
+    assert str(caught.value) == "its command exited with code 3"
 
 
 def test_a_folder_that_is_not_there_is_a_failure(asking: Asking) -> None:
@@ -113,7 +113,7 @@ def test_a_folder_that_is_not_there_is_a_failure(asking: Asking) -> None:
     with pytest.raises(LookupFailed) as caught:
         asking.told("echo found")
 
-    assert str(caught.value) == "its command ended with exit code 1"
+    assert str(caught.value) == "its command exited with code 1"
 
 
 def test_a_folder_is_no_part_of_the_command(tmp_path: Path) -> None:

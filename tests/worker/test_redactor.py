@@ -252,7 +252,7 @@ def test_an_output_that_is_nested_too_deep_is_not_told() -> None:
     told = Redactor(["hunter2"]).redact_report(TaskEnded(T0, "a", 1, Outcome(), output))
 
     assert told.output is None
-    assert told.outcome.output_error == "its output is nested too deep to be looked through for secrets"
+    assert told.outcome.output_error == "its output is nested too deep to be searched for secrets"
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------

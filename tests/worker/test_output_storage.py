@@ -126,22 +126,22 @@ def test_without_a_place_for_them_large_outputs_stay_where_they_are() -> None:
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
-        (2**70, "it has a number of more than 64 bits, or is nested too deep"),
-        ([[2**70]], "it has a number of more than 64 bits, or is nested too deep"),
-        (["\ud800"], "it has half of a character in it"),
-        ("\ud800" * 20_000, "it has half of a character in it"),
+        (2**70, "it contains a number of more than 64 bits, or is nested too deep"),
+        ([[2**70]], "it contains a number of more than 64 bits, or is nested too deep"),
+        (["\ud800"], "it contains a lone surrogate"),
+        ("\ud800" * 20_000, "it contains a lone surrogate"),
     ],
 )
 def test_what_no_event_can_hold_is_no_result(files: ArtifactFiles, output: Any, problem: str) -> None:
     told = OutputStorage(files).store(task(), ended(output))
 
-    assert told == ended(None, Outcome(output_error=f"its output cannot be kept: {problem}"))
+    assert told == ended(None, Outcome(output_error=f"its output cannot be stored: {problem}"))
 
 
 def test_errors_that_no_event_can_hold_are_said_to_be_so(files: ArtifactFiles) -> None:
     told = OutputStorage(files).store(task(), ended("fine", Outcome(reported=({"details": 2**70},))))
 
-    problem = "cannot be kept: it has a number of more than 64 bits, or is nested too deep"
+    problem = "cannot be stored: it contains a number of more than 64 bits, or is nested too deep"
     assert told == ended(None, Outcome(report_error=problem))
 
 
@@ -157,7 +157,7 @@ def test_where_there_is_no_room_the_attempt_has_failed_and_says_so() -> None:
 
     told = OutputStorage(full).store(task(), ended("x" * 70_000, Outcome(is_stopped=True)))
 
-    message = "its output cannot be kept: no space left on device"
+    message = "its output cannot be stored: no space left on device"
     assert told == ended(None, Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=True))
 
 
@@ -276,7 +276,7 @@ def test_one_that_is_gone_is_an_input_that_cannot_be_had(keeping: Work, files: A
 
     told = keeping.run_shell("cat", stdin=text)
 
-    message = "a value that it reads cannot be had: artifact '17/text/1/1/output.txt' is gone"
+    message = "a value that it reads is not available: artifact '17/text/1/1/output.txt' is gone"
     assert told.outcome == Outcome(exit_code=None, code="INPUT_INVALID", message=message)
 
 
