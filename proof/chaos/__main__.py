@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mulligan.testing.arguments import above_zero, at_least_one
+from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
 from proof.chaos.conductor import Chaos, Report, Settings
 
@@ -39,11 +39,11 @@ def main(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m proof.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=above_zero, default=20.0, help="how long there is trouble")
-    parser.add_argument("--runs", type=at_least_one, default=5000)
+    parser.add_argument("--minutes", type=positive_float, default=20.0, help="how long there is trouble")
+    parser.add_argument("--runs", type=positive_int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=at_least_one, default=4)
-    parser.add_argument("--lease", type=above_zero, default=2.0, metavar="SECONDS")
+    parser.add_argument("--workers", type=positive_int, default=4)
+    parser.add_argument("--lease", type=positive_float, default=2.0, metavar="SECONDS")
     parser.add_argument("--keep", action="store_true", help="keep what everybody said, whatever was found")
     return parser
 

@@ -17,10 +17,10 @@ from mulligan.errors import MulliganError
 from mulligan.ports import RunRecord
 from mulligan.service.verbs import Service
 from mulligan.testing.run_invariants import check
-from mulligan.testing.store_contents import StoreContents, look_into_tables
+from mulligan.testing.store_contents import StoreContents, read_tables
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
-    Known,
+    StoreHistory,
     promise_7_nobody_holds_a_run_that_is_over,
     promise_7_the_dead_are_buried,
     promise_10_every_message_is_answered,
@@ -211,7 +211,7 @@ class InvariantChecker:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._known = Known()
+        self._known = StoreHistory()
 
     def look(self) -> list[str]:
         """What is broken now; nothing where the server is away."""
@@ -230,7 +230,7 @@ def holdings(url: str) -> StoreContents:
     """The tables at one moment."""
     with psycopg.connect(url, connect_timeout=5) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        return look_into_tables(connection)
+        return read_tables(connection)
 
 
 def check_rest(held: StoreContents) -> Findings:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mulligan.testing.arguments import above_zero, at_least_one
+from mulligan.testing.arguments import positive_float, positive_int
 from proof.crashes import calls, shorts
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
@@ -106,12 +106,12 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m proof.crashes", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("what", nargs="*", default=list(ALL), help=f"{', '.join(ALL)}, or one trial")
     parser.add_argument(
-        "--every", type=at_least_one, default=1, help="how many moments lie between two trials of a sweep"
+        "--every", type=positive_int, default=1, help="how many moments lie between two trials of a sweep"
     )
     parser.add_argument("--only", default="", help="of the sweeps only what has this in its name: openat, after_commit")
-    parser.add_argument("--pairs", type=at_least_one, default=200, help="how many double crashes on each store")
+    parser.add_argument("--pairs", type=positive_int, default=200, help="how many double crashes on each store")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
-    parser.add_argument("--minutes", type=above_zero, help="how long at most")
+    parser.add_argument("--minutes", type=positive_float, help="how long at most")
     return parser.parse_args(words)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.testing.arguments import above_zero
+from mulligan.testing.arguments import positive_float
 
 from . import bombs, guided
 from .seeds import PROJECT
@@ -40,7 +40,7 @@ class Tally(msgspec.Struct):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m proof.fuzz")
-    parser.add_argument("--minutes", type=above_zero, default=10.0)
+    parser.add_argument("--minutes", type=positive_float, default=10.0)
     parser.add_argument(
         "--seed", type=int, default=int(time.time()), help="the same seed tries the same, but for atheris"
     )

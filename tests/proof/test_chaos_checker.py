@@ -17,7 +17,7 @@ from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service, prepare
 from mulligan.store.postgres import PostgresStore
-from mulligan.testing.store_contents import HeldBreaker, HeldMessage, HeldRun, HeldTask, StoreContents
+from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from proof.chaos.checker import (
     InvariantChecker,
     Tally,
@@ -248,8 +248,8 @@ class Forgetful:
 
 # -- the store
 
-RUN = HeldRun(1, "completed", 1, 9, "", 1, None, "", 0)
-TASK = HeldTask(1, "fetch", 1, 7, "w", "")
+RUN = RunRow(1, "completed", 1, 9, "", 1, None, "", 0)
+TASK = TaskRow(1, "fetch", 1, 7, "w", "")
 
 
 def held(**fields: Any) -> StoreContents:
@@ -263,8 +263,8 @@ def held(**fields: Any) -> StoreContents:
         ({}, []),
         ({"tasks": [TASK]}, ["1 tasks are left: attempt 1 of 'fetch' in run 1"]),
         ({"timers": {(1, "delay", "fetch", 1): T0}}, ["1 timers are left: [(1, 'delay', 'fetch', 1)]"]),
-        ({"breakers": [HeldBreaker("shaky", "half_open", 7)]}, ["breakers are still probed: shaky"]),
-        ({"messages": [HeldMessage(3, 1, True)]}, ["promise 10: 1 messages to runs [1] were never read"]),
+        ({"breakers": [BreakerRow("shaky", "half_open", 7)]}, ["breakers are still probed: shaky"]),
+        ({"messages": [MessageRow(3, 1, True)]}, ["promise 10: 1 messages to runs [1] were never read"]),
         ({"workers": {"w": T0}}, ["promise 7: w died, and nobody has buried them"]),
     ],
 )

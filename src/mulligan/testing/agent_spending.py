@@ -20,7 +20,7 @@ class AgentSpending:
         self._calls: dict[tuple[str, int], str] = {}
         self._started: set[tuple[str, int]] = set()
 
-    def note(self, fact: Any, step: str, *, is_agent: bool) -> None:
+    def record(self, fact: Any, step: str, *, is_agent: bool) -> None:
         """Take in a fact about an attempt of this step's."""
         call = (fact.place, fact.attempt)
         if isinstance(fact, e.AttemptStarted):
@@ -43,7 +43,7 @@ class AgentSpending:
             limits = {**(before.limits if (before := self.budgets.get(step)) else {}), **budget.limits}
             self.budgets[step] = Budget(**limits)
 
-    def spent(self, step: str) -> Iterator[str]:
+    def exhausted_limits(self, step: str) -> Iterator[str]:
         """The limits of which a call of this step's finds nothing left, in words."""
         for owner in (step, ""):
             budget = self.budgets.get(owner)

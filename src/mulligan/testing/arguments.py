@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 
-def at_least_one(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number of things to try."""
     try:
         number = int(text)
@@ -16,7 +16,7 @@ def at_least_one(text: str) -> int:
     return number
 
 
-def above_zero(text: str) -> float:
+def positive_float(text: str) -> float:
     """An amount of time, to try for so long."""
     try:
         number = float(text)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def computing_at_most(seconds: float) -> Iterator[None]:
+def limit_cpu(seconds: float) -> Iterator[None]:
     """Raise an AssertionError inside once it has computed for so long. For the main thread of a process."""
 
     def ring(*_: object) -> None:

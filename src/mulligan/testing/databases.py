@@ -19,10 +19,10 @@ from mulligan.store.sqlite_file import SqliteFile, data_version
 from mulligan.testing.fault_budget import StoreKind
 from mulligan.testing.store_contents import (
     StoreContents,
-    contents_of_memory,
-    contents_of_tables,
-    look_into_memory,
-    look_into_tables,
+    memory_values,
+    read_memory,
+    read_tables,
+    table_values,
 )
 
 LEASE_SECONDS = 30.0
@@ -38,23 +38,23 @@ class Database(Protocol):
     def open(self, clock: Clock) -> Store:
         """A connection of somebody who goes by this clock."""
 
-    def look(self) -> StoreContents: ...
+    def read_contents(self) -> StoreContents: ...
 
-    def leased(self) -> set[int]:
+    def lease_tokens(self) -> set[int]:
         """The tokens of all leases that there are."""
 
-    def contents(self) -> Iterator[bytes]: ...
+    def raw_values(self) -> Iterator[bytes]: ...
 
     def version(self) -> int:
         """A number that changes when anything was written."""
 
-    def busy(self) -> AbstractContextManager[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """While it lasts somebody else writes, and takes too long for anybody to wait."""
 
     def close(self) -> None: ...
 
 
-class InMemory:
+class MemoryDatabase:
     """The store in memory; `is_shared`: as a server that several hosts share."""
 
     def __init__(self, *, is_shared: bool = False) -> None:
@@ -64,19 +64,19 @@ class InMemory:
     def open(self, clock: Clock) -> Store:
         return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, shelf=self._shelf, is_shared=self.is_shared)
 
-    def look(self) -> StoreContents:
-        return look_into_memory(self._shelf)
+    def read_contents(self) -> StoreContents:
+        return read_memory(self._shelf)
 
-    def leased(self) -> set[int]:
+    def lease_tokens(self) -> set[int]:
         return {kept.ticket for kept in self._shelf.tasks.values() if kept.worker}
 
-    def contents(self) -> Iterator[bytes]:
-        return contents_of_memory(self._shelf)
+    def raw_values(self) -> Iterator[bytes]:
+        return memory_values(self._shelf)
 
     def version(self) -> int:
         return self._shelf.writes
 
-    def busy(self) -> AbstractContextManager[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Nobody is in anybody's way."""
         return nullcontext()
 
@@ -84,7 +84,7 @@ class InMemory:
         """Nothing is left of it when nobody has it."""
 
 
-class InSqlite:
+class SqliteDatabase:
     """The store of one file, which is in memory as well."""
 
     is_shared = False
@@ -93,27 +93,27 @@ class InSqlite:
         self._path = f"/world {next(_names)}"
         # As long as somebody has it open, it is there.
         self._db = apsw.Connection(self._path, vfs=_MEMORY_VFS)
-        with self._db.backup("main", _empty(), "main") as copying:
+        with self._db.backup("main", _empty_file(), "main") as copying:
             copying.step()
         self._free: list[SqliteFile] = []
 
     def open(self, clock: Clock) -> Store:
-        return _Lent(self._path, self._free, clock)
+        return _PooledStore(self._path, self._free, clock)
 
-    def look(self) -> StoreContents:
-        return look_into_tables(self._db)
+    def read_contents(self) -> StoreContents:
+        return read_tables(self._db)
 
-    def leased(self) -> set[int]:
+    def lease_tokens(self) -> set[int]:
         return {ticket for (ticket,) in self._db.execute("SELECT ticket FROM tasks WHERE worker <> ''")}
 
-    def contents(self) -> Iterator[bytes]:
-        return contents_of_tables(self._db)
+    def raw_values(self) -> Iterator[bytes]:
+        return table_values(self._db)
 
     def version(self) -> int:
         return data_version(self._db.cursor())
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -126,7 +126,7 @@ class InSqlite:
         self._db.close()
 
 
-class _Lent(SqliteStore):
+class _PooledStore(SqliteStore):
     """The real store. What it knows is its own; the connection below it was another's before, and will be again.
 
     To open one and to prepare all statements again takes a fifth of the time of a history.
@@ -148,7 +148,7 @@ class _Lent(SqliteStore):
 
 
 @cache
-def _empty() -> apsw.Connection:
+def _empty_file() -> apsw.Connection:
     """A file with all its tables and nothing in them: to copy it takes a tenth of the time that it takes to make it."""
     path = f"/world {next(_names)}"
     db = apsw.Connection(path, vfs=_MEMORY_VFS)
@@ -157,7 +157,7 @@ def _empty() -> apsw.Connection:
 
 
 DATABASES: dict[StoreKind, Callable[[], Database]] = {
-    "memory": InMemory,
-    "shared": lambda: InMemory(is_shared=True),
-    "sqlite": InSqlite,
+    "memory": MemoryDatabase,
+    "shared": lambda: MemoryDatabase(is_shared=True),
+    "sqlite": SqliteDatabase,
 }

@@ -69,20 +69,20 @@ class FakeTasks:
         return [*self._running.values(), *(lease for lease, _ in self._done)]
 
     @property
-    def under_way(self) -> Collection[Lease]:
+    def unfinished(self) -> Collection[Lease]:
         """Those that have not ended."""
         return self._running.values()
 
     def start(self, leases: Iterable[Lease]) -> None:
         """What was ordered when the lease had run out is never started: the supervisor sees to it."""
         for lease in leases:
-            if not self._is_cut_off:
+            if not self._is_expired:
                 self._starting(self, lease)
             self._running[lease.token] = lease
 
     def token_of(self, run_id: int, place: str) -> int | None:
         """Of the task of this place that runs here; not of one that the supervisor has ended, known to us or not."""
-        tasks = () if self._is_cut_off else self._running.values()
+        tasks = () if self._is_expired else self._running.values()
         return next((one.token for one in tasks if (one.task.run_id, one.task.place) == (run_id, place)), None)
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
@@ -105,15 +105,15 @@ class FakeTasks:
         self._done.append((lease, report))
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        if self._is_cut_off:
+        if self._is_expired:
             self.lose_all()
         done, self._done = self._done, []
         return done
 
     @property
-    def _is_cut_off(self) -> bool:
+    def _is_expired(self) -> bool:
         """Whether no renewal has come for too long."""
-        return self._has_passed(1)
+        return self._is_older_than(1)
 
     def lose_all(self) -> None:
         """Everything that runs is ended from outside."""
@@ -125,9 +125,9 @@ class FakeTasks:
 
     @property
     def must_renew(self) -> bool:
-        return self._has_passed(1 / 2)
+        return self._is_older_than(1 / 2)
 
-    def _has_passed(self, share: float) -> bool:
+    def _is_older_than(self, share: float) -> bool:
         """Whether no renewal has come for this share of what the supervisor allows."""
         limit = self._watchdog_seconds
         return limit is not None and self._clock.monotonic() - self._renewed_at >= limit * share

@@ -12,26 +12,26 @@ StoreKind = Literal["", "memory", "shared", "sqlite"]
 STORE_KINDS: tuple[StoreKind, ...] = ("memory", "shared", "sqlite")
 
 
-class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+class FaultBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a history may not have. Nothing is left out of the whole of it."""
 
     # Kinds of trouble that never happen, by the names under which they are counted.
     without: frozenset[str] = frozenset()
     # The wild parts are over after so many moves.
-    moves_max: int | None = None
+    steps_max: int | None = None
     engines_max: int | None = None
     # "": as the seed wants it.
     store: StoreKind = ""
 
-    def less(self, kinds: Iterable[str], moves: int, engines: int, store: str) -> Iterator[Trouble]:
+    def less(self, kinds: Iterable[str], steps: int, engines: int, store: str) -> Iterator[FaultBudget]:
         """With one thing less, given what happened under this one: the larger cuts first."""
         replace = msgspec.structs.replace
-        shorter = sorted({*(moves * share // 8 for share in (0, 1, 2, 4, 6, 7)), moves - 1} if moves else ())
-        yield from (replace(self, moves_max=most) for most in shorter)
+        shorter = sorted({*(steps * share // 8 for share in (0, 1, 2, 4, 6, 7)), steps - 1} if steps else ())
+        yield from (replace(self, steps_max=most) for most in shorter)
         yield from (replace(self, without=self.without | {kind}) for kind in sorted(set(kinds) - self.without))
         yield from (replace(self, engines_max=count) for count in range(1, engines))
         simpler = STORE_KINDS[: STORE_KINDS.index(store)] if store in STORE_KINDS else ()
         yield from (replace(self, store=kind) for kind in simpler)
 
 
-ALL_TROUBLE = Trouble()
+ALL_FAULTS = FaultBudget()

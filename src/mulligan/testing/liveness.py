@@ -24,7 +24,7 @@ from mulligan.history.views import waiting
 Key = tuple[str, int]
 
 
-class Outside(msgspec.Struct):
+class PendingWork(msgspec.Struct):
     """What the world around a run holds for it: tasks and child runs by place and attempt, timers by name."""
 
     tasks: Collection[Key] = ()
@@ -32,7 +32,7 @@ class Outside(msgspec.Struct):
     timers: Mapping[tuple[str, str, int], datetime] = {}
 
 
-def promise_10_somebody_will_come(state: State, outside: Outside) -> None:
+def promise_10_somebody_will_come(state: State, pending: PendingWork) -> None:
     """Every active place has a task, a timer, a child run or a person to wait for; and somebody is active."""
     run = state.run
     if run.status not in ("running", "paused"):
@@ -41,60 +41,60 @@ def promise_10_somebody_will_come(state: State, outside: Outside) -> None:
     if run.active != len(active):
         raise AssertionError(f"promise 10: {run.active} steps are said to be active, and {len(active)} are")
     for place in active:
-        _expect_waker(state, place, outside)
+        _expect_waker(state, place, pending)
     if run.undoing:
-        _expect_waker(state, state.places[run.undoing], outside)
+        _expect_waker(state, state.places[run.undoing], pending)
     for loop in run.loops.values() if run.status == "running" and _has_room(state) else ():
-        if not loop.busy and not _will_fire(state, outside, "loop", loop.step, loop.edge):
+        if not loop.busy and not _will_fire(state, pending, "loop", loop.step, loop.edge):
             raise AssertionError(f"promise 10: the loop of '{loop.step}' waits, and no timer is set for it")
     if not (active or run.undoing or run.loops) and run.status == "running":
         raise AssertionError("promise 10: the run is at rest and has not ended")
 
 
-def _expect_waker(state: State, place: Place, outside: Outside) -> None:
+def _expect_waker(state: State, place: Place, pending: PendingWork) -> None:
     if place.child:
-        _expect_waker(state, state.places[place.child], outside)
+        _expect_waker(state, state.places[place.child], pending)
     elif place.items is not None and place.status == "running":
-        _expect_items(state, place, outside)
-    elif not _has_waker(state, place, outside):
+        _expect_items(state, place, pending)
+    elif not _has_waker(state, place, pending):
         attempt = f"attempt {place.attempt}, phase '{place.phase}'"
         raise AssertionError(f"promise 10: '{place.key}' is {place.status} ({attempt}), and nothing will wake it")
 
 
-def _expect_items(state: State, place: Place, outside: Outside) -> None:
+def _expect_items(state: State, place: Place, pending: PendingWork) -> None:
     assert place.items is not None
     items = [state.places.get(item_key(place.key, index)) for index in place.items.todo[: place.items.next]]
     running = [item for item in items if item is not None and item.status == "running"]
     if not running or len(running) != place.items.running:
         raise AssertionError(f"promise 10: {place.items.running} items of '{place.key}' run, and {len(running)} do")
     for item in running:
-        _expect_waker(state, item, outside)
+        _expect_waker(state, item, pending)
 
 
-def _has_waker(state: State, place: Place, outside: Outside) -> bool:
+def _has_waker(state: State, place: Place, pending: PendingWork) -> bool:
     if place.status == "backing_off":
-        return not place.climb.is_script_open and _will_fire(state, outside, "retry", place.key, place.attempt + 1)
+        return not place.climb.is_script_open and _will_fire(state, pending, "retry", place.key, place.attempt + 1)
     if place.status == "pending_failed":
-        return place.climb.parked_due is None or _will_fire(state, outside, "triage", place.key, place.attempt)
+        return place.climb.parked_due is None or _will_fire(state, pending, "triage", place.key, place.attempt)
     if place.status not in ("ready", "running"):
         return False
     if place.status == "ready" and is_on_hold(state, place):
         # Somebody has to resume it.
         return True
     if not is_engines_own(place.spec):
-        return (place.key, place.attempt) in outside.tasks
+        return (place.key, place.attempt) in pending.tasks
     if place.status == "ready":
         return state.run.status == "paused" and place.key in state.run.unstarted
     kind = place.spec.action.kind if place.spec.action else "map"
-    if kind == "workflow" and (place.key, place.attempt) not in outside.children:
+    if kind == "workflow" and (place.key, place.attempt) not in pending.children:
         return False
     is_timed = place.due is not None and not place.phase
     timer = "until" if waits_until(place.spec) else "attempt"
-    return kind != "map" and (not is_timed or _will_fire(state, outside, timer, place.key, place.attempt))
+    return kind != "map" and (not is_timed or _will_fire(state, pending, timer, place.key, place.attempt))
 
 
-def _will_fire(state: State, outside: Outside, kind: str, place: str, number: int) -> bool:
-    return (kind, place, number) in outside.timers or (kind, place, number) in state.run.held
+def _will_fire(state: State, pending: PendingWork, kind: str, place: str, number: int) -> bool:
+    return (kind, place, number) in pending.timers or (kind, place, number) in state.run.held
 
 
 def _has_room(state: State) -> bool:
@@ -103,7 +103,7 @@ def _has_room(state: State) -> bool:
     return most is None or sum(place.is_active for place in state.steps()) < most
 
 
-def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
+def promise_10_nobody_is_forgotten(state: State, pending: PendingWork) -> None:
     """No step waits that could start now, or that will never start."""
     if state.run.status != "running" or state.run.stop is not None:
         return

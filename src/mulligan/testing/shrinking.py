@@ -12,8 +12,8 @@ import msgspec
 
 from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Handler, Step, Workflow, encode
-from mulligan.testing.cpu_limit import computing_at_most
-from mulligan.testing.fault_budget import ALL_TROUBLE, Trouble
+from mulligan.testing.cpu_limit import limit_cpu
+from mulligan.testing.fault_budget import ALL_FAULTS, FaultBudget
 from mulligan.testing.workflows import is_lawful
 
 TRIES_MAX = 600
@@ -32,7 +32,7 @@ class History(Protocol):
     # How often each kind of thing happened, by name.
     happened: Counter[str]
     # Moves in its wild parts; its engines at most at once; the kind of its store.
-    moves: int
+    steps: int
     engines_max: int
     store_kind: str
 
@@ -46,16 +46,16 @@ class History(Protocol):
 class Histories(Protocol):
     """Makes the history of a seed; with a workflow of that one, and with no more trouble than is allowed."""
 
-    def __call__(self, seed: int, workflow: Workflow | None = None, *, trouble: Trouble = ALL_TROUBLE) -> History: ...
+    def __call__(self, seed: int, workflow: Workflow | None = None, *, budget: FaultBudget = ALL_FAULTS) -> History: ...
 
 
-class Broken(msgspec.Struct, frozen=True):
+class BrokenHistory(msgspec.Struct, frozen=True):
     """A history in which a promise was broken."""
 
     seed: int
     sentence: str
     workflow: Workflow | None = None
-    trouble: Trouble = ALL_TROUBLE
+    budget: FaultBudget = ALL_FAULTS
     happened: Counter[str] = Counter()
     last_facts: str = ""
 
@@ -69,18 +69,18 @@ class Broken(msgspec.Struct, frozen=True):
             what = ", ".join(f"{name} {count}" for name, count in sorted(self.happened.items()))
             parts += [
                 f"the smallest workflow that still does this:\n{encode(self.workflow).decode()}",
-                f"the least trouble that still does this: {_described(self.trouble)}\nwhat happened: {what}",
+                f"the least trouble that still does this: {_described(self.budget)}\nwhat happened: {what}",
                 f"its last facts:\n{self.last_facts}",
             ]
         return "\n\n".join([*parts, f"to see it again: make simulate N=1 SEED={self.seed}"])
 
 
-def _described(trouble: Trouble) -> str:
+def _described(budget: FaultBudget) -> str:
     limits = [
-        f"without {', '.join(sorted(trouble.without))}" if trouble.without else "",
-        "" if trouble.moves_max is None else f"the wild part over after {trouble.moves_max} moves",
-        "" if trouble.engines_max is None else f"{trouble.engines_max} engines at most",
-        f"in a store of kind '{trouble.store}'" if trouble.store else "",
+        f"without {', '.join(sorted(budget.without))}" if budget.without else "",
+        "" if budget.steps_max is None else f"the wild part over after {budget.steps_max} moves",
+        "" if budget.engines_max is None else f"{budget.engines_max} engines at most",
+        f"in a store of kind '{budget.store}'" if budget.store else "",
     ]
     return "; ".join(limit for limit in limits if limit) or "all that the seed has"
 
@@ -88,7 +88,7 @@ def _described(trouble: Trouble) -> str:
 def complaint(history: History, computing_seconds: float = COMPUTING_SECONDS_MAX) -> str:
     """Run it: the sentence about what went wrong; empty if nothing did."""
     try:
-        with computing_at_most(computing_seconds):
+        with limit_cpu(computing_seconds):
             history.run()
     except AssertionError as error:
         return str(error)
@@ -97,33 +97,33 @@ def complaint(history: History, computing_seconds: float = COMPUTING_SECONDS_MAX
     return ""
 
 
-def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> Broken:
+def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> BrokenHistory:
     """The same seed with ever less, as long as the same promise is broken."""
     until, tries = time.monotonic() + SECONDS_MAX, 0
-    trouble = ALL_TROUBLE
-    found = _found(seed, sentence, history, trouble)
-    candidates = _less(history, trouble)
+    budget = ALL_FAULTS
+    found = _found(seed, sentence, history, budget)
+    candidates = _less(history, budget)
     while tries < TRIES_MAX and time.monotonic() < until and (candidate := next(candidates, None)) is not None:
         tries += 1
-        workflow, trouble = candidate
-        again = histories(seed, workflow, trouble=trouble)
+        workflow, budget = candidate
+        again = histories(seed, workflow, budget=budget)
         sentence = complaint(again)
         if sentence.partition(":")[0] == found.promise:
-            found = _found(seed, sentence, again, trouble)
-            candidates = _less(again, trouble)
+            found = _found(seed, sentence, again, budget)
+            candidates = _less(again, budget)
     return found
 
 
-def _found(seed: int, sentence: str, history: History, trouble: Trouble) -> Broken:
+def _found(seed: int, sentence: str, history: History, budget: FaultBudget) -> BrokenHistory:
     facts = history.last_facts(FACTS_SHOWN)
-    return Broken(seed, sentence, history.workflow, trouble, Counter(history.happened), facts)
+    return BrokenHistory(seed, sentence, history.workflow, budget, Counter(history.happened), facts)
 
 
-def _less(history: History, trouble: Trouble) -> Iterator[tuple[Workflow, Trouble]]:
+def _less(history: History, budget: FaultBudget) -> Iterator[tuple[Workflow, FaultBudget]]:
     """One thing less: of the trouble, then of the workflow."""
-    calmer = trouble.less(history.happened.keys(), history.moves, history.engines_max, history.store_kind)
+    calmer = budget.less(history.happened.keys(), history.steps, history.engines_max, history.store_kind)
     return chain(
-        ((history.workflow, less) for less in calmer), ((workflow, trouble) for workflow in smaller(history.workflow))
+        ((history.workflow, less) for less in calmer), ((workflow, budget) for workflow in smaller(history.workflow))
     )
 
 

@@ -22,7 +22,7 @@ from mulligan.engine.workflow_cache import Known
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import LockState, Store, WorkerRecord
 from mulligan.testing.databases import LEASE_SECONDS
-from mulligan.testing.execution_recorder import ExecutionRecorder, Search
+from mulligan.testing.execution_recorder import ExecutionRecorder, WorkerSearch
 from mulligan.testing.fake_tasks import FakeTasks
 from mulligan.testing.timer_checks import CountedClock
 from mulligan.testing.workflows import read_workflow
@@ -33,7 +33,7 @@ RUNS_TAKEN_MAX = 1000
 GRACE_SECONDS = 10.0
 
 
-class Surroundings(Protocol):
+class WorkerHost(Protocol):
     """What a process finds around it."""
 
     evaluator: Evaluator
@@ -43,7 +43,7 @@ class Surroundings(Protocol):
     workflows: dict[str, tuple[Workflow, Graph]]
     recorder: ExecutionRecorder
 
-    def connect(self, process: Process) -> Store: ...
+    def connect(self, worker: SimulatedWorker) -> Store: ...
 
     def wall_clock(self, host: str) -> CountedClock: ...
 
@@ -54,17 +54,17 @@ class Surroundings(Protocol):
     def is_free(self, lock: str) -> bool:
         """Whether nobody holds the lock: it is held for as long as its process lives."""
 
-    def search(self, process: Process) -> Search:
+    def search(self, worker: SimulatedWorker) -> WorkerSearch:
         """A process begins to look for the dead."""
 
-    def bug(self, message: str) -> None:
+    def report_bug(self, message: str) -> None:
         """An engine has met a bug of ours."""
 
-    def answered(self, message_id: int) -> None:
+    def note_answer(self, message_id: int) -> None:
         """Somebody has fetched the answer to this message."""
 
 
-class Process:
+class SimulatedWorker:
     """Serves whatever comes; or drives one run and those below it until it has ended, with `root_run_id`.
 
     Without slots it runs nothing: somebody who asked a run something (`message_id`) and takes its turns until it has
@@ -73,7 +73,7 @@ class Process:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: WorkerHost,
         host: str,
         slots: int,
         root_run_id: int | None = None,
@@ -107,11 +107,11 @@ class Process:
         if self.engine is None:
             self._set_up()
         elif self.is_leaving:
-            self._wind_up(self.engine)
+            self._shut_down(self.engine)
         elif self.is_away:
-            self._recover(self.engine)
+            self._reconnect(self.engine)
         else:
-            self._once(self.engine)
+            self._run_once(self.engine)
 
     def keep_alive(self) -> None:
         """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
@@ -134,10 +134,10 @@ class Process:
             self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
-            self._rescue(engine)
+            self._expire_dead_workers(engine)
             engine.take_up(self._below_root(self._run_ids))
         except StoreUnavailable:
-            self._put_down()
+            self._kill_everything()
             return
         self.engine, self.is_away = engine, False
 
@@ -149,30 +149,30 @@ class Process:
             self.name,
             self.executor,
             root_run_id=self.root_run_id,
-            watcher=_Alarm(self.around),
+            watcher=_BugListener(self.around),
             lease_seconds=LEASE_SECONDS,
         )
-        engine.known = _Shared(self.around)
+        engine.known = _SharedCache(self.around)
         return engine
 
     def _executor(self) -> FakeTasks:
         watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
         recorder = self.around.recorder
-        executor = FakeTasks(self.name, self.host, self.clock, self.slots, watchdog_seconds, recorder.starting)
+        executor = FakeTasks(self.name, self.host, self.clock, self.slots, watchdog_seconds, recorder.on_start)
         recorder.watch(executor)
         return executor
 
-    def _put_down(self) -> None:
+    def _kill_everything(self) -> None:
         """Nothing of ours runs, and our lock is free."""
         if self.executor is not None:
             self.executor.close()
         self.executor = self.engine = None
         self.lock = ""
 
-    def _start_over(self, engine: Engine) -> None:
+    def _restart(self, engine: Engine) -> None:
         """We were taken for dead: others have our work, and we come back under a new name."""
         self._run_ids = list(engine.drives) or self._run_ids
-        self._put_down()
+        self._kill_everything()
 
     def _tear_down(self, engine: Engine) -> None:
         """Nothing of ours runs any more when the store hears that we are gone; if it does not, our lock is free."""
@@ -185,47 +185,47 @@ class Process:
                 break
             except StoreUnavailable:
                 continue
-        self._put_down()
+        self._kill_everything()
         self.has_left = True
 
-    def _rescue(self, engine: Engine) -> None:
+    def _expire_dead_workers(self, engine: Engine) -> None:
         around, search = self.around, self.around.search(self)
         for _ in expire_dead_workers(
             self.store,
-            self._look_at_lock,
-            self._end_leftovers,
+            self._lock_state,
+            self._kill_leftovers,
             may_expire_others=engine.contact.may_expire_others or not self.store.is_shared,
         ):
             engine.call()
-        around.recorder.has_searched(search)
+        around.recorder.note_search(search)
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
             engine.set_alone(next(others, None) is None)
 
-    def _look_at_lock(self, worker: WorkerRecord) -> LockState:
+    def _lock_state(self, worker: WorkerRecord) -> LockState:
         """Where several hosts share the store, the locks of the others cannot be seen."""
         if self.store.is_shared and worker.host != self.host:
             return "unknown"
         return "free" if self.around.is_free(worker.lock) else "held"
 
-    def _end_leftovers(self, name: str) -> None:
+    def _kill_leftovers(self, name: str) -> None:
         """What a dead worker has left on this host."""
         if self.around.host_of(name) == self.host:
-            self.around.recorder.end_leftovers(name)
+            self.around.recorder.kill_leftovers(name)
 
     # -- driving -----------------------------------------------------------------------------------------------------
 
-    def _once(self, engine: Engine) -> None:
+    def _run_once(self, engine: Engine) -> None:
         try:
-            self._beat(engine)
+            self._send_heartbeat(engine)
             engine.tick(0.0)
             self._look(engine)
         except StoreUnavailable:
             self.is_away = True
         except WorkerExpired:
-            self._start_over(engine)
+            self._restart(engine)
 
-    def _recover(self, engine: Engine) -> None:
+    def _reconnect(self, engine: Engine) -> None:
         """Ask again whether the store is back. What ends meanwhile is kept."""
         if self.executor is not None:
             engine.wait(0.0)
@@ -234,10 +234,10 @@ class Process:
         except StoreUnavailable:
             return
         except WorkerExpired:
-            self._start_over(engine)
+            self._restart(engine)
         self.is_away = False
 
-    def _beat(self, engine: Engine) -> None:
+    def _send_heartbeat(self, engine: Engine) -> None:
         """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
         is_shared = self.store.is_shared
         seconds = LEASE_SECONDS / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
@@ -248,7 +248,7 @@ class Process:
         if is_shared:
             engine.contact.beat()
             self.clock.set_by(self.store.now)
-        self._rescue(engine)
+        self._expire_dead_workers(engine)
         if self._has_not_its_run(engine):
             engine.take_up(self._below_root([]))
 
@@ -271,7 +271,7 @@ class Process:
         elif self.root_run_id is not None:
             self._leave_when_ended(engine, self.root_run_id)
         elif not self.store.is_shared:
-            self._take_up_idle(engine)
+            self._claim_idle_runs(engine)
 
     def _leave_when_ended(self, engine: Engine, run_id: int) -> None:
         engine.refuse_given_up(run_id)
@@ -282,24 +282,24 @@ class Process:
         assert self.message_id is not None
         answer = self.store.answer(self.message_id)
         if answer is not None:
-            self.around.answered(self.message_id)
+            self.around.note_answer(self.message_id)
         if answer is not None or self.root_run_id not in engine.drives:
             self._tear_down(engine)
 
-    def _take_up_idle(self, engine: Engine) -> None:
+    def _claim_idle_runs(self, engine: Engine) -> None:
         """In a store that no host shares tasks come with the turn of their run: of runs that nobody drives, ever."""
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
         if not engine.drives and not self.store.is_shared:
             self.clock.follow_wall()
-        self._rescue(engine)
+        self._expire_dead_workers(engine)
         unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
         engine.take_up([record.run_id for record in unfinished])
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 
-    def _wind_up(self, engine: Engine) -> None:
+    def _shut_down(self, engine: Engine) -> None:
         """Nothing starts; what came of what ran is written, if the store answers; then we go."""
         if not self._is_drained:
             self._is_drained = True
@@ -316,10 +316,10 @@ class Process:
             self._tear_down(engine)
 
 
-class _Shared(Known):
+class _SharedCache(Known):
     """What one engine has met; what another has read before is not read again. First steps are entered in pieces."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: WorkerHost) -> None:
         super().__init__()
         self._around = around
 
@@ -333,11 +333,11 @@ class _Shared(Known):
         return found
 
 
-class _Alarm(NullObserver):
+class _BugListener(NullObserver):
     """Hears when an engine has met a bug of ours."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: WorkerHost) -> None:
         self._around = around
 
     def trouble(self, message: str) -> None:
-        self._around.bug(message)
+        self._around.report_bug(message)

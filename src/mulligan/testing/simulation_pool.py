@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.testing.shrinking import Broken, Histories, complaint, shrunk
-from mulligan.testing.simulation_totals import Tally
+from mulligan.testing.shrinking import BrokenHistory, Histories, complaint, shrunk
+from mulligan.testing.simulation_totals import SimulationTotals
 
 # How often a process says how far it is.
 PART_SECONDS = 1.0
@@ -30,13 +30,13 @@ _STOP = 0
 _GARBAGE_MAX = 50_000
 
 
-def collect_seldom() -> None:
+def collect_garbage_rarely() -> None:
     """In a process that does nothing but run histories: none leaves much behind, and to look for it takes long."""
     gc.freeze()
     gc.set_threshold(_GARBAGE_MAX)
 
 
-class Patience(msgspec.Struct, frozen=True):
+class TimeLimits(msgspec.Struct, frozen=True):
     """How long a history may take, which is a matter of milliseconds.
 
     One that computes for so long goes round in circles; one that is not over after so much time on the clock hangs in
@@ -47,38 +47,38 @@ class Patience(msgspec.Struct, frozen=True):
     silent_seconds: float = 300.0
 
 
-PATIENT = Patience()
+PATIENT = TimeLimits()
 
 
-class Part(msgspec.Struct):
+class PartialResult(msgspec.Struct):
     """What came of some more histories."""
 
-    tally: Tally = msgspec.field(default_factory=Tally)
-    broken: list[Broken] = []
+    totals: SimulationTotals = msgspec.field(default_factory=SimulationTotals)
+    broken: list[BrokenHistory] = []
 
 
 def parts(
-    seeds: Sequence[int], histories: Histories, begin: Callable[[int], bool], patience: Patience = PATIENT
-) -> Iterator[Part]:
+    seeds: Sequence[int], histories: Histories, begin: Callable[[int], bool], limits: TimeLimits = PATIENT
+) -> Iterator[PartialResult]:
     """These histories one after the other, reported every second, and at once where a promise is broken.
 
     `begin` is told each seed before it is run; False ends it.
     """
-    part, reported_at = Part(), time.monotonic()
+    part, reported_at = PartialResult(), time.monotonic()
     for seed in seeds:
         if not begin(seed):
             break
-        _run(part, seed, histories, patience.computing_seconds)
+        _run(part, seed, histories, limits.computing_seconds)
         if part.broken or time.monotonic() - reported_at > PART_SECONDS:
             yield part
-            part, reported_at = Part(), time.monotonic()
+            part, reported_at = PartialResult(), time.monotonic()
     yield part
 
 
-def _run(part: Part, seed: int, histories: Histories, seconds_max: float) -> None:
+def _run(part: PartialResult, seed: int, histories: Histories, seconds_max: float) -> None:
     history = histories(seed)
     sentence = complaint(history, seconds_max)
-    part.tally.add(history.workflow, history.store_kind, history.happened, history.logs())
+    part.totals.add(history.workflow, history.store_kind, history.happened, history.logs())
     if sentence:
         part.broken.append(shrunk(histories, seed, sentence, history))
 
@@ -97,11 +97,11 @@ class _Worker(msgspec.Struct):
     since: float = 0.0
 
 
-class Crew:
+class SimulationPool:
     """Runs histories in processes of their own. `stop` lets each finish the history that it is in."""
 
-    def __init__(self, seeds: range, jobs: int, histories: Histories, patience: Patience = PATIENT) -> None:
-        self._histories, self._patience = histories, patience
+    def __init__(self, seeds: range, jobs: int, histories: Histories, limits: TimeLimits = PATIENT) -> None:
+        self._histories, self._limits = histories, limits
         # Whether to stop, and which seed each process is at: written by one, read by another, without a lock.
         self._board: Any = _CONTEXT.RawArray("q", [0, *[_NONE] * jobs])
         self._workers = [self._start(number, seeds[number - 1 :: jobs]) for number in range(1, jobs + 1)]
@@ -109,13 +109,13 @@ class Crew:
     def stop(self) -> None:
         self._board[_STOP] = 1
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[PartialResult]:
         """What comes, until all have ended; at least every second something, if only an empty part."""
         while self._workers:
             ready = wait([worker.connection for worker in self._workers], timeout=PART_SECONDS)
-            yield from (self._hear(worker) for worker in list(self._workers) if worker.connection in ready)
-            yield from (self._lost(worker, "hangs") for worker in list(self._workers) if self._is_silent(worker))
-            yield Part()
+            yield from (self._receive(worker) for worker in list(self._workers) if worker.connection in ready)
+            yield from (self._report_lost(worker, "hangs") for worker in list(self._workers) if self._is_silent(worker))
+            yield PartialResult()
 
     def close(self) -> None:
         """End every process: by itself if it can."""
@@ -128,45 +128,47 @@ class Crew:
     def _start(self, number: int, seeds: Sequence[int]) -> _Worker:
         ours, theirs = _CONTEXT.Pipe(duplex=False)
         self._board[number] = _NONE
-        arguments = (seeds, self._histories, self._patience, self._board, number, theirs)
-        process = _CONTEXT.Process(target=_work, args=arguments, daemon=True)
+        arguments = (seeds, self._histories, self._limits, self._board, number, theirs)
+        process = _CONTEXT.Process(target=_run_in_process, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return _Worker(number, seeds, process, ours, since=time.monotonic())
 
-    def _hear(self, worker: _Worker) -> Part:
+    def _receive(self, worker: _Worker) -> PartialResult:
         try:
-            part: Part | None = worker.connection.recv()
+            part: PartialResult | None = worker.connection.recv()
         except EOFError:
-            return self._lost(worker, "died")
+            return self._report_lost(worker, "died")
         if part is None:
-            self._dismiss(worker)
-            return Part()
+            self._stop(worker)
+            return PartialResult()
         return part
 
     def _is_silent(self, worker: _Worker) -> bool:
         now, seed = time.monotonic(), self._board[worker.number]
         if seed != worker.seed:
             worker.seed, worker.since = seed, now
-        return seed != _NONE and now - worker.since > self._patience.silent_seconds
+        return seed != _NONE and now - worker.since > self._limits.silent_seconds
 
-    def _lost(self, worker: _Worker, how: str) -> Part:
+    def _report_lost(self, worker: _Worker, how: str) -> PartialResult:
         """The process is gone, or will be: its seed is named, and another goes on behind it."""
-        self._dismiss(worker)
+        self._stop(worker)
         seed = self._board[worker.number]
         if seed == _NONE:
             raise RuntimeError(f"a process died before its first history, with exit code {worker.process.exitcode}")
         code = (
             f", exit code {worker.process.exitcode}"
             if how == "died"
-            else f" for {self._patience.silent_seconds:g} seconds"
+            else f" for {self._limits.silent_seconds:g} seconds"
         )
         left = worker.seeds[worker.seeds.index(seed) + 1 :]
         if left and not self._board[_STOP]:
             self._workers.append(self._start(worker.number, left))
-        return Part(Tally(1), [Broken(seed, f"promise 10: the process that ran it {how}{code}")])
+        return PartialResult(
+            SimulationTotals(1), [BrokenHistory(seed, f"promise 10: the process that ran it {how}{code}")]
+        )
 
-    def _dismiss(self, worker: _Worker) -> None:
+    def _stop(self, worker: _Worker) -> None:
         self._workers.remove(worker)
         worker.connection.close()
         worker.process.join(GOODBYE_SECONDS)
@@ -174,17 +176,17 @@ class Crew:
         worker.process.join()
 
 
-def _work(
-    seeds: Sequence[int], histories: Histories, patience: Patience, board: Any, number: int, connection: Connection
+def _run_in_process(
+    seeds: Sequence[int], histories: Histories, limits: TimeLimits, board: Any, number: int, connection: Connection
 ) -> None:
     # Ctrl-C is the parent's to hear: it tells us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    collect_seldom()
+    collect_garbage_rarely()
 
     def begin(seed: int) -> bool:
         board[number] = seed
         return not board[_STOP]
 
-    for part in parts(seeds, histories, begin, patience):
+    for part in parts(seeds, histories, begin, limits):
         connection.send(part)
     connection.send(None)

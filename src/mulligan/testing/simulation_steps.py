@@ -23,8 +23,8 @@ from mulligan.ports import FAULT_POINTS, Lease
 from mulligan.testing.clock import START
 from mulligan.testing.corrections import correction
 from mulligan.testing.faults import Faults
-from mulligan.testing.simulated_cluster import World
-from mulligan.testing.simulated_worker import Process
+from mulligan.testing.simulated_cluster import SimulatedCluster
+from mulligan.testing.simulated_worker import SimulatedWorker
 from mulligan.testing.workflows import BREAKERS
 
 PROCESSES_MAX = 4
@@ -65,12 +65,12 @@ _CLOCK_STEPS = (-7200.0, -50.0, -1.0, 0.0, 0.0, 2.0, 600.0, 3600.0)
 _BEFORE_ALL_CLOCKS = START + timedelta(seconds=min(_CLOCK_STEPS))
 
 
-class Moves:
+class SimulationSteps:
     """Everything that chance may choose from."""
 
-    def __init__(self, world: World, without: frozenset[str], points: Faults) -> None:
-        self.world = world
-        self.rng = world.rng
+    def __init__(self, cluster: SimulatedCluster, without: frozenset[str], points: Faults) -> None:
+        self.cluster = cluster
+        self.rng = cluster.rng
         self.points = points
         self.failing_share = self.rng.choice((0.1, 0.3, 0.6))
         self.patience = self.rng.randint(0, 2)
@@ -82,31 +82,33 @@ class Moves:
         move: Callable[[], object] = getattr(self, name)
         if move() is False:
             return False
-        self.world.happened[name] += 1
+        self.cluster.happened[name] += 1
         return True
 
-    def meanwhile(self) -> None:
+    def run_others(self) -> None:
         self.do(self.rng.choice(self._meanwhile))
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Somebody goes round its loop, once or several times."""
-        able = self.world.able
-        if not able:
+        runnable = self.cluster.runnable
+        if not runnable:
             return self.newcomer()
-        process = self.rng.choice(able)
+        worker = self.rng.choice(runnable)
         for _ in range(self.rng.choice((1, 1, 1, 2, 5))):
-            if process in self.world.able:
-                self.world.act(process)
+            if worker in self.cluster.runnable:
+                self.cluster.act(worker)
         return True
 
     def newcomer(self) -> bool:
-        if len(self.world.processes) >= PROCESSES_MAX:
+        if len(self.cluster.workers) >= PROCESSES_MAX:
             return False
-        roots = [run_id for run_id in self.world.roots() if self.world.held.runs[run_id].status not in RUN_ENDED]
+        roots = [
+            run_id for run_id in self.cluster.roots() if self.cluster.contents.runs[run_id].status not in RUN_ENDED
+        ]
         root = self.rng.choice(roots) if roots and self.rng.random() < 0.4 else None
-        self.world.start(self.rng.choice(self.slots), root)
+        self.cluster.start(self.rng.choice(self.slots), root)
         return True
 
     @property
@@ -116,29 +118,29 @@ class Moves:
 
     def lose_worker(self) -> bool:
         """kill -9, between two rounds of its loop."""
-        if self.world.idle:
-            self.world.drop(self.rng.choice(self.world.idle))
+        if self.cluster.idle:
+            self.cluster.drop(self.rng.choice(self.cluster.idle))
             return True
         return False
 
     def freeze(self) -> bool:
-        if self.world.able:
+        if self.cluster.runnable:
             seconds = self.rng.choice((2, 15, 25, 40, 120))
-            self.rng.choice(self.world.able).frozen_until = self.world.clock.monotonic() + seconds
+            self.rng.choice(self.cluster.runnable).frozen_until = self.cluster.clock.monotonic() + seconds
             return True
         return False
 
     def outage(self) -> bool:
         """No worker reaches the store, for longer than a lease: the server is down, or the network between them."""
-        if self.world.database.is_shared:
-            self.world.begin_outage(self.rng.choice((35, 50, 200)))
+        if self.cluster.database.is_shared:
+            self.cluster.begin_outage(self.rng.choice((35, 50, 200)))
             return True
         return False
 
     def interrupt(self) -> bool:
         """Ctrl-C: what runs is ended, and the process leaves."""
-        if self.world.able:
-            self.rng.choice(self.world.able).is_leaving = True
+        if self.cluster.runnable:
+            self.rng.choice(self.cluster.runnable).is_leaving = True
             return True
         return False
 
@@ -147,18 +149,18 @@ class Moves:
 
     def reset_breakers(self) -> bool:
         """Somebody closes them by hand."""
-        closed = [name for name in BREAKERS if self.world.operator.reset_breaker(name)]
+        closed = [name for name in BREAKERS if self.cluster.operator.reset_breaker(name)]
         return bool(closed)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def end_task(self) -> bool:
-        running = [(one, lease) for one in self.world.processes if one.executor for lease in one.executor.under_way]
+        running = [(one, lease) for one in self.cluster.workers if one.executor for lease in one.executor.unfinished]
         if not running:
             return False
-        process, lease = self.rng.choice(running)
-        assert process.executor is not None
-        process.executor.end(lease, self._ended(process, lease))
+        worker, lease = self.rng.choice(running)
+        assert worker.executor is not None
+        worker.executor.end(lease, self._ended(worker, lease))
         return True
 
     def end_all_tasks(self) -> bool:
@@ -167,10 +169,10 @@ class Moves:
             count += 1
         return count > 0
 
-    def _ended(self, process: Process, lease: Lease) -> r.TaskEnded:
-        place, attempt, at = lease.task.place, lease.task.attempt, process.clock.now()
-        assert process.executor is not None
-        is_stopped = process.executor.stopped.get(lease.token) is not None
+    def _ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded:
+        place, attempt, at = lease.task.place, lease.task.attempt, worker.clock.now()
+        assert worker.executor is not None
+        is_stopped = worker.executor.stopped.get(lease.token) is not None
         if is_stopped and self.rng.random() < 0.8:
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
         if self.rng.random() >= self.failing_share:
@@ -194,11 +196,11 @@ class Moves:
     def repeat_report(self) -> bool:
         """What became of an attempt is told once more, and perhaps otherwise."""
         run_id = self._some_run()
-        log = self.world.checker.runs[run_id].log
+        log = self.cluster.checker.runs[run_id].log
         known = [entry.fact for entry in log if isinstance(entry.fact, (*_RESULTS, e.AttemptStarted))]
         if not known:
             return False
-        fact, now = self.rng.choice(known), self.world.clock.now()
+        fact, now = self.rng.choice(known), self.cluster.clock.now()
         kinds: list[Callable[[], r.Report]] = [lambda: r.TaskStarted(now, fact.place, fact.attempt, "h1.1", "h1")]
         if isinstance(fact, _RESULTS):
             kinds += [
@@ -214,7 +216,7 @@ class Moves:
     def forge_report(self) -> None:
         run_id = self._some_run()
         place = self.rng.choice(list(self._state(run_id).places) or ["nowhere"])
-        attempt, now = self.rng.choice((0, 99)), self.world.clock.now()
+        attempt, now = self.rng.choice((0, 99)), self.cluster.clock.now()
         kinds: list[Callable[[], r.Report]] = [
             lambda: r.TaskStarted(now, place, attempt),
             lambda: r.TaskEnded(now, place, attempt),
@@ -226,17 +228,17 @@ class Moves:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def pass_time(self) -> None:
-        self._timers_seen.update(dict.fromkeys(self.world.held.timers))
-        self.world.let_pass(self.rng.choice((0, 0.5, 3, 12, 45, 300)))
+        self._timers_seen.update(dict.fromkeys(self.cluster.contents.timers))
+        self.cluster.advance(self.rng.choice((0, 0.5, 3, 12, 45, 300)))
 
     def wrong_clock(self) -> None:
-        self.world.set_clock(self.rng.choice(self.world.hosts), self.rng.choice(_CLOCK_STEPS))
+        self.cluster.set_clock(self.rng.choice(self.cluster.hosts), self.rng.choice(_CLOCK_STEPS))
 
     def fire_early(self) -> bool:
-        return self._fire(list(self.world.held.timers))
+        return self._fire(list(self.cluster.contents.timers))
 
     def fire_again(self) -> bool:
-        return self._fire([timer for timer in self._timers_seen if timer not in self.world.held.timers])
+        return self._fire([timer for timer in self._timers_seen if timer not in self.cluster.contents.timers])
 
     def _fire(self, timers: list[tuple[int, Any, str, int]]) -> bool:
         if not timers:
@@ -249,20 +251,20 @@ class Moves:
     # -- people ------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        self._ask(self._some_run(), r.CancelRequested(self.world.clock.now(), "someone", "enough"))
+        self._ask(self._some_run(), r.CancelRequested(self.cluster.clock.now(), "someone", "enough"))
 
     def cancel_now(self) -> None:
-        self._ask(self._some_run(), r.CancelRequested(self.world.clock.now(), "someone", "enough", now=True))
+        self._ask(self._some_run(), r.CancelRequested(self.cluster.clock.now(), "someone", "enough", now=True))
 
     def pause(self) -> None:
-        self._ask(self._some_root(), r.PauseRequested(self.world.clock.now(), "someone"))
+        self._ask(self._some_root(), r.PauseRequested(self.cluster.clock.now(), "someone"))
 
     def resume(self) -> bool:
         """Somebody lifts a pause: of a run that nobody has called, since the others go on with their callers."""
-        paused = [run_id for run_id in self.world.roots() if self._state(run_id).run.status == "paused"]
+        paused = [run_id for run_id in self.cluster.roots() if self._state(run_id).run.status == "paused"]
         if not paused:
             return False
-        self._ask(self.rng.choice(paused), r.ResumeRequested(self.world.clock.now(), "someone"))
+        self._ask(self.rng.choice(paused), r.ResumeRequested(self.cluster.clock.now(), "someone"))
         return True
 
     def pause_step(self) -> bool:
@@ -270,17 +272,17 @@ class Moves:
         run_id = self._some_run()
         step = self._some_step(self._state(run_id))
         if step:
-            self._ask(run_id, r.PauseRequested(self.world.clock.now(), "someone", step=step))
+            self._ask(run_id, r.PauseRequested(self.cluster.clock.now(), "someone", step=step))
         return bool(step)
 
     def resume_step(self) -> bool:
         """Somebody lets a step go on that was held."""
-        runs = [(run_id, self._state(run_id)) for run_id in sorted(self.world.held.runs)]
+        runs = [(run_id, self._state(run_id)) for run_id in sorted(self.cluster.contents.runs)]
         held = [(run_id, step) for run_id, state in runs for step in state.run.paused_steps]
         if not held:
             return False
         run_id, step = self.rng.choice(held)
-        self._ask(run_id, r.ResumeRequested(self.world.clock.now(), "someone", step=step))
+        self._ask(run_id, r.ResumeRequested(self.cluster.clock.now(), "someone", step=step))
         return True
 
     def help(self) -> bool:
@@ -294,12 +296,12 @@ class Moves:
 
     def another_round(self, run_id: int) -> r.RetryRequested:
         """For all that was not done; now and then for some items of a map, which is all that a completed run allows."""
-        now, state = self.world.clock.now(), self._state(run_id)
+        now, state = self.cluster.clock.now(), self._state(run_id)
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
             report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
             return self._corrected(state, report)
-        self.world.happened["items"] += 1
+        self.cluster.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
         items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
@@ -310,25 +312,27 @@ class Moves:
         dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
         if not state.places or dice.random() >= CORRECTED_SHARE:
             return report
-        self.world.happened["corrected"] += 1
+        self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
         return msgspec.structs.replace(report, revised=revised)
 
     def fork(self) -> bool:
         """Of a run that rests."""
-        resting = [run_id for run_id in self.world.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")]
-        if not resting or len(self.world.held.runs) >= RUNS_MAX:
+        resting = [
+            run_id for run_id in self.cluster.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")
+        ]
+        if not resting or len(self.cluster.contents.runs) >= RUNS_MAX:
             return False
         run_id = self.rng.choice(resting)
         old = self._state(run_id)
         from_step = self.rng.choice([step.name for step in old.workflow.steps])
         kept = kept_results(old, old.graph, from_step)
-        self.world.create(old.workflow, forked_from=run_id, kept=kept)
+        self.cluster.create(old.workflow, forked_from=run_id, kept=kept)
         return True
 
     def ask_nonsense(self) -> None:
         """Verbs that may make no sense now: they are refused, and change nothing."""
-        run_id, now = self._some_run(), self.world.clock.now()
+        run_id, now = self._some_run(), self.cluster.clock.now()
         state = self._state(run_id)
         step = self._some_step(state) or "nothing"
         verbs: list[Callable[[], r.Report]] = [
@@ -337,7 +341,7 @@ class Moves:
             lambda: r.ApprovalGiven(now, step, True, "someone", ""),
             lambda: r.RunRequested(now, run_id),
         ]
-        if run_id in self.world.roots():
+        if run_id in self.cluster.roots():
             # One that was called goes on with its caller.
             verbs.append(lambda: r.ResumeRequested(now))
         if state.run.status in RUN_ENDED:
@@ -348,7 +352,7 @@ class Moves:
         """Somebody looks at what waits for a person."""
         waiting = [
             (run_id, place)
-            for run_id, watched in self.world.checker.runs.items()
+            for run_id, watched in self.cluster.checker.runs.items()
             for place in watched.state.places.values()
             if _waits_for_a_person(place)
         ]
@@ -359,7 +363,7 @@ class Moves:
             self._ask(run_id, self._classification(place))
         else:
             is_approved = self.rng.random() < 0.7
-            report = r.ApprovalGiven(self.world.clock.now(), place.key, is_approved, "someone", "looked at it")
+            report = r.ApprovalGiven(self.cluster.clock.now(), place.key, is_approved, "someone", "looked at it")
             self._ask(run_id, report)
         return True
 
@@ -367,38 +371,38 @@ class Moves:
         verdict: Any = "retry" if self.patience > 0 and self.rng.random() < 0.5 else "fail"
         self.patience -= verdict == "retry"
         memory = 2**22 if self.rng.random() < 0.3 else None
-        return r.Classified(self.world.clock.now(), place.key, verdict, "someone", "seen before", memory)
+        return r.Classified(self.cluster.clock.now(), place.key, verdict, "someone", "seen before", memory)
 
     # -- telling runs ------------------------------------------------------------------------------------------------
 
     def _put(self, run_id: int, report: r.Report) -> None:
-        self.world.operator.put(run_id, report)
+        self.cluster.operator.put(run_id, report)
 
     def _ask(self, run_id: int, report: r.Report) -> None:
         """Say something to a run. Where nobody drives it, who asks may take its turn, and does nothing else."""
-        message_id = self.world.operator.put(run_id, report, is_asking=True)
-        is_left = not self.world.held.runs[run_id].holder and len(self.world.processes) < PROCESSES_MAX
+        message_id = self.cluster.operator.put(run_id, report, is_asking=True)
+        is_left = not self.cluster.contents.runs[run_id].holder and len(self.cluster.workers) < PROCESSES_MAX
         if is_left and self.rng.random() < 0.5:
-            self.world.happened["visit"] += 1
-            self.world.start(0, run_id, message_id)
+            self.cluster.happened["visit"] += 1
+            self.cluster.start(0, run_id, message_id)
         else:
             self._asked.append(message_id)
 
     def hear(self) -> None:
         """Who asked fetches the answers that there are."""
-        answered = [message_id for message_id in self._asked if self.world.operator.answer(message_id) is not None]
-        for message_id in answered:
-            self.world.answered(message_id)
+        note_answer = [message_id for message_id in self._asked if self.cluster.operator.answer(message_id) is not None]
+        for message_id in note_answer:
+            self.cluster.note_answer(message_id)
             self._asked.remove(message_id)
 
     def _some_run(self) -> int:
-        return self.rng.choice(list(self.world.checker.runs))
+        return self.rng.choice(list(self.cluster.checker.runs))
 
     def _some_root(self) -> int:
-        return self.rng.choice(list(self.world.roots()))
+        return self.rng.choice(list(self.cluster.roots()))
 
     def _state(self, run_id: int) -> State:
-        return self.world.checker.runs[run_id].state
+        return self.cluster.checker.runs[run_id].state
 
     def _some_step(self, state: State) -> str:
         return self.rng.choice(("", *(step.name for step in state.workflow.steps)))

@@ -15,13 +15,13 @@ import msgspec
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.store.encoding import encoded, moment_from
 from mulligan.store.memory_shelf import KeptRun, KeptTask, Shelf
-from mulligan.testing.liveness import Outside
+from mulligan.testing.liveness import PendingWork
 
 TaskKey = tuple[int, str, int]
 TimerKey = tuple[int, str, str, int]
 
 
-class HeldRun(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True):
     """A run's line: how it stands, and who has its turn."""
 
     run_id: int
@@ -39,7 +39,7 @@ class HeldRun(msgspec.Struct, frozen=True):
         return self.status in RUN_ENDED
 
 
-class HeldTask(msgspec.Struct, frozen=True):
+class TaskRow(msgspec.Struct, frozen=True):
     """A task that is queued, or (with a worker) leased: then the ticket is the lease's token."""
 
     run_id: int
@@ -60,13 +60,13 @@ class HeldTask(msgspec.Struct, frozen=True):
         return f"attempt {self.attempt} of '{self.place}' in run {self.run_id}"
 
 
-class HeldMessage(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True):
     id: int
     run_id: int
     is_asking: bool
 
 
-class HeldBreaker(msgspec.Struct, frozen=True):
+class BreakerRow(msgspec.Struct, frozen=True):
     name: str
     status: str
     probe: int | None
@@ -77,19 +77,19 @@ class HeldBreaker(msgspec.Struct, frozen=True):
 class StoreContents(msgspec.Struct, frozen=True):
     """One look into a store."""
 
-    runs: dict[int, HeldRun]
-    tasks: list[HeldTask]
+    runs: dict[int, RunRow]
+    tasks: list[TaskRow]
     timers: dict[TimerKey, datetime]
-    messages: list[HeldMessage]
+    messages: list[MessageRow]
     # Messages that were answered and whose answer nobody has fetched.
     answers: frozenset[int]
-    breakers: list[HeldBreaker]
+    breakers: list[BreakerRow]
     # The workers that are not buried, with their last heartbeats.
     workers: dict[str, datetime]
 
-    def outside(self, run_id: int) -> Outside:
+    def pending_work_of(self, run_id: int) -> PendingWork:
         """What the world around one run holds for it."""
-        return Outside(
+        return PendingWork(
             [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id],
             [
                 (run.parent_place, run.parent_attempt)
@@ -104,11 +104,11 @@ class StoreContents(msgspec.Struct, frozen=True):
         return [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id and not task.worker]
 
     @property
-    def leases(self) -> list[HeldTask]:
+    def leases(self) -> list[TaskRow]:
         return [task for task in self.tasks if task.worker]
 
     @property
-    def told(self) -> set[int]:
+    def run_ids_with_messages(self) -> set[int]:
         """The runs in whose inboxes something waits."""
         return {message.run_id for message in self.messages}
 
@@ -138,19 +138,19 @@ _BREAKERS = "SELECT name, status, probe, failures FROM breakers ORDER BY name"
 _WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
 
 
-def look_into_tables(connection: Connection) -> StoreContents:
+def read_tables(connection: Connection) -> StoreContents:
     """Through an onlooker's own connection. From one moment only inside a transaction that shows one."""
 
     def rows(statement: str) -> Sequence[Any]:
         return connection.execute(statement).fetchall()
 
     return StoreContents(
-        {row[0]: HeldRun(*row) for row in rows(_RUNS)},
-        [HeldTask(*row) for row in rows(_TASKS)],
+        {row[0]: RunRow(*row) for row in rows(_RUNS)},
+        [TaskRow(*row) for row in rows(_TASKS)],
         {(run_id, kind, place, number): moment_from(due) for run_id, kind, place, number, due in rows(_TIMERS)},
-        [HeldMessage(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
+        [MessageRow(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
         frozenset(id_ for (id_,) in rows(_ANSWERS)),
-        [HeldBreaker(*row) for row in rows(_BREAKERS)],
+        [BreakerRow(*row) for row in rows(_BREAKERS)],
         {name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
     )
 
@@ -160,7 +160,7 @@ SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 POSTGRES_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 
 
-def contents_of_tables(connection: Connection, tables: str = SQLITE_TABLES) -> Iterator[bytes]:
+def table_values(connection: Connection, tables: str = SQLITE_TABLES) -> Iterator[bytes]:
     """Every value of every table that can say something, as bytes."""
     for (table,) in connection.execute(tables).fetchall():
         for row in connection.execute(f'SELECT * FROM "{table}"').fetchall():
@@ -174,37 +174,37 @@ def contents_of_tables(connection: Connection, tables: str = SQLITE_TABLES) -> I
 # -- the shelf of the store in memory --------------------------------------------------------------------------------
 
 
-def look_into_memory(shelf: Shelf) -> StoreContents:
+def read_memory(shelf: Shelf) -> StoreContents:
     """What lies on the shelf that memory stores share."""
     return StoreContents(
-        {run.run_id: _held_run(run) for run in shelf.runs.values()},
-        sorted((_held_task(kept) for kept in shelf.tasks.values()), key=lambda task: task.ticket),
+        {run.run_id: _run_row(run) for run in shelf.runs.values()},
+        sorted((_task_row(row) for row in shelf.tasks.values()), key=lambda task: task.ticket),
         {(*key,): due for key, due in shelf.timers.items()},
-        [HeldMessage(id_, kept.message.run_id, kept.message.is_asking) for id_, kept in shelf.messages.items()],
+        [MessageRow(id_, row.message.run_id, row.message.is_asking) for id_, row in shelf.messages.items()],
         frozenset(shelf.answers),
-        [HeldBreaker(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
-        {name: kept.beat_at for name, kept in sorted(shelf.workers.items())},
+        [BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
+        {name: row.beat_at for name, row in sorted(shelf.workers.items())},
     )
 
 
-def _held_run(run: KeptRun) -> HeldRun:
+def _run_row(run: KeptRun) -> RunRow:
     line = (run.run_id, run.status, run.round, run.seq, run.holder, run.fence, run.parent_run_id)
-    return HeldRun(*line, run.new.parent_place, run.new.parent_attempt)
+    return RunRow(*line, run.new.parent_place, run.new.parent_attempt)
 
 
-def _held_task(kept: KeptTask) -> HeldTask:
-    breaker = "" if kept.task.guard is None else kept.task.guard.name
-    return HeldTask(*kept.known_by, kept.ticket, kept.worker, breaker, kept.is_stopping)
+def _task_row(row: KeptTask) -> TaskRow:
+    breaker = "" if row.task.guard is None else row.task.guard.name
+    return TaskRow(*row.known_by, row.ticket, row.worker, breaker, row.is_stopping)
 
 
-def contents_of_memory(shelf: Shelf) -> Iterator[bytes]:
+def memory_values(shelf: Shelf) -> Iterator[bytes]:
     """Everything on the shelf, as bytes."""
     for run in shelf.runs.values():
         yield encoded((run.new, run.record(), run.log))
         for (kind, key), (tag, data) in run.rows.items():
             yield f"{kind} {key} {tag}".encode()
             yield data
-    for kept in (shelf.messages, shelf.answers, shelf.breakers, shelf.workers):
-        yield encoded(list(kept.values()))
+    for row in (shelf.messages, shelf.answers, shelf.breakers, shelf.workers):
+        yield encoded(list(row.values()))
     yield encoded([task.task for task in shelf.tasks.values()])
     yield from (data for data, _ in shelf.artifacts.values())

@@ -12,49 +12,49 @@ from urllib.parse import quote
 
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.testing.store_contents import HeldBreaker, HeldRun, HeldTask, StoreContents, TaskKey
+from mulligan.testing.store_contents import BreakerRow, RunRow, StoreContents, TaskKey, TaskRow
 
 
-class Known:
+class StoreHistory:
     """What the looks so far have shown of leases, turns and questions."""
 
     def __init__(self) -> None:
         # Every lease that there ever was: its task and holder by its token, its token by its task.
         self.leases: dict[int, tuple[TaskKey, str]] = {}
         self.tokens: dict[TaskKey, int] = {}
-        self.turns: dict[int, HeldRun] = {}
+        self.turns: dict[int, RunRow] = {}
         # Probes that went with their holders or their runs: the next lease is the probe.
         self.lost_probes: set[int | None] = set()
         # Messages whose senders wait for an answer; and those that have theirs.
         self.asked: set[int] = set()
         self.fetched: set[int] = set()
 
-    def note(self, held: StoreContents) -> None:
+    def record(self, contents: StoreContents) -> None:
         """Called when the promises were asked about this look."""
-        for lease in held.leases:
+        for lease in contents.leases:
             self.leases[lease.ticket] = lease.key, lease.worker
             self.tokens[lease.key] = lease.ticket
-        self.turns.update(held.runs)
-        self.lost_probes.update(breaker.probe for breaker in held.breakers if is_probe_over(breaker, held))
-        self.asked.update(message.id for message in held.messages if message.is_asking)
+        self.turns.update(contents.runs)
+        self.lost_probes.update(breaker.probe for breaker in contents.breakers if is_probe_over(breaker, contents))
+        self.asked.update(message.id for message in contents.messages if message.is_asking)
         self.asked -= self.fetched
 
 
 # -- 1, 2, 4: turns, tokens, leases ----------------------------------------------------------------------------------
 
 
-def promise_1_no_run_forgets_how_far_it_came(known: Known, held: StoreContents) -> None:
-    for run_id, before in known.turns.items():
-        now = held.runs.get(run_id)
+def promise_1_no_run_forgets_how_far_it_came(history: StoreHistory, contents: StoreContents) -> None:
+    for run_id, before in history.turns.items():
+        now = contents.runs.get(run_id)
         if now is None:
             raise AssertionError(f"promise 1: run {run_id} was there, and is not")
         if (now.seq, now.round) < (before.seq, before.round):
             raise AssertionError(f"promise 1: run {run_id} was at event {before.seq}, and is at {now.seq}")
 
 
-def promise_2_a_new_holder_has_a_new_fence(known: Known, held: StoreContents) -> None:
-    for run_id, before in known.turns.items():
-        now = held.runs[run_id]
+def promise_2_a_new_holder_has_a_new_fence(history: StoreHistory, contents: StoreContents) -> None:
+    for run_id, before in history.turns.items():
+        now = contents.runs[run_id]
         if now.fence < before.fence:
             raise AssertionError(f"promise 2: the fence of run {run_id} went back from {before.fence} to {now.fence}")
         if now.fence == before.fence and now.holder not in ("", before.holder):
@@ -62,20 +62,20 @@ def promise_2_a_new_holder_has_a_new_fence(known: Known, held: StoreContents) ->
             raise AssertionError(f"promise 2: the turn of run {run_id} went from {was} to {now.holder} with one fence")
 
 
-def promise_2_no_token_is_used_twice(known: Known, held: StoreContents) -> None:
-    seen: dict[int, HeldTask] = {}
-    for lease in held.leases:
-        if known.leases.get(lease.ticket, (lease.key, lease.worker)) != (lease.key, lease.worker):
+def promise_2_no_token_is_used_twice(history: StoreHistory, contents: StoreContents) -> None:
+    seen: dict[int, TaskRow] = {}
+    for lease in contents.leases:
+        if history.leases.get(lease.ticket, (lease.key, lease.worker)) != (lease.key, lease.worker):
             raise AssertionError(f"promise 2: the token {lease.ticket} of {lease} was another lease's before")
         if lease.ticket in seen:
             raise AssertionError(f"promise 2: the token {lease.ticket} is that of {seen[lease.ticket]} and of {lease}")
         seen[lease.ticket] = lease
 
 
-def promise_4_no_attempt_is_leased_twice(known: Known, held: StoreContents) -> None:
+def promise_4_no_attempt_is_leased_twice(history: StoreHistory, contents: StoreContents) -> None:
     """What was lost or interrupted is another attempt: the log says so before it is leased."""
-    for lease in held.leases:
-        before = known.tokens.get(lease.key, lease.ticket)
+    for lease in contents.leases:
+        before = history.tokens.get(lease.key, lease.ticket)
         if before != lease.ticket:
             raise AssertionError(f"promise 4: {lease} was leased with token {before}, and again with {lease.ticket}")
 
@@ -83,7 +83,7 @@ def promise_4_no_attempt_is_leased_twice(known: Known, held: StoreContents) -> N
 # -- 6: a run that is stopped stops what it has called ---------------------------------------------------------------
 
 
-def promise_6_what_is_stopped_stops_its_children(parent: State, child: State, called: HeldRun) -> None:
+def promise_6_what_is_stopped_stops_its_children(parent: State, child: State, called: RunRow) -> None:
     """Asked when both have read all that they were told."""
     place = parent.places.get(called.parent_place)
     is_asked = place is not None and (place.attempt, place.phase) == (called.parent_attempt, "stopping")
@@ -92,73 +92,79 @@ def promise_6_what_is_stopped_stops_its_children(parent: State, child: State, ca
         raise AssertionError(f"promise 6: {where} was asked to end, and run {called.run_id}, which it calls, was not")
 
 
-def promise_6_a_pause_goes_down_the_tree(parent: State, child: State, called: HeldRun) -> None:
+def promise_6_a_pause_goes_down_the_tree(parent: State, child: State, called: RunRow) -> None:
     """And is lifted there with it; asked when both have read all that they were told. One that stops is not paused."""
     above, below = parent.run, child.run
     is_open = RUN_ENDED.isdisjoint((above.status, below.status)) and above.stop is None and below.stop is None
     if is_open and above.status != below.status:
-        told = f"run {called.parent_run_id} is {above.status}"
-        raise AssertionError(f"promise 6: {told}, and run {called.run_id}, which it calls, is {below.status}")
+        run_ids_with_messages = f"run {called.parent_run_id} is {above.status}"
+        raise AssertionError(
+            f"promise 6: {run_ids_with_messages}, and run {called.run_id}, which it calls, is {below.status}"
+        )
 
 
 # -- 7: nothing outlives its holder ----------------------------------------------------------------------------------
 
 
-def promise_7_every_lease_has_a_holder(known: Known, held: StoreContents) -> None:
-    for lease in held.leases:
-        if lease.worker not in held.workers:
+def promise_7_every_lease_has_a_holder(history: StoreHistory, contents: StoreContents) -> None:
+    for lease in contents.leases:
+        if lease.worker not in contents.workers:
             raise AssertionError(f"promise 7: {lease} is held by '{lease.worker}', which was buried")
 
 
-def promise_7_every_turn_has_a_holder(known: Known, held: StoreContents) -> None:
-    for run in held.runs.values():
-        if run.holder and run.holder not in held.workers:
+def promise_7_every_turn_has_a_holder(history: StoreHistory, contents: StoreContents) -> None:
+    for run in contents.runs.values():
+        if run.holder and run.holder not in contents.workers:
             raise AssertionError(f"promise 7: the turn of run {run.run_id} is held by '{run.holder}', which was buried")
 
 
-def promise_7_nothing_is_left_of_a_round_that_is_over(known: Known, held: StoreContents) -> None:
+def promise_7_nothing_is_left_of_a_round_that_is_over(history: StoreHistory, contents: StoreContents) -> None:
     """But what a worker was given while the end was decided, and has been asked to end."""
-    for task in held.tasks:
+    for task in contents.tasks:
         is_ending = bool(task.worker and task.is_stopping)
-        if task.run_id not in held.runs or (held.runs[task.run_id].has_ended and not is_ending):
+        if task.run_id not in contents.runs or (contents.runs[task.run_id].has_ended and not is_ending):
             raise AssertionError(f"promise 7: {task} is {'leased' if task.worker else 'queued'}, and the run is over")
-    for run_id, kind, place, number in held.timers:
-        if run_id not in held.runs or held.runs[run_id].has_ended:
+    for run_id, kind, place, number in contents.timers:
+        if run_id not in contents.runs or contents.runs[run_id].has_ended:
             raise AssertionError(f"promise 7: timer {kind} {number} of '{place}' is set, and run {run_id} is over")
 
 
-def promise_7_one_lease_is_the_probe(known: Known, held: StoreContents) -> None:
+def promise_7_one_lease_is_the_probe(history: StoreHistory, contents: StoreContents) -> None:
     """While the probe of a half-open breaker is under way, nobody else has passed behind it."""
-    leases = {lease.ticket: lease for lease in held.leases}
-    for breaker in held.breakers:
+    leases = {lease.ticket: lease for lease in contents.leases}
+    for breaker in contents.breakers:
         if breaker.status != "half_open" or breaker.probe not in leases:
             continue
         if leases[breaker.probe].breaker != breaker.name:
             raise AssertionError(
                 f"promise 7: the probe of '{breaker.name}' is {leases[breaker.probe]}, which is not its"
             )
-        behind = [lease for lease in held.leases if lease.breaker == breaker.name and lease.ticket > breaker.probe]
+        behind = [lease for lease in contents.leases if lease.breaker == breaker.name and lease.ticket > breaker.probe]
         if behind:
             raise AssertionError(f"promise 7: {behind[0]} has passed '{breaker.name}' while its probe is under way")
 
 
-def is_probe_over(breaker: HeldBreaker, held: StoreContents) -> bool:
-    return breaker.probe is not None and all(lease.ticket != breaker.probe for lease in held.leases)
+def is_probe_over(breaker: BreakerRow, contents: StoreContents) -> bool:
+    return breaker.probe is not None and all(lease.ticket != breaker.probe for lease in contents.leases)
 
 
-def promise_7_a_breaker_hears_of_its_probe(known: Known, held: StoreContents) -> None:
+def promise_7_a_breaker_hears_of_its_probe(history: StoreHistory, contents: StoreContents) -> None:
     """What the probe came to counts with its end. Only one that went with its holder or its run may be left behind."""
-    for breaker in held.breakers:
-        if breaker.probe in known.leases and breaker.probe not in known.lost_probes and is_probe_over(breaker, held):
-            (run_id, place, _), worker = known.leases[breaker.probe]
-            if worker in held.workers and not held.runs[run_id].has_ended:
+    for breaker in contents.breakers:
+        if (
+            breaker.probe in history.leases
+            and breaker.probe not in history.lost_probes
+            and is_probe_over(breaker, contents)
+        ):
+            (run_id, place, _), worker = history.leases[breaker.probe]
+            if worker in contents.workers and not contents.runs[run_id].has_ended:
                 raise AssertionError(
                     f"promise 7: the probe of '{breaker.name}', '{place}', is over, and does not count"
                 )
 
 
-def promise_7_only_what_is_half_open_is_probed(known: Known, held: StoreContents) -> None:
-    for breaker in held.breakers:
+def promise_7_only_what_is_half_open_is_probed(history: StoreHistory, contents: StoreContents) -> None:
+    for breaker in contents.breakers:
         if (breaker.status == "half_open") != (breaker.probe is not None):
             raise AssertionError(f"promise 7: breaker '{breaker.name}' is {breaker.status} with probe {breaker.probe}")
 
@@ -166,15 +172,15 @@ def promise_7_only_what_is_half_open_is_probed(known: Known, held: StoreContents
 # -- 10: nobody is left without an answer ----------------------------------------------------------------------------
 
 
-def promise_10_who_asks_is_answered(known: Known, held: StoreContents) -> None:
+def promise_10_who_asks_is_answered(history: StoreHistory, contents: StoreContents) -> None:
     """A message that asked is in an inbox, or its answer is there, or has been fetched."""
-    waiting = {message.id for message in held.messages}
-    lost = sorted(known.asked - known.fetched - waiting - held.answers)
+    waiting = {message.id for message in contents.messages}
+    lost = sorted(history.asked - history.fetched - waiting - contents.answers)
     if lost:
         raise AssertionError(f"promise 10: message {lost[0]} asked, was drained, and has no answer")
 
 
-StorePromise = Callable[[Known, StoreContents], None]
+StorePromise = Callable[[StoreHistory, StoreContents], None]
 STORE_PROMISES: tuple[StorePromise, ...] = (
     promise_1_no_run_forgets_how_far_it_came,
     promise_2_a_new_holder_has_a_new_fence,
@@ -193,21 +199,23 @@ STORE_PROMISES: tuple[StorePromise, ...] = (
 # -- when all is over ------------------------------------------------------------------------------------------------
 
 
-def promise_7_the_dead_are_buried(held: StoreContents, living: Collection[str]) -> None:
-    dead = sorted(held.workers.keys() - set(living))
+def promise_7_the_dead_are_buried(contents: StoreContents, living: Collection[str]) -> None:
+    dead = sorted(contents.workers.keys() - set(living))
     if dead:
         raise AssertionError(f"promise 7: {', '.join(dead)} died, and nobody has buried them")
 
 
-def promise_7_nobody_holds_a_run_that_is_over(held: StoreContents) -> None:
-    for run in held.runs.values():
+def promise_7_nobody_holds_a_run_that_is_over(contents: StoreContents) -> None:
+    for run in contents.runs.values():
         if run.has_ended and run.holder:
             raise AssertionError(f"promise 7: run {run.run_id} is over, and '{run.holder}' has its turn")
 
 
-def promise_10_every_message_is_answered(held: StoreContents) -> None:
-    if held.messages:
-        raise AssertionError(f"promise 10: {len(held.messages)} messages to runs {sorted(held.told)} were never read")
+def promise_10_every_message_is_answered(contents: StoreContents) -> None:
+    if contents.messages:
+        raise AssertionError(
+            f"promise 10: {len(contents.messages)} messages to runs {sorted(contents.run_ids_with_messages)} were never read"
+        )
 
 
 def promise_9_no_secret_is_kept(contents: Iterable[bytes], secret: str) -> None:

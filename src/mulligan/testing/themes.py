@@ -13,7 +13,7 @@ class Theme(msgspec.Struct, frozen=True):
 
     name: str = ""
     # Moves that this history has in any case, and how often.
-    moves: Mapping[str, int] = {}
+    steps: Mapping[str, int] = {}
     # How often a run that has ended is forked.
     forks: float = 0.08
     # How many processes there are in the beginning, and what each can run at once; nothing: as chance has it.
@@ -28,7 +28,7 @@ class Theme(msgspec.Struct, frozen=True):
 PLAIN = Theme()
 GUESTS = Theme(
     "guests",
-    moves={
+    steps={
         "newcomer": 6,
         "interrupt": 12,
         "end_task": 30,
@@ -41,18 +41,18 @@ GUESTS = Theme(
 )
 _THEMES = (
     # One who is alone and has little room; others come, take what waits, and die.
-    Theme("crowd", moves={"newcomer": 14, "lose_worker": 3}, engines=1, slots=(1,), is_dense=True),
+    Theme("crowd", steps={"newcomer": 14, "lose_worker": 3}, engines=1, slots=(1,), is_dense=True),
     # One who is alone and has little room; others come, take what waits, and leave as they should.
     GUESTS,
-    Theme("forks", moves={"fork": 6}, forks=0.6),
+    Theme("forks", steps={"fork": 6}, forks=0.6),
     Theme("breakers", often="breakers"),
-    Theme("calls", moves={"pause": 3, "resume": 5}, often="calls"),
-    Theme("undo", moves={"cancel": 2}, often="undo"),
+    Theme("calls", steps={"pause": 3, "resume": 5}, often="calls"),
+    Theme("undo", steps={"cancel": 2}, often="undo"),
 )
 # The store is away for longer than a lease, again and again; where hosts share it, heartbeats are too old then.
-OUTAGES = Theme("outages", moves={"outage": 3, "pass_time": 16, "end_task": 30, "lose_worker": 1}, engines=3)
+OUTAGES = Theme("outages", steps={"outage": 3, "pass_time": 16, "end_task": 30, "lose_worker": 1}, engines=3)
 # People hold single steps and let them go, while everything else goes on as ever.
-HOLDS = Theme("holds", moves={"pause_step": 8, "resume_step": 6, "pause": 2, "resume": 4})
+HOLDS = Theme("holds", steps={"pause_step": 8, "resume_step": 6, "pause": 2, "resume": 4})
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08

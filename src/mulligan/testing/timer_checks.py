@@ -35,7 +35,7 @@ class CountedClock(ProcessClock):
         super().set(moment)
 
 
-class Timed(Protocol):
+class TimedWorker(Protocol):
     """A process, as far as its timers go."""
 
     clock: CountedClock
@@ -44,17 +44,17 @@ class Timed(Protocol):
         """What time it is for a run that it drives; None where it does not."""
 
 
-class Timekeeper:
+class TimerChecks:
     """Knows when each timer was set, and for how long. `complaints` are its findings."""
 
     def __init__(self, common: Callable[[], float], *, is_shared: bool) -> None:
-        self.complaints: list[str] = []
+        self.violations: list[str] = []
         self._common = common
         self._is_shared = is_shared
         # When it was set by the common time, for how many seconds at least, and by whose clock.
         self._set: dict[TimerKey, tuple[float, float, object]] = {}
 
-    def written(self, commits: Iterable[Commit], process: Timed) -> None:
+    def note_commits(self, commits: Iterable[Commit], process: TimedWorker) -> None:
         """A process has written these commits. Some time may have passed since it decided them."""
         for commit in commits:
             now = process.time_of(commit.turn.run_id)
@@ -65,9 +65,9 @@ class Timekeeper:
                 seconds = (timer.due - commit.at).total_seconds()
                 key = (commit.turn.run_id, timer.kind, timer.place, timer.number)
                 error = process.clock.error_seconds or 0.0
-                self._set[key] = (decided_at, seconds - error, self._whose(process.clock))
+                self._set[key] = (decided_at, seconds - error, self._clock_key(process.clock))
 
-    def fired(
+    def check_fired(
         self, before: Mapping[TimerKey, datetime], after: Mapping[TimerKey, datetime], clock: CountedClock
     ) -> None:
         """A process has fired the timers that are gone now."""
@@ -77,24 +77,24 @@ class Timekeeper:
                 continue
             set_at, seconds, whose = was_set
             early = seconds - (self._common() - set_at)
-            if whose == self._whose(clock) and early > _TOLERANCE_SECONDS:
-                self.complaints.append(f"promise 7: timer {key} was set for {seconds:g}s and fired {early:g}s early")
+            if whose == self._clock_key(clock) and early > _TOLERANCE_SECONDS:
+                self.violations.append(f"promise 7: timer {key} was set for {seconds:g}s and fired {early:g}s early")
 
-    def waiting(self, timers: Mapping[TimerKey, datetime], nows: Mapping[int, datetime], wall: datetime) -> None:
+    def check_waiting(self, timers: Mapping[TimerKey, datetime], nows: Mapping[int, datetime], wall: datetime) -> None:
         """These timers wait, and it is so late for the engines that have their runs. All wall clocks show `wall`.
 
         A wait until a time of day goes by the wall clock, whatever the time of its run is.
         """
         for key, due in timers.items():
             now = wall if key[1] == "until" else nows.get(key[0])
-            if now is not None and due - now > self._longest(key):
-                self.complaints.append(f"promise 10: timer {key} fires in {(due - now).total_seconds():g}s only")
+            if now is not None and due - now > self._longest_wait(key):
+                self.violations.append(f"promise 10: timer {key} fires in {(due - now).total_seconds():g}s only")
 
-    def _longest(self, key: TimerKey) -> timedelta:
+    def _longest_wait(self, key: TimerKey) -> timedelta:
         """How long a timer may have to wait: as long as most, or as it was set for, as after many visits of a loop."""
         _, seconds, _ = self._set.get(key, _UNKNOWN)
         return timedelta(seconds=max(TIMER_SECONDS_MAX, seconds + CLOCKS_APART_SECONDS_MAX))
 
-    def _whose(self, clock: CountedClock) -> object:
+    def _clock_key(self, clock: CountedClock) -> object:
         """A clock that was set anew is another one; a store that hosts share has one for all."""
         return "the store's" if self._is_shared else (id(clock), clock.settings)

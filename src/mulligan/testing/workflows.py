@@ -58,7 +58,7 @@ def read_workflow(data: bytes) -> Workflow:
     return decode(data)
 
 
-class Dice:
+class RandomEvaluator:
     """An evaluator whose answers follow from a seed, the expression and how often it was asked."""
 
     def __init__(self, seed: object, errors_per_thousand: int = 15) -> None:
@@ -104,7 +104,7 @@ _ANSWERS: dict[str, Callable[[int], Any]] = {
 }
 
 
-class Author:
+class WorkflowGenerator:
     """Writes one workflow. Every choice comes from `rng`."""
 
     def __init__(self, rng: Random, calls: int = 0, often: str = "") -> None:
@@ -396,7 +396,7 @@ _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve",
 
 def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
     """A lawful workflow, with those that it calls; the same rng gives the same one. `often`: what it has more of."""
-    author = Author(rng, calls, often)
+    author = WorkflowGenerator(rng, calls, often)
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):
         workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))
@@ -446,7 +446,7 @@ def _named_delays(backoff: Backoff) -> Backoff:
     return _replace(backoff, delays=(backoff.delay, 0.0, 7.0)) if backoff.delay and backoff.factor == 1.0 else backoff
 
 
-def _with_delays(workflow: Workflow, author: Author) -> Workflow:
+def _with_delays(workflow: Workflow, author: WorkflowGenerator) -> Workflow:
     """Delays are for the edges that close a loop."""
     graph = Graph(workflow)
     steps = []

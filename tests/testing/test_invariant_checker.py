@@ -28,10 +28,10 @@ from mulligan.testing.invariant_checker import InvariantChecker
 from mulligan.testing.store_contents import (
     POSTGRES_TABLES,
     StoreContents,
-    contents_of_memory,
-    contents_of_tables,
-    look_into_memory,
-    look_into_tables,
+    memory_values,
+    read_memory,
+    read_tables,
+    table_values,
 )
 from mulligan.testing.store_invariants import promise_9_no_secret_is_kept
 
@@ -70,7 +70,7 @@ class Shop:
         """Whatever happens, the onlooker is shown it."""
         for _ in range(ticks):
             self.engine.tick(0.0)
-            self.checker.see()
+            self.checker.check_new()
 
 
 def _ends(task: Task) -> Outcome:
@@ -88,14 +88,14 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 def _memory(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
     shelf = Shelf()
     store = MemoryStore(clock=clock, shelf=shelf)
-    yield Shop(store, lambda: look_into_memory(shelf), lambda: contents_of_memory(shelf), clock)
+    yield Shop(store, lambda: read_memory(shelf), lambda: memory_values(shelf), clock)
 
 
 @contextmanager
 def _sqlite(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
     store = SqliteStore(path, clock=clock)
     connection = apsw.Connection(str(path))
-    yield Shop(store, lambda: look_into_tables(connection), lambda: contents_of_tables(connection), clock)
+    yield Shop(store, lambda: read_tables(connection), lambda: table_values(connection), clock)
     connection.close()
     store.close()
 
@@ -107,8 +107,8 @@ def _postgres(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -
     with psycopg.connect(url, autocommit=True) as connection:
         yield Shop(
             store,
-            lambda: look_into_tables(connection),
-            lambda: contents_of_tables(connection, POSTGRES_TABLES),
+            lambda: read_tables(connection),
+            lambda: table_values(connection, POSTGRES_TABLES),
             clock,
         )
     store.close()
@@ -121,11 +121,11 @@ def test_what_a_store_holds_is_seen_in_every_kind_of_store_alike(shop: Shop) -> 
 
     shop.work()
 
-    held = shop.checker.look()
+    contents = shop.checker.look()
     assert [(found.run_id, found.is_asking) for found in before.messages] == [(run_id, False), (run_id, True)]
-    assert (before.runs[run_id].seq, before.runs[run_id].holder, held.runs[run_id].holder) == (0, "", "w")
-    assert (held.runs[run_id].status, held.messages, held.answers) == ("paused", [], {message})
-    assert list(held.workers) == ["w"]
+    assert (before.runs[run_id].seq, before.runs[run_id].holder, contents.runs[run_id].holder) == (0, "", "w")
+    assert (contents.runs[run_id].status, contents.messages, contents.answers) == ("paused", [], {message})
+    assert list(contents.workers) == ["w"]
 
 
 def test_tasks_timers_and_breakers_are_seen(shop: Shop) -> None:
@@ -133,18 +133,18 @@ def test_tasks_timers_and_breakers_are_seen(shop: Shop) -> None:
 
     shop.work()
 
-    held = shop.checker.look()
-    outside = held.outside(run_id)
+    contents = shop.checker.look()
+    outside = contents.pending_work_of(run_id)
     assert {kind for kind, _, _ in outside.timers} <= {"retry"}
-    assert [(breaker.name, breaker.status, breaker.probe) for breaker in held.breakers] == [("net", "open", None)]
-    assert all(lease.worker == "w" for lease in held.leases)
+    assert [(breaker.name, breaker.status, breaker.probe) for breaker in contents.breakers] == [("net", "open", None)]
+    assert all(lease.worker == "w" for lease in contents.leases)
 
 
 def test_the_onlooker_knows_a_run_from_its_log_alone_and_the_tables_agree(shop: Shop) -> None:
     run_id = shop.start()
 
     shop.work()
-    shop.checker.verify()
+    shop.checker.check_tables()
 
     watched = shop.checker.runs[run_id]
     assert watched.log == shop.store.log(run_id)

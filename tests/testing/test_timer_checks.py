@@ -9,7 +9,7 @@ import pytest
 from mulligan.core.effects.effects import SetTimer
 from mulligan.ports import Commit, Turn
 from mulligan.testing.clock import START, JumpingClock
-from mulligan.testing.timer_checks import CLOCKS_APART_SECONDS_MAX, TIMER_SECONDS_MAX, CountedClock, Timekeeper
+from mulligan.testing.timer_checks import CLOCKS_APART_SECONDS_MAX, TIMER_SECONDS_MAX, CountedClock, TimerChecks
 
 BEHIND = START - timedelta(hours=2)
 SOON = timedelta(seconds=60)
@@ -28,11 +28,11 @@ TOO_LATE = timedelta(seconds=TIMER_SECONDS_MAX + 1)
 def test_a_wait_until_a_time_of_day_goes_by_the_wall_clock_and_others_by_their_run(
     kind: str, due: datetime, is_fine: bool
 ) -> None:
-    keeper = Timekeeper(JumpingClock().monotonic, is_shared=False)
+    keeper = TimerChecks(JumpingClock().monotonic, is_shared=False)
 
-    keeper.waiting({(1, kind, "s", 1): due}, {1: BEHIND}, START)
+    keeper.check_waiting({(1, kind, "s", 1): due}, {1: BEHIND}, START)
 
-    assert (keeper.complaints == []) == is_fine
+    assert (keeper.violations == []) == is_fine
 
 
 class Driving:
@@ -48,11 +48,11 @@ class Driving:
 @pytest.mark.parametrize(("stretched", "is_fine"), [(0, True), (2 * CLOCKS_APART_SECONDS_MAX, False)])
 def test_a_timer_that_was_set_for_long_may_wait_for_so_long(stretched: float, is_fine: bool) -> None:
     common = JumpingClock()
-    keeper = Timekeeper(common.monotonic, is_shared=False)
+    keeper = TimerChecks(common.monotonic, is_shared=False)
     due = START + 2 * TOO_LATE
     timer = SetTimer("loop", due, "s", 2)
-    keeper.written([Commit(Turn(1, "w", 1), 0, [], [], "running", 1, START, timers=[timer])], Driving(common))
+    keeper.note_commits([Commit(Turn(1, "w", 1), 0, [], [], "running", 1, START, timers=[timer])], Driving(common))
 
-    keeper.waiting({(1, "loop", "s", 2): due + timedelta(seconds=stretched)}, {1: START}, START)
+    keeper.check_waiting({(1, "loop", "s", 2): due + timedelta(seconds=stretched)}, {1: START}, START)
 
-    assert (keeper.complaints == []) == is_fine
+    assert (keeper.violations == []) == is_fine

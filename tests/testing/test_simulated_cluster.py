@@ -13,12 +13,12 @@ from mulligan.errors import StoreUnavailable
 from mulligan.ports import WorkerRecord
 from mulligan.testing.clock import START, JumpingClock, WallClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
-from mulligan.testing.fault_budget import STORE_KINDS, StoreKind, Trouble
-from mulligan.testing.fault_injection import WEATHER, weathered
+from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
+from mulligan.testing.fault_injection import FAULTS, with_faults
 from mulligan.testing.faults import Crash
 from mulligan.testing.history import step, workflow
-from mulligan.testing.simulated_cluster import World
-from mulligan.testing.simulated_worker import Process
+from mulligan.testing.simulated_cluster import SimulatedCluster
+from mulligan.testing.simulated_worker import SimulatedWorker
 
 TWO = workflow(step("a"), step("b", needs=["a"]))
 
@@ -47,16 +47,16 @@ class FaultPlan:
         self.kind = kind
         self.seen: list[str] = []
 
-    def strikes(self, method: str) -> str:
+    def next_fault(self, method: str) -> str:
         return self.kind
 
-    def meanwhile(self) -> None:
+    def run_others(self) -> None:
         self.seen.append("meanwhile")
 
-    def hold_up(self) -> None:
+    def delay(self) -> None:
         self.seen.append("held up")
 
-    def while_busy(self, call: Callable[[], Any]) -> Any:
+    def run_while_locked(self, call: Callable[[], Any]) -> Any:
         self.seen.append("busy")
         return call()
 
@@ -77,7 +77,7 @@ class FaultPlan:
 )
 def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool, seen: list[str]) -> None:
     fault_plan, plain = FaultPlan(kind), DATABASES["memory"]().open(JumpingClock())
-    store = weathered(plain, fault_plan)
+    store = with_faults(plain, fault_plan)
 
     if error is None:
         store.register(WorkerRecord("w", "here", 1))
@@ -92,14 +92,14 @@ def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool
 def test_every_kind_of_weather_is_tested() -> None:
     tested = {"lost_call", "lost_answer", "crash_before", "crash_after", "busy", "slow", "late", "meanwhile"}
 
-    assert set(WEATHER) == tested
+    assert set(FAULTS) == tested
 
 
 def test_sqlite_that_is_busy_says_so_itself() -> None:
     database = DATABASES["sqlite"]()
     store = database.open(JumpingClock())
 
-    with pytest.raises(StoreUnavailable, match="is locked by another process"), database.busy():
+    with pytest.raises(StoreUnavailable, match="is locked by another process"), database.hold_lock():
         store.register(WorkerRecord("w", "here", 1))
 
     store.register(WorkerRecord("w", "here", 1))
@@ -116,7 +116,7 @@ def test_who_opens_a_database_sees_what_others_have_written(kind: StoreKind) -> 
 
     assert [worker.name for worker in other.workers()] == ["w"]
     assert database.version() != before
-    assert list(database.look().workers) == ["w"]
+    assert list(database.read_contents().workers) == ["w"]
 
 
 def test_two_worlds_on_sqlite_know_nothing_of_each_other() -> None:
@@ -124,154 +124,154 @@ def test_two_worlds_on_sqlite_know_nothing_of_each_other() -> None:
 
     one.open(JumpingClock()).register(WorkerRecord("w", "here", 1))
 
-    assert other.look().workers == {}
+    assert other.read_contents().workers == {}
 
 
 # -- processes -------------------------------------------------------------------------------------------------------
 
 
-def make(kind: StoreKind) -> World:
-    return World(7, Trouble(store=kind))
+def make(kind: StoreKind) -> SimulatedCluster:
+    return SimulatedCluster(7, FaultBudget(store=kind))
 
 
-def started(world: World, **fields: Any) -> Process:
-    process = world.start(4, **fields)
-    world.act(process)
+def started(cluster: SimulatedCluster, **fields: Any) -> SimulatedWorker:
+    process = cluster.start(4, **fields)
+    cluster.act(process)
     return process
 
 
-def act_until_gone(world: World, process: Process, rounds: int = 20) -> None:
+def act_until_gone(cluster: SimulatedCluster, process: SimulatedWorker, rounds: int = 20) -> None:
     while not process.has_left and (rounds := rounds - 1):
-        world.act(process)
+        cluster.act(process)
 
 
-def run_for(world: World, process: Process, rounds: int = 10) -> None:
+def run_for(cluster: SimulatedCluster, process: SimulatedWorker, rounds: int = 10) -> None:
     for _ in range(rounds):
-        world.act(process)
-        world.look()
+        cluster.act(process)
+        cluster.check()
 
 
 @pytest.mark.parametrize("kind", STORE_KINDS)
 def test_what_a_process_that_died_had_is_found_and_taken_over(kind: StoreKind) -> None:
-    world = make(kind)
-    dead = started(world)
-    world.look()
-    world.create(TWO, dead)
-    run_for(world, dead, 2)
-    assert [task.worker for task in world.database.look().leases] == [dead.name]
+    cluster = make(kind)
+    dead = started(cluster)
+    cluster.check()
+    cluster.create(TWO, dead)
+    run_for(cluster, dead, 2)
+    assert [task.worker for task in cluster.database.read_contents().leases] == [dead.name]
 
-    world.drop(dead)
-    world.clock.advance(LEASE_SECONDS + 1)
-    heir = started(world)
-    run_for(world, heir)
+    cluster.drop(dead)
+    cluster.clock.advance(LEASE_SECONDS + 1)
+    heir = started(cluster)
+    run_for(cluster, heir)
 
-    assert [task.worker for task in world.held.leases] == [heir.name]
-    assert list(world.held.workers) == [heir.name]
+    assert [task.worker for task in cluster.contents.leases] == [heir.name]
+    assert list(cluster.contents.workers) == [heir.name]
 
 
 @pytest.mark.parametrize("kind", STORE_KINDS)
 def test_a_process_that_leaves_takes_its_name_with_it(kind: StoreKind) -> None:
-    world = make(kind)
-    process = started(world)
+    cluster = make(kind)
+    process = started(cluster)
 
     process.is_leaving = True
-    act_until_gone(world, process)
+    act_until_gone(cluster, process)
 
     assert process.has_left
-    assert (world.processes, world.database.look().workers) == ([], {})
+    assert (cluster.workers, cluster.database.read_contents().workers) == ([], {})
 
 
 def test_a_process_that_was_stopped_for_too_long_comes_back_under_another_name() -> None:
-    world = make("shared")
-    stopped, other = started(world), started(world)
+    cluster = make("shared")
+    stopped, other = started(cluster), started(cluster)
     name = stopped.name
 
     stopped.frozen_until = 2 * LEASE_SECONDS
-    world.let_pass(LEASE_SECONDS + 1)
-    world.act(other)
-    assert name not in world.database.look().workers
-    world.act(stopped)
-    world.act(stopped)
+    cluster.advance(LEASE_SECONDS + 1)
+    cluster.act(other)
+    assert name not in cluster.database.read_contents().workers
+    cluster.act(stopped)
+    cluster.act(stopped)
 
     assert stopped.name != name
-    assert stopped.name in world.database.look().workers
+    assert stopped.name in cluster.database.read_contents().workers
 
 
 def test_after_an_outage_that_was_longer_than_a_lease_nobody_is_taken_for_dead() -> None:
-    world = make("shared")
-    processes = [started(world) for _ in range(3)]
+    cluster = make("shared")
+    processes = [started(cluster) for _ in range(3)]
     names = [process.name for process in processes]
 
-    world.begin_outage(2 * LEASE_SECONDS)
-    world.let_pass(2 * LEASE_SECONDS + 1)
+    cluster.begin_outage(2 * LEASE_SECONDS)
+    cluster.advance(2 * LEASE_SECONDS + 1)
     for process in (*processes, *processes):
-        world.act(process)
+        cluster.act(process)
 
     assert [process.name for process in processes] == names
-    assert sorted(world.database.look().workers) == sorted(names)
+    assert sorted(cluster.database.read_contents().workers) == sorted(names)
 
 
 def test_one_that_does_not_come_back_after_an_outage_is_given_up_a_lease_later() -> None:
-    world = make("shared")
-    back, hung = started(world), started(world)
+    cluster = make("shared")
+    back, hung = started(cluster), started(cluster)
     name = hung.name
     hung.frozen_until = 10 * LEASE_SECONDS
 
-    world.begin_outage(2 * LEASE_SECONDS)
-    world.let_pass(2 * LEASE_SECONDS + 1)
-    run_for(world, back, 2)
-    world.let_pass(LEASE_SECONDS - 2)
-    run_for(world, back, 2)
-    assert name in world.database.look().workers
-    world.let_pass(6)
-    run_for(world, back, 2)
+    cluster.begin_outage(2 * LEASE_SECONDS)
+    cluster.advance(2 * LEASE_SECONDS + 1)
+    run_for(cluster, back, 2)
+    cluster.advance(LEASE_SECONDS - 2)
+    run_for(cluster, back, 2)
+    assert name in cluster.database.read_contents().workers
+    cluster.advance(6)
+    run_for(cluster, back, 2)
 
-    assert name not in world.database.look().workers
+    assert name not in cluster.database.read_contents().workers
 
 
 def test_a_worker_that_alone_was_cut_off_is_given_up_by_those_that_were_not() -> None:
-    world = make("shared")
-    other, cut_off, fault_plan = started(world), world.start(4), FaultPlan("")
-    cut_off.store = weathered(cut_off.store, fault_plan)
-    world.act(cut_off)
+    cluster = make("shared")
+    other, cut_off, fault_plan = started(cluster), cluster.start(4), FaultPlan("")
+    cut_off.store = with_faults(cut_off.store, fault_plan)
+    cluster.act(cut_off)
     name = cut_off.name
-    assert name in world.database.look().workers
+    assert name in cluster.database.read_contents().workers
 
     fault_plan.kind = "lost_call"
-    world.let_pass(LEASE_SECONDS + 1)
-    run_for(world, other, 2)
+    cluster.advance(LEASE_SECONDS + 1)
+    run_for(cluster, other, 2)
 
-    assert name not in world.database.look().workers
+    assert name not in cluster.database.read_contents().workers
 
 
 def test_what_runs_in_an_outage_goes_again_and_what_has_ended_counts_and_no_loss_is_spent() -> None:
-    world = make("shared")
-    process = started(world)
-    world.look()
-    run_id = world.create(workflow(step("ends"), step("runs")), process)
-    run_for(world, process, 3)
+    cluster = make("shared")
+    process = started(cluster)
+    cluster.check()
+    run_id = cluster.create(workflow(step("ends"), step("runs")), process)
+    run_for(cluster, process, 3)
     assert process.executor is not None
-    running = {lease.task.place: lease for lease in process.executor.under_way}
+    running = {lease.task.place: lease for lease in process.executor.unfinished}
 
-    world.begin_outage(2 * LEASE_SECONDS)
-    process.executor.end(running["ends"], TaskEnded(world.clock.now(), "ends", 1))
+    cluster.begin_outage(2 * LEASE_SECONDS)
+    process.executor.end(running["ends"], TaskEnded(cluster.clock.now(), "ends", 1))
     for _ in range(13):
-        world.clock.advance(LEASE_SECONDS / 6)
-        world.act(process)
-    run_for(world, process, 3)
+        cluster.clock.advance(LEASE_SECONDS / 6)
+        cluster.act(process)
+    run_for(cluster, process, 3)
 
-    state = world.checker.runs[run_id].state
+    state = cluster.checker.runs[run_id].state
     assert (state.places["ends"].status, state.places["runs"].attempt) == ("completed", 2)
     assert state.places["runs"].climb.losses == 0
-    assert [lease.task.place for lease in process.executor.under_way] == ["runs"]
+    assert [lease.task.place for lease in process.executor.unfinished] == ["runs"]
 
 
 def test_a_process_that_drives_one_run_leaves_when_that_has_ended() -> None:
-    world = make("memory")
-    run_id = world.create(workflow(step("a", action=Action("wait", {"seconds": 0}))))
-    process = started(world, root_run_id=run_id)
+    cluster = make("memory")
+    run_id = cluster.create(workflow(step("a", action=Action("wait", {"seconds": 0}))))
+    process = started(cluster, root_run_id=run_id)
 
-    act_until_gone(world, process)
+    act_until_gone(cluster, process)
 
     assert process.has_left
-    assert world.database.look().runs[run_id].has_ended
+    assert cluster.database.read_contents().runs[run_id].has_ended

@@ -14,12 +14,12 @@ from mulligan.errors import StaleLease
 from mulligan.ports import Lease, WorkerRecord
 from mulligan.testing.clock import START, JumpingClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
-from mulligan.testing.execution_recorder import ExecutionRecorder, Outage, Search
+from mulligan.testing.execution_recorder import ExecutionRecorder, Outage, WorkerSearch
 from mulligan.testing.fake_tasks import FakeTasks
-from mulligan.testing.fault_budget import Trouble
+from mulligan.testing.fault_budget import FaultBudget
 from mulligan.testing.history import step, workflow
-from mulligan.testing.simulated_cluster import World
-from mulligan.testing.store_contents import HeldBreaker
+from mulligan.testing.simulated_cluster import SimulatedCluster
+from mulligan.testing.store_contents import BreakerRow
 
 
 def make(lease_seconds: float | None = None) -> ExecutionRecorder:
@@ -29,7 +29,7 @@ def make(lease_seconds: float | None = None) -> ExecutionRecorder:
 def executor(
     recorder: ExecutionRecorder, name: str, host: str = "h1", watchdog_seconds: float | None = None
 ) -> FakeTasks:
-    made = FakeTasks(name, host, JumpingClock(), 4, watchdog_seconds, recorder.starting)
+    made = FakeTasks(name, host, JumpingClock(), 4, watchdog_seconds, recorder.on_start)
     recorder.watch(made)
     return made
 
@@ -49,7 +49,7 @@ def test_a_lease_that_is_started_again_is_found() -> None:
 
     one.start([lease(7)])
 
-    assert recorder.complaints == ["promise 4: attempt 1 of 'a' in run 1 was started twice with one lease"]
+    assert recorder.violations == ["promise 4: attempt 1 of 'a' in run 1 was started twice with one lease"]
 
 
 def test_two_attempts_that_overlap_on_one_host_are_found() -> None:
@@ -58,7 +58,7 @@ def test_two_attempts_that_overlap_on_one_host_are_found() -> None:
 
     executor(recorder, "h1.2").start([lease(8, attempt=2)])
 
-    assert recorder.complaints == ["promise 4: attempt 2 of 'a' in run 1 starts on h1, where h1.1 runs it"]
+    assert recorder.violations == ["promise 4: attempt 2 of 'a' in run 1 starts on h1, where h1.1 runs it"]
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
@@ -66,11 +66,11 @@ def test_what_was_ended_or_runs_elsewhere_overlaps_with_nothing(host: str) -> No
     recorder = make()
     executor(recorder, "h1.1").start([lease(7), lease(9, place="b")])
     if host == "h1":
-        recorder.end_leftovers("h1.1")
+        recorder.kill_leftovers("h1.1")
 
     executor(recorder, "h.2", host).start([lease(8, attempt=2)])
 
-    assert recorder.complaints == []
+    assert recorder.violations == []
 
 
 def test_what_a_supervisor_has_ended_since_no_renewal_came_does_not_run() -> None:
@@ -90,7 +90,7 @@ def test_what_has_ended_is_said_to_run_until_it_was_collected() -> None:
 
     one.end(lease(7), TaskEnded(START, "a", 1))
 
-    assert ([*one.running], [*one.under_way]) == ([lease(7)], [])
+    assert ([*one.running], [*one.unfinished]) == ([lease(7)], [])
     assert [ended for ended, _ in one.collect(0.0)] == [lease(7)]
     assert [*one.running] == []
 
@@ -103,11 +103,11 @@ def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_tak
     recorder = ExecutionRecorder(database, None)
 
     with pytest.raises(StaleLease):
-        recorder.beside(database.open(JumpingClock()), JumpingClock()).report(7, TaskEnded(START, "a", 1))
-    assert recorder.complaints == []
-    recorder.promise_2_a_void_lease_is_not_heard([7], recorder.leased())
+        recorder.wrap(database.open(JumpingClock()), JumpingClock()).report(7, TaskEnded(START, "a", 1))
+    assert recorder.violations == []
+    recorder.promise_2_a_void_lease_is_not_heard([7], recorder.lease_tokens())
 
-    assert recorder.complaints == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
+    assert recorder.violations == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
 
 
 GUARD = Guard("net", Breaker(failures=2, reset=1.0))
@@ -128,11 +128,9 @@ def counted(*verdicts: Verdict) -> list[Counted]:
 def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes: list[Counted], sentence: str) -> None:
     recorder = make()
 
-    recorder.promise_7_what_fails_in_a_row_opens_a_breaker(
-        outcomes, {"net": HeldBreaker("net", "closed", None, before)}
-    )
+    recorder.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": BreakerRow("net", "closed", None, before)})
 
-    assert recorder.complaints == [f"promise 7: breaker 'net' is closed after 0 failures in a row, and {sentence}"]
+    assert recorder.violations == [f"promise 7: breaker 'net' is closed after 0 failures in a row, and {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +145,9 @@ def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes
 def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(status: str, outcomes: list[Counted]) -> None:
     recorder = make()
 
-    recorder.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", status, None)})
+    recorder.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": BreakerRow("net", status, None)})
 
-    assert recorder.complaints == []
+    assert recorder.violations == []
 
 
 # -- the dead --------------------------------------------------------------------------------------------------------
@@ -158,13 +156,13 @@ def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(status: str
 def test_the_dead_that_somebody_who_looked_has_not_buried_are_found() -> None:
     database, recorder = DATABASES["memory"](), make()
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
-    recorder.see(database.look())
-    assert recorder.complaints == []
+    recorder.check(database.read_contents())
+    assert recorder.violations == []
 
-    recorder.has_searched(Search(frozenset({"h1.1"}), START))
-    recorder.see(database.look())
+    recorder.note_search(WorkerSearch(frozenset({"h1.1"}), START))
+    recorder.check(database.read_contents())
 
-    assert recorder.complaints == ["promise 7: h1.1 is dead, somebody has looked, and it was not buried"]
+    assert recorder.violations == ["promise 7: h1.1 is dead, somebody has looked, and it was not buried"]
 
 
 def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -> None:
@@ -172,23 +170,23 @@ def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
     limit = START + timedelta(seconds=LEASE_SECONDS)
 
-    recorder.has_searched(Search(frozenset(), limit))
-    recorder.see(database.look())
-    assert recorder.complaints == []
-    recorder.has_searched(Search(frozenset(), limit + timedelta(seconds=1)))
-    recorder.see(database.look())
+    recorder.note_search(WorkerSearch(frozenset(), limit))
+    recorder.check(database.read_contents())
+    assert recorder.violations == []
+    recorder.note_search(WorkerSearch(frozenset(), limit + timedelta(seconds=1)))
+    recorder.check(database.read_contents())
 
-    assert recorder.complaints == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
+    assert recorder.violations == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
 
 
 def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> None:
     database, recorder = DATABASES["shared"](), make(LEASE_SECONDS)
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
 
-    recorder.has_searched(Search(frozenset(), None))
-    recorder.see(database.look())
+    recorder.note_search(WorkerSearch(frozenset(), None))
+    recorder.check(database.read_contents())
 
-    assert recorder.complaints == []
+    assert recorder.violations == []
 
 
 @pytest.mark.parametrize(
@@ -201,27 +199,27 @@ def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> No
 )
 def test_who_is_buried_for_an_outage_of_the_store_is_found(seconds: float, age: float, is_found: bool) -> None:
     recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=seconds)
-    recorder.outage(Outage(START, ended))
+    recorder.note_outage(Outage(START, ended))
 
     recorder.promise_7_an_outage_makes_nobody_dead("h1.1", START, ended + timedelta(seconds=age))
 
-    assert bool(recorder.complaints) == is_found
+    assert bool(recorder.violations) == is_found
 
 
 def test_who_was_heard_of_after_an_outage_is_not_buried_for_it() -> None:
     recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=2 * LEASE_SECONDS)
-    recorder.outage(Outage(START, ended))
+    recorder.note_outage(Outage(START, ended))
 
     second = timedelta(seconds=1)
     recorder.promise_7_an_outage_makes_nobody_dead("h1.1", ended + second, ended + 2 * second)
 
-    assert recorder.complaints == []
+    assert recorder.violations == []
 
 
 def test_a_world_says_what_its_witness_has_found() -> None:
-    world = World(7, Trouble(store="memory"))
-    world.create(workflow(step("a")))
-    world.recorder.complaints.append("promise 4: seen")
+    cluster = SimulatedCluster(7, FaultBudget(store="memory"))
+    cluster.create(workflow(step("a")))
+    cluster.recorder.violations.append("promise 4: seen")
 
     with pytest.raises(AssertionError, match="promise 4: seen"):
-        world.look()
+        cluster.check()

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from mulligan.core.model.workflow import Action
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, step, workflow
-from mulligan.testing.store_contents import HeldBreaker, HeldMessage, HeldRun, HeldTask, StoreContents
+from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
-    Known,
+    StoreHistory,
     StorePromise,
     promise_1_no_run_forgets_how_far_it_came,
     promise_2_a_new_holder_has_a_new_fence,
@@ -34,17 +34,17 @@ from mulligan.testing.store_invariants import (
     promise_10_who_asks_is_answered,
 )
 
-RUN = HeldRun(1, "running", 1, seq=5, holder="w", fence=3, parent_run_id=None, parent_place="", parent_attempt=0)
+RUN = RunRow(1, "running", 1, seq=5, holder="w", fence=3, parent_run_id=None, parent_place="", parent_attempt=0)
 OVER = replace(RUN, status="completed", holder="")
-QUEUED = HeldTask(1, "build", 1, ticket=4, worker="", breaker="net")
+QUEUED = TaskRow(1, "build", 1, ticket=4, worker="", breaker="net")
 LEASE = replace(QUEUED, ticket=7, worker="w")
-OPEN = HeldBreaker("net", "open", None)
-HALF_OPEN = HeldBreaker("net", "half_open", 7)
+OPEN = BreakerRow("net", "open", None)
+HALF_OPEN = BreakerRow("net", "half_open", 7)
 TIMER = {(1, "retry", "build", 2): START}
-ASKING = HeldMessage(9, 1, is_asking=True)
+ASKING = MessageRow(9, 1, is_asking=True)
 
 
-def holding(*runs: HeldRun, **fields: Any) -> StoreContents:
+def holding(*runs: RunRow, **fields: Any) -> StoreContents:
     """A store that is well, but for what is said: one run, whose turn the worker `w` has."""
     nothing: dict[str, Any] = {"tasks": [], "timers": {}, "messages": [], "answers": frozenset(), "breakers": []}
     by_id = {run.run_id: run for run in runs or (RUN,)}
@@ -168,8 +168,8 @@ def holding(*runs: HeldRun, **fields: Any) -> StoreContents:
 def test_a_broken_promise_is_told(
     promise: StorePromise, before: StoreContents, now: StoreContents, sentence: str
 ) -> None:
-    known = Known()
-    known.note(before)
+    known = StoreHistory()
+    known.record(before)
 
     with pytest.raises(AssertionError) as raised:
         promise(known, now)
@@ -198,8 +198,8 @@ def test_a_broken_promise_is_told(
     ],
 )
 def test_what_is_well_is_not_complained_about(before: StoreContents, now: StoreContents) -> None:
-    known = Known()
-    known.note(before)
+    known = StoreHistory()
+    known.record(before)
 
     for promise in STORE_PROMISES:
         promise(known, now)
@@ -218,16 +218,16 @@ def test_a_child_run_that_is_not_stopped_with_its_parent_is_found() -> None:
 
 
 def test_a_lost_probe_is_still_excused_when_its_run_has_another_round() -> None:
-    known = Known()
+    known = StoreHistory()
     for held in (holding(tasks=[LEASE], breakers=[HALF_OPEN]), holding(OVER, breakers=[HALF_OPEN])):
-        known.note(held)
+        known.record(held)
 
     promise_7_a_breaker_hears_of_its_probe(known, holding(replace(RUN, round=2), breakers=[HALF_OPEN]))
 
 
 def test_who_has_fetched_an_answer_is_not_waited_for() -> None:
-    known = Known()
-    known.note(holding(messages=[ASKING]))
+    known = StoreHistory()
+    known.record(holding(messages=[ASKING]))
 
     known.fetched.add(ASKING.id)
 

@@ -16,7 +16,7 @@ from mulligan.ports import RunRecord
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 from mulligan.testing.liveness import (
-    Outside,
+    PendingWork,
     promise_10_a_run_that_waits_says_for_whom,
     promise_10_nobody_is_forgotten,
     promise_10_somebody_will_come,
@@ -25,7 +25,7 @@ from mulligan.testing.liveness import (
 )
 from mulligan.testing.run_invariants import (
     FACT_PROMISES,
-    Promises,
+    RunInvariants,
     check,
     promise_1_every_step_has_ended,
     promise_7_no_task_outlives_its_run,
@@ -75,11 +75,11 @@ def done(name: str, visit: int = 1) -> tuple[e.Fact, ...]:
     return e.StepEntered(name, visit), e.StepCompleted(name, visit)
 
 
-def told(*facts: Any, definition: Workflow = WORKFLOW) -> Promises:
+def told(*facts: Any, definition: Workflow = WORKFLOW) -> RunInvariants:
     """The promises, asked about these facts one by one."""
-    promises = Promises(definition)
+    promises = RunInvariants(definition)
     for number, fact in enumerate(facts, 1):
-        promises.see(e.Entry(number, START, number - 1, fact))
+        promises.check_entry(e.Entry(number, START, number - 1, fact))
     return promises
 
 
@@ -87,7 +87,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
     """The first sentence about what is wrong with the last of these facts; the others must be in order."""
     promises = told(*facts[:-1], definition=definition)
     with pytest.raises(AssertionError) as caught:
-        promises.see(e.Entry(len(facts), START, len(facts) - 1, facts[-1]))
+        promises.check_entry(e.Entry(len(facts), START, len(facts) - 1, facts[-1]))
     return str(caught.value).splitlines()[0]
 
 
@@ -359,7 +359,7 @@ def test_a_log_that_breaks_a_promise_is_found(facts: tuple[Any, ...], sentence: 
     ],
 )
 def test_a_log_that_keeps_every_promise_is_let_through(facts: tuple[Any, ...]) -> None:
-    assert len(told(*facts).seen.log) == len(facts)
+    assert len(told(*facts).facts.log) == len(facts)
 
 
 def test_a_retry_behind_its_deadline_is_found() -> None:
@@ -383,7 +383,7 @@ def test_a_log_that_is_no_log_is_found(entry: e.Entry, sentence: str) -> None:
     promises = told(STARTED)
 
     with pytest.raises(AssertionError) as caught:
-        promises.see(entry)
+        promises.check_entry(entry)
 
     assert str(caught.value).splitlines()[0] == sentence
 
@@ -392,7 +392,7 @@ def test_a_complaint_shows_the_facts_around_it() -> None:
     promises = told(STARTED, ENTERED)
 
     with pytest.raises(AssertionError) as caught:
-        promises.see(e.Entry(3, START, 2, e.StepEntered("a", 2)))
+        promises.check_entry(e.Entry(3, START, 2, e.StepEntered("a", 2)))
 
     assert str(caught.value).splitlines()[1:] == [
         f"     1 <- 0    {STARTED}",
@@ -414,12 +414,12 @@ def running(*steps: Step) -> History:
     return History(workflow(*(steps or (step("a"),)))).start()
 
 
-def outside(run: History, **more: Any) -> Outside:
+def outside(run: History, **more: Any) -> PendingWork:
     timers = {(timer.kind, timer.place, timer.number): timer.due for timer in run.timers}
-    return Outside(**{"tasks": list(run.tasks.items()), "timers": timers, **more})
+    return PendingWork(**{"tasks": list(run.tasks.items()), "timers": timers, **more})
 
 
-def waits_in_vain(state: State, world: Outside) -> str:
+def waits_in_vain(state: State, world: PendingWork) -> str:
     with pytest.raises(AssertionError) as caught:
         promise_10_somebody_will_come(state, world)
     return str(caught.value)
@@ -430,7 +430,7 @@ def test_a_history_that_was_told_well_keeps_every_promise() -> None:
 
     check(run.log, run.state)
     promise_10_somebody_will_come(run.state, outside(run))
-    promise_7_no_task_outlives_its_run(run.state, Outside())
+    promise_7_no_task_outlives_its_run(run.state, PendingWork())
 
 
 def test_a_task_that_nobody_will_run_is_found() -> None:
@@ -438,7 +438,7 @@ def test_a_task_that_nobody_will_run_is_found() -> None:
 
     promise_10_somebody_will_come(run.state, outside(run))
 
-    assert waits_in_vain(run.state, Outside()) == (
+    assert waits_in_vain(run.state, PendingWork()) == (
         "promise 10: 'a' is ready (attempt 1, phase ''), and nothing will wake it"
     )
 
@@ -458,7 +458,7 @@ def test_an_item_that_nobody_runs_is_found() -> None:
 
     promise_10_somebody_will_come(run.state, outside(run))
 
-    assert waits_in_vain(run.state, Outside()) == (
+    assert waits_in_vain(run.state, PendingWork()) == (
         "promise 10: 'm[0].0' is ready (attempt 1, phase ''), and nothing will wake it"
     )
 
@@ -488,7 +488,7 @@ def test_a_step_that_could_start_and_was_forgotten_is_found() -> None:
     run.state.places["b"].open_needs = 0
 
     with pytest.raises(AssertionError) as caught:
-        promise_10_nobody_is_forgotten(run.state, Outside())
+        promise_10_nobody_is_forgotten(run.state, PendingWork())
 
     assert str(caught.value) == "promise 10: 'b' waits, and the answer is there: enter"
 
@@ -498,7 +498,7 @@ def test_a_step_that_has_not_ended_when_the_run_has_is_found() -> None:
     run.state.places["a"].status = "running"
 
     with pytest.raises(AssertionError) as caught:
-        promise_1_every_step_has_ended(run.state, Outside())
+        promise_1_every_step_has_ended(run.state, PendingWork())
 
     assert str(caught.value) == "promise 1: the run has completed, and ['a'] have not ended"
 
@@ -507,7 +507,7 @@ def test_a_task_that_outlives_its_run_is_found() -> None:
     run = running().ok("a")
 
     with pytest.raises(AssertionError) as caught:
-        promise_7_no_task_outlives_its_run(run.state, Outside(tasks=[("a", 1)]))
+        promise_7_no_task_outlives_its_run(run.state, PendingWork(tasks=[("a", 1)]))
 
     assert str(caught.value) == "promise 7: the run has completed, and [('a', 1)] are still queued"
 
@@ -604,12 +604,12 @@ def test_a_line_that_says_something_else_than_the_log_is_found() -> None:
 
 
 def test_a_fork_that_keeps_what_failed_is_found() -> None:
-    original, forked = Promises(WORKFLOW), Promises(WORKFLOW)
+    original, forked = RunInvariants(WORKFLOW), RunInvariants(WORKFLOW)
     for seq, fact in enumerate((STARTED, ENTERED, e.StepCancelled("a", 1, "stopping")), start=1):
-        original.see(e.Entry(seq, START, 0, fact))
+        original.check_entry(e.Entry(seq, START, 0, fact))
     entry = e.Entry(1, START, 0, e.RunStarted(2, "w", forked_from=1, kept=(e.Kept("a", "completed", None, ()),)))
 
-    said = complaint_of(promise_8_a_fork_keeps_what_was_done, forked.seen, entry, original.seen)
+    said = complaint_of(promise_8_a_fork_keeps_what_was_done, forked.facts, entry, original.facts)
 
     assert said.splitlines()[0] == "promise 8: the fork keeps 'a', which was cancelled (seq 1)"
 
