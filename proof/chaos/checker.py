@@ -21,8 +21,8 @@ from mulligan.testing.store_contents import StoreContents, read_tables
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     StoreHistory,
-    promise_7_nobody_holds_a_run_that_is_over,
-    promise_7_the_dead_are_buried,
+    promise_7_dead_workers_are_expired,
+    promise_7_no_worker_holds_a_finished_run,
     promise_10_every_message_is_answered,
 )
 from proof.chaos.flows import FLOWS
@@ -236,8 +236,8 @@ def holdings(url: str) -> StoreContents:
 def check_rest(held: StoreContents) -> Findings:
     """Nothing is left lying about when everybody has gone."""
     yield from _asked(lambda: promise_10_every_message_is_answered(held))
-    yield from _asked(lambda: promise_7_nobody_holds_a_run_that_is_over(held))
-    yield from _asked(lambda: promise_7_the_dead_are_buried(held, ()))
+    yield from _asked(lambda: promise_7_no_worker_holds_a_finished_run(held))
+    yield from _asked(lambda: promise_7_dead_workers_are_expired(held, ()))
     if held.tasks:
         yield f"{len(held.tasks)} tasks are left: {', '.join(map(str, held.tasks[:TOLD_MAX]))}"
     if held.timers:

@@ -265,7 +265,7 @@ def held(**fields: Any) -> StoreContents:
         ({"timers": {(1, "delay", "fetch", 1): T0}}, ["1 timers are left: [(1, 'delay', 'fetch', 1)]"]),
         ({"breakers": [BreakerRow("shaky", "half_open", 7)]}, ["breakers are still probed: shaky"]),
         ({"messages": [MessageRow(3, 1, True)]}, ["promise 10: 1 messages to runs [1] were never read"]),
-        ({"workers": {"w": T0}}, ["promise 7: w died, and nobody has buried them"]),
+        ({"workers": {"w": T0}}, ["promise 7: w died, and were not expired"]),
     ],
 )
 def test_what_is_left_in_the_store_is_found(fields: dict[str, Any], said: list[str]) -> None:
@@ -289,7 +289,7 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) ->
     found = checker.look()
 
     assert before == []
-    assert found == ["promise 7: attempt 1 of 'fetch' in run 1 is held by 'gone', which was buried"]
+    assert found == ["promise 7: attempt 1 of 'fetch' in run 1 is held by 'gone', which has expired"]
 
 
 # -- workers

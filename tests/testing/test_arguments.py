@@ -21,7 +21,7 @@ PROJECT = Path(__file__).parents[2]
         ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 of them prove nothing"),
         ("proof.crashes", ["--every", "0"], "argument --every: 0 of them prove nothing"),
         ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 of them prove nothing"),
-        ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is no number"),
+        ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is not a number"),
     ],
 )
 def test_a_number_that_would_prove_nothing_is_refused(program: str, words: list[str], said: str) -> None:

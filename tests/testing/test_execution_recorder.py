@@ -105,9 +105,9 @@ def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_tak
     with pytest.raises(StaleLease):
         recorder.wrap(database.open(JumpingClock()), JumpingClock()).report(7, TaskEnded(START, "a", 1))
     assert recorder.violations == []
-    recorder.promise_2_a_void_lease_is_not_heard([7], recorder.lease_tokens())
+    recorder.promise_2_a_void_lease_is_ignored([7], recorder.lease_tokens())
 
-    assert recorder.violations == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
+    assert recorder.violations == ["promise 2: a report about lease 7 was accepted, and there was no such lease"]
 
 
 GUARD = Guard("net", Breaker(failures=2, reset=1.0))
@@ -162,7 +162,7 @@ def test_the_dead_that_somebody_who_looked_has_not_buried_are_found() -> None:
     recorder.note_search(WorkerSearch(frozenset({"h1.1"}), START))
     recorder.check(database.read_contents())
 
-    assert recorder.violations == ["promise 7: h1.1 is dead, somebody has looked, and it was not buried"]
+    assert recorder.violations == ["promise 7: h1.1 is dead, workers were searched, and it was not expired"]
 
 
 def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -> None:
@@ -176,7 +176,7 @@ def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -
     recorder.note_search(WorkerSearch(frozenset(), limit + timedelta(seconds=1)))
     recorder.check(database.read_contents())
 
-    assert recorder.violations == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
+    assert recorder.violations == [f"promise 7: h1.1 has sent no heartbeat since {START}, and was not expired"]
 
 
 def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> None:
@@ -201,7 +201,7 @@ def test_who_is_buried_for_an_outage_of_the_store_is_found(seconds: float, age: 
     recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=seconds)
     recorder.note_outage(Outage(START, ended))
 
-    recorder.promise_7_an_outage_makes_nobody_dead("h1.1", START, ended + timedelta(seconds=age))
+    recorder.promise_7_an_outage_expires_no_worker("h1.1", START, ended + timedelta(seconds=age))
 
     assert bool(recorder.violations) == is_found
 
@@ -211,7 +211,7 @@ def test_who_was_heard_of_after_an_outage_is_not_buried_for_it() -> None:
     recorder.note_outage(Outage(START, ended))
 
     second = timedelta(seconds=1)
-    recorder.promise_7_an_outage_makes_nobody_dead("h1.1", ended + second, ended + 2 * second)
+    recorder.promise_7_an_outage_expires_no_worker("h1.1", ended + second, ended + 2 * second)
 
     assert recorder.violations == []
 

@@ -17,25 +17,25 @@ from mulligan.testing.clock import START
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 from mulligan.testing.liveness import (
     PendingWork,
-    promise_10_a_run_that_waits_says_for_whom,
-    promise_10_nobody_is_forgotten,
-    promise_10_somebody_will_come,
+    promise_10_a_run_has_a_story,
+    promise_10_a_run_that_waits_says_for_what,
+    promise_10_every_place_has_a_waker,
+    promise_10_no_step_is_forgotten,
     promise_10_the_engine_has_met_no_bug,
-    promise_10_the_story_can_be_told,
 )
 from mulligan.testing.run_invariants import (
     FACT_PROMISES,
     RunInvariants,
     check,
     promise_1_every_step_has_ended,
+    promise_7_every_queued_task_has_a_place,
     promise_7_no_task_outlives_its_run,
-    promise_7_nothing_is_queued_for_nobody,
     promise_8_a_fork_keeps_what_was_done,
     promise_8_the_line_says_what_the_log_says,
     promise_8_the_log_can_be_written_down,
     promise_8_the_log_replays,
     promise_8_the_tables_say_what_the_log_says,
-    promise_9_no_secret_is_told,
+    promise_9_no_secret_is_logged,
 )
 
 BROKE = failure("EXIT_NONZERO", "exit code 1")
@@ -179,7 +179,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
                 *(STARTED, ENTERED),
                 *[e.StepClassified("a", 1, "retry", "nobody came", "timeout", is_default=True)] * 2,
             ),
-            "promise 3: nobody classified 'a', and it is retried once more (seq 4)",
+            "promise 3: 'a' was not classified, and is retried once more (seq 4)",
         ),
         (
             (STARTED, ENTERED, FIRST, e.AttemptFailed("a", 1, failure("HTTP_4XX")), RESERVED),
@@ -268,7 +268,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         ((STARTED, e.StepEntered("k", 1)), "promise 4: 'k' was entered with 0 of 1 arrivals for a join 'any' (seq 2)"),
         (
             (STARTED, e.StepEntered("c", 1), e.StepCompleted("c", 1, taken=(2,)), e.StepSkipped("k", "no_arrival")),
-            "promise 4: 'k' was skipped, and everybody has arrived (seq 4)",
+            "promise 4: 'k' was skipped, and all arrivals are there (seq 4)",
         ),
         (
             (STARTED, e.StepEntered("l", 1), e.StepCompleted("l", 1, taken=(0, 1))),
@@ -280,7 +280,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
                 e.StepFailed("d", 1, BROKE, 0, e.Route("selected", 1, "q", 1), (1,)),
                 *(*done("q"), *END, e.RunCompleted()),
             ),
-            "promise 4: 'q' completed, and 'd' never heard of it (seq 8)",
+            "promise 4: 'q' completed, and 'd' was not notified (seq 8)",
         ),
         # 5: nothing starts early
         (
@@ -421,7 +421,7 @@ def outside(run: History, **more: Any) -> PendingWork:
 
 def waits_in_vain(state: State, world: PendingWork) -> str:
     with pytest.raises(AssertionError) as caught:
-        promise_10_somebody_will_come(state, world)
+        promise_10_every_place_has_a_waker(state, world)
     return str(caught.value)
 
 
@@ -429,14 +429,14 @@ def test_a_history_that_was_told_well_keeps_every_promise() -> None:
     run = running(step("a", rules=retry(1)), step("b", needs=["a"])).fail("a").ok("a").ok("b")
 
     check(run.log, run.state)
-    promise_10_somebody_will_come(run.state, outside(run))
+    promise_10_every_place_has_a_waker(run.state, outside(run))
     promise_7_no_task_outlives_its_run(run.state, PendingWork())
 
 
 def test_a_task_that_nobody_will_run_is_found() -> None:
     run = running()
 
-    promise_10_somebody_will_come(run.state, outside(run))
+    promise_10_every_place_has_a_waker(run.state, outside(run))
 
     assert waits_in_vain(run.state, PendingWork()) == (
         "promise 10: 'a' is ready (attempt 1, phase ''), and nothing will wake it"
@@ -446,7 +446,7 @@ def test_a_task_that_nobody_will_run_is_found() -> None:
 def test_a_delay_without_a_timer_is_found() -> None:
     run = running(step("a", rules=retry(1, delay=5))).fail("a")
 
-    promise_10_somebody_will_come(run.state, outside(run))
+    promise_10_every_place_has_a_waker(run.state, outside(run))
 
     assert waits_in_vain(run.state, outside(run, timers={})) == (
         "promise 10: 'a' is backing_off (attempt 1, phase ''), and nothing will wake it"
@@ -456,7 +456,7 @@ def test_a_delay_without_a_timer_is_found() -> None:
 def test_an_item_that_nobody_runs_is_found() -> None:
     run = History(workflow(step("m", map=Map(over=expression("list")), do=(command("x"),))), evaluator=_Lists()).start()
 
-    promise_10_somebody_will_come(run.state, outside(run))
+    promise_10_every_place_has_a_waker(run.state, outside(run))
 
     assert waits_in_vain(run.state, PendingWork()) == (
         "promise 10: 'm[0].0' is ready (attempt 1, phase ''), and nothing will wake it"
@@ -480,7 +480,7 @@ def test_a_run_at_rest_that_has_not_ended_is_found() -> None:
 def test_a_parked_step_waits_for_a_person_and_a_paused_run_for_its_resume() -> None:
     run = running().pause()
 
-    promise_10_somebody_will_come(run.state, outside(run))
+    promise_10_every_place_has_a_waker(run.state, outside(run))
 
 
 def test_a_step_that_could_start_and_was_forgotten_is_found() -> None:
@@ -488,7 +488,7 @@ def test_a_step_that_could_start_and_was_forgotten_is_found() -> None:
     run.state.places["b"].open_needs = 0
 
     with pytest.raises(AssertionError) as caught:
-        promise_10_nobody_is_forgotten(run.state, PendingWork())
+        promise_10_no_step_is_forgotten(run.state, PendingWork())
 
     assert str(caught.value) == "promise 10: 'b' waits, and the answer is there: enter"
 
@@ -544,16 +544,16 @@ def test_a_place_that_its_log_does_not_tell_is_named_alone() -> None:
 
 def test_a_run_of_which_nothing_can_be_told_is_found() -> None:
     with pytest.raises(AssertionError) as caught:
-        promise_10_the_story_can_be_told([])
+        promise_10_a_run_has_a_story([])
 
-    assert str(caught.value) == "promise 10: nothing can be told of a run of 0 events"
+    assert str(caught.value) == "promise 10: a run of 0 events has no story"
 
 
 def test_a_secret_in_the_log_is_found_and_not_told_again() -> None:
     log = [e.Entry(1, START, 0, e.AttemptScheduled("a", 1, bindings={"V1": "hunter2"}))]
 
     with pytest.raises(AssertionError) as caught:
-        promise_9_no_secret_is_told(log, "hunter2")
+        promise_9_no_secret_is_logged(log, "hunter2")
 
     assert str(caught.value) == "promise 9: a secret is in the log (seq 1)\n  AttemptScheduled"
 
@@ -571,15 +571,15 @@ def test_a_task_that_is_queued_for_nobody_is_found() -> None:
     run = running(step("a"), step("b"))
     run.ok("a")
 
-    promise_7_nothing_is_queued_for_nobody(run.state, [("b", 1)])
+    promise_7_every_queued_task_has_a_place(run.state, [("b", 1)])
 
-    assert complaint_of(promise_7_nothing_is_queued_for_nobody, run.state, [("a", 1)]) == (
+    assert complaint_of(promise_7_every_queued_task_has_a_place, run.state, [("a", 1)]) == (
         "promise 7: attempt 1 of 'a' is queued, and 'a' is completed at attempt 1"
     )
-    assert complaint_of(promise_7_nothing_is_queued_for_nobody, run.state, [("b", 2)]) == (
+    assert complaint_of(promise_7_every_queued_task_has_a_place, run.state, [("b", 2)]) == (
         "promise 7: attempt 2 of 'b' is queued, and 'b' is ready at attempt 1"
     )
-    assert complaint_of(promise_7_nothing_is_queued_for_nobody, run.state, [("a.script@2", 1)]) == (
+    assert complaint_of(promise_7_every_queued_task_has_a_place, run.state, [("a.script@2", 1)]) == (
         "promise 7: attempt 1 of 'a.script@2' is queued, and 'a.script@2' is gone"
     )
 
@@ -615,11 +615,11 @@ def test_a_fork_that_keeps_what_failed_is_found() -> None:
 
 
 def test_a_run_that_waits_for_nobody_is_found() -> None:
-    promise_10_a_run_that_waits_says_for_whom(running().pause().state)
-    promise_10_a_run_that_waits_says_for_whom(running().ok("a").state)
+    promise_10_a_run_that_waits_says_for_what(running().pause().state)
+    promise_10_a_run_that_waits_says_for_what(running().ok("a").state)
 
-    assert complaint_of(promise_10_a_run_that_waits_says_for_whom, running().state) == (
-        "promise 10: run 1 is running and waits for nobody: ['a worker for attempt 1']"
+    assert complaint_of(promise_10_a_run_that_waits_says_for_what, running().state) == (
+        "promise 10: run 1 is running and waits for nothing: ['a worker for attempt 1']"
     )
 
 
@@ -628,7 +628,7 @@ def test_a_run_that_was_paused_at_a_bug_is_found() -> None:
     run.state.run.reason = "engine_error: KeyError: 'a'"
 
     assert complaint_of(promise_10_the_engine_has_met_no_bug, run.state) == (
-        "promise 10: run 1 was paused at a bug of ours: engine_error: KeyError: 'a'"
+        "promise 10: run 1 was paused because of a bug: engine_error: KeyError: 'a'"
     )
 
 

@@ -40,9 +40,9 @@ def test_what_was_found_is_told_with_the_command_that_shows_it_again() -> None:
 
     first, *_, last = found.render().split("\n\n")
     assert first == "seed 11: promise 3: that was one too many\n  1 steps"
-    assert last == "to see it again: make simulate N=1 SEED=11"
+    assert last == "to reproduce it: make simulate N=1 SEED=11"
     assert (
-        "the least trouble that still does this: without doubled, late; the wild part over after 4 moves; "
+        "the fewest faults that still do this: without doubled, late; faults until step 4; "
         "2 engines at most; in a store of kind 'memory'\nwhat happened: lost 1" in found.render()
     )
 
@@ -50,7 +50,7 @@ def test_what_was_found_is_told_with_the_command_that_shows_it_again() -> None:
 def test_a_crash_is_a_finding_too() -> None:
     _, (found,) = simulate([CRASHING], Scripted)
 
-    assert found.sentence == "it crashed: ZeroDivisionError: by zero"
+    assert found.sentence == "crashed: ZeroDivisionError: by zero"
 
 
 def test_a_history_that_goes_round_in_circles_is_a_finding() -> None:
@@ -87,7 +87,7 @@ def test_the_command_says_in_a_few_lines_how_much_was_seen(capsys: pytest.Captur
     assert lines == ["stores: sqlite 1", "what happened: doubled 1, late 1, lost 1"]
     assert blank == ""
     assert last.startswith("1 histories of 1 runs, 0 events in 0 seconds (")
-    assert last.endswith(" histories a second): every promise was kept")
+    assert last.endswith(" histories a second): no promise was broken")
 
 
 def test_the_command_counts_everything_if_it_is_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_the_command_stops_at_the_first_broken_promise(jobs: str, capsys: pytest
 
     out = capsys.readouterr().out
     assert code == 1
-    assert "to see it again: make simulate N=1 SEED=1\n" in out
+    assert "to reproduce it: make simulate N=1 SEED=1\n" in out
     assert out.splitlines()[-1].endswith(": 1 broken")
 
 
@@ -163,7 +163,7 @@ def test_a_process_that_dies_names_its_seed_and_another_goes_on_behind_it() -> N
     assert sum(part.totals.histories for part in found) == 2
     deaths = [one for part in found for one in part.broken]
     assert [one.render() for one in deaths] == [
-        "seed 13: promise 10: the process that ran it died, exit code 9\n\nto see it again: make simulate N=1 SEED=13"
+        "seed 13: promise 10: the process that ran it died, exit code 9\n\nto reproduce it: make simulate N=1 SEED=13"
     ]
 
 

@@ -16,22 +16,22 @@ from mulligan.testing.store_invariants import (
     STORE_PROMISES,
     StoreHistory,
     StorePromise,
-    promise_1_no_run_forgets_how_far_it_came,
+    promise_1_no_run_goes_back,
     promise_2_a_new_holder_has_a_new_fence,
     promise_2_no_token_is_used_twice,
     promise_4_no_attempt_is_leased_twice,
     promise_6_what_is_stopped_stops_its_children,
-    promise_7_a_breaker_hears_of_its_probe,
+    promise_7_a_breaker_counts_its_probe,
+    promise_7_dead_workers_are_expired,
     promise_7_every_lease_has_a_holder,
     promise_7_every_turn_has_a_holder,
-    promise_7_nobody_holds_a_run_that_is_over,
+    promise_7_no_worker_holds_a_finished_run,
     promise_7_nothing_is_left_of_a_round_that_is_over,
     promise_7_one_lease_is_the_probe,
     promise_7_only_what_is_half_open_is_probed,
-    promise_7_the_dead_are_buried,
     promise_9_no_secret_is_kept,
     promise_10_every_message_is_answered,
-    promise_10_who_asks_is_answered,
+    promise_10_every_question_is_answered,
 )
 
 RUN = RunRow(1, "running", 1, seq=5, holder="w", fence=3, parent_run_id=None, parent_place="", parent_attempt=0)
@@ -55,13 +55,13 @@ def holding(*runs: RunRow, **fields: Any) -> StoreContents:
     ("promise", "before", "now", "sentence"),
     [
         (
-            promise_1_no_run_forgets_how_far_it_came,
+            promise_1_no_run_goes_back,
             holding(),
             holding(replace(RUN, run_id=2)),
             "promise 1: run 1 was there, and is not",
         ),
         (
-            promise_1_no_run_forgets_how_far_it_came,
+            promise_1_no_run_goes_back,
             holding(),
             holding(replace(RUN, seq=4)),
             "promise 1: run 1 was at event 5, and is at 4",
@@ -107,13 +107,13 @@ def holding(*runs: RunRow, **fields: Any) -> StoreContents:
             promise_7_every_lease_has_a_holder,
             holding(),
             holding(tasks=[replace(LEASE, worker="v")]),
-            "promise 7: attempt 1 of 'build' in run 1 is held by 'v', which was buried",
+            "promise 7: attempt 1 of 'build' in run 1 is held by 'v', which has expired",
         ),
         (
             promise_7_every_turn_has_a_holder,
             holding(),
             holding(workers={}),
-            "promise 7: the turn of run 1 is held by 'w', which was buried",
+            "promise 7: the turn of run 1 is held by 'w', which has expired",
         ),
         (
             promise_7_nothing_is_left_of_a_round_that_is_over,
@@ -152,13 +152,13 @@ def holding(*runs: RunRow, **fields: Any) -> StoreContents:
             "promise 7: breaker 'net' is open with probe 7",
         ),
         (
-            promise_7_a_breaker_hears_of_its_probe,
+            promise_7_a_breaker_counts_its_probe,
             holding(tasks=[LEASE], breakers=[HALF_OPEN]),
             holding(breakers=[HALF_OPEN]),
             "promise 7: the probe of 'net', 'build', is over, and does not count",
         ),
         (
-            promise_10_who_asks_is_answered,
+            promise_10_every_question_is_answered,
             holding(messages=[ASKING]),
             holding(),
             "promise 10: message 9 asked, was drained, and has no answer",
@@ -222,7 +222,7 @@ def test_a_lost_probe_is_still_excused_when_its_run_has_another_round() -> None:
     for held in (holding(tasks=[LEASE], breakers=[HALF_OPEN]), holding(OVER, breakers=[HALF_OPEN])):
         known.record(held)
 
-    promise_7_a_breaker_hears_of_its_probe(known, holding(replace(RUN, round=2), breakers=[HALF_OPEN]))
+    promise_7_a_breaker_counts_its_probe(known, holding(replace(RUN, round=2), breakers=[HALF_OPEN]))
 
 
 def test_who_has_fetched_an_answer_is_not_waited_for() -> None:
@@ -231,18 +231,18 @@ def test_who_has_fetched_an_answer_is_not_waited_for() -> None:
 
     known.fetched.add(ASKING.id)
 
-    promise_10_who_asks_is_answered(known, holding())
+    promise_10_every_question_is_answered(known, holding())
 
 
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
         (
-            lambda: promise_7_the_dead_are_buried(holding(workers={"w": START, "v": START}), ["w"]),
-            "promise 7: v died, and nobody has buried them",
+            lambda: promise_7_dead_workers_are_expired(holding(workers={"w": START, "v": START}), ["w"]),
+            "promise 7: v died, and were not expired",
         ),
         (
-            lambda: promise_7_nobody_holds_a_run_that_is_over(holding(replace(OVER, holder="w"))),
+            lambda: promise_7_no_worker_holds_a_finished_run(holding(replace(OVER, holder="w"))),
             "promise 7: run 1 is over, and 'w' has its turn",
         ),
         (

@@ -1,6 +1,6 @@
-"""Why a step was entered, skipped or brought back, and what that makes of the run: told from the log alone.
+"""Invariants of the graph: why a step was entered, skipped or brought back, checked from the log alone.
 
-The promises about the graph. They ask only where the answer is plain: in the first round, of first visits.
+They check only clear cases: the first round, and first visits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mulligan.testing.log_facts import LogFacts
 
 
 def promise_4_a_step_is_entered_for_a_cause(facts: LogFacts, entry: e.Entry) -> None:
-    """At its first visit: its needs are met, and it was arrived at as its join wants it."""
+    """At its first visit its needs are met, and its join is satisfied."""
     fact = entry.fact
     assert isinstance(fact, e.StepEntered)
     if fact.visit != 1 or facts.round != 1 or fact.step == END or fact.step in facts.looped_to or facts.has_kept:
@@ -29,7 +29,7 @@ def promise_4_a_step_is_entered_for_a_cause(facts: LogFacts, entry: e.Entry) -> 
 
 
 def promise_4_a_step_is_skipped_for_a_cause(facts: LogFacts, entry: e.Entry) -> None:
-    """As long as no loop has put anything back: a need is unmet, or somebody did not arrive."""
+    """Unless a loop put something back: a need is unmet, or an arrival is missing."""
     fact = entry.fact
     assert isinstance(fact, e.StepSkipped)
     if facts.round != 1 or facts.has_kept or facts.looped_to or fact.step in facts.visits:
@@ -38,7 +38,7 @@ def promise_4_a_step_is_skipped_for_a_cause(facts: LogFacts, entry: e.Entry) -> 
         raise facts.violation("promise 4", f"'{fact.step}' was skipped, and all its needs are met", entry)
     arrivals = facts.graph.nodes[fact.step].arrivals
     if fact.reason == "no_arrival" and arrivals and all(arc.key in facts.taken for arc in arrivals):
-        raise facts.violation("promise 4", f"'{fact.step}' was skipped, and everybody has arrived", entry)
+        raise facts.violation("promise 4", f"'{fact.step}' was skipped, and all arrivals are there", entry)
 
 
 def _unmet_needs(facts: LogFacts, step: str) -> list[str]:
@@ -62,7 +62,7 @@ def promise_4_a_loop_edge_goes_alone(facts: LogFacts, entry: e.Entry) -> None:
 
 
 def promise_4_remediations_bring_back_what_they_repaired(facts: LogFacts, entry: e.Entry) -> None:
-    """When a round is over that nobody stopped and no loop went through."""
+    """At the end of a round that was not stopped and in which no loop was taken."""
     if facts.round != 1 or facts.stop is not None or facts.looped_to:
         return
     for fact in facts.failures:
@@ -71,11 +71,11 @@ def promise_4_remediations_bring_back_what_they_repaired(facts: LogFacts, entry:
             continue
         is_done = facts.ends.get((route.to or "", route.visit)) == "completed"
         if is_done and (fact.step, fact.visit) not in facts.repaired:
-            raise facts.violation("promise 4", f"'{route.to}' completed, and '{fact.step}' never heard of it", entry)
+            raise facts.violation("promise 4", f"'{route.to}' completed, and '{fact.step}' was not notified", entry)
 
 
 def promise_1_what_is_unhandled_fails_the_run(facts: LogFacts, entry: e.Entry) -> None:
-    """Told from the log alone, for the first round, where neither an operator, nor time, nor `end` has a say."""
+    """In the first round, unless an operator, a timeout or `end` decided the status."""
     is_left_alone = facts.stop is None or facts.stop.cause == "failed_fast"
     if facts.round != 1 or not is_left_alone or facts.workflow.end.action is not None or facts.workflow.outputs:
         return
@@ -85,7 +85,7 @@ def promise_1_what_is_unhandled_fails_the_run(facts: LogFacts, entry: e.Entry) -
 
 
 def _is_handled(facts: LogFacts, fact: e.StepFailed) -> bool:
-    """The visit it was sent to completed, or failed and was handled in turn."""
+    """Whether the visit it was routed to completed, or failed and was handled in turn."""
     target = (fact.route.to or "", fact.route.visit)
     if fact.route.status != "selected" or target not in facts.ends:
         return False
@@ -101,7 +101,7 @@ _ROUNDING = timedelta(milliseconds=1)
 
 
 def promise_5_a_retry_is_due_when_its_rule_says(facts: LogFacts, entry: e.Entry) -> None:
-    """Not before its delay is over, however the jitter fell. A server that asked for more time may get it."""
+    """A retry waits for at least its delay, with any jitter. A server may ask for more."""
     fact = entry.fact
     assert isinstance(fact, e.RetryScheduled)
     backoff = facts.specs[fact.place].rules[fact.rule].backoff

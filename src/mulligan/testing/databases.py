@@ -1,4 +1,4 @@
-"""Where a simulated world keeps its runs: the real stores, in memory; each `open` is one more process's connection."""
+"""The stores of a simulated cluster: real stores, in memory. Each `open` is the connection of one more process."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ _names = count(1)
 
 
 class Database(Protocol):
-    """One world's store, seen from outside."""
+    """The store of one cluster, seen from outside."""
 
     is_shared: bool
 
     def open(self, clock: Clock) -> Store:
-        """A connection of somebody who goes by this clock."""
+        """Open a connection for a process with this clock."""
 
     def read_contents(self) -> StoreContents: ...
 
     def lease_tokens(self) -> set[int]:
-        """The tokens of all leases that there are."""
+        """Return the tokens of all leases."""
 
     def raw_values(self) -> Iterator[bytes]: ...
 
     def version(self) -> int:
-        """A number that changes when anything was written."""
+        """Return a number that changes with every write."""
 
     def hold_lock(self) -> AbstractContextManager[None]:
-        """While it lasts somebody else writes, and takes too long for anybody to wait."""
+        """Hold the write lock, for longer than anything waits."""
 
     def close(self) -> None: ...
 
 
 class MemoryDatabase:
-    """The store in memory; `is_shared`: as a server that several hosts share."""
+    """The memory store; `is_shared`: like a server that several hosts share."""
 
     def __init__(self, *, is_shared: bool = False) -> None:
         self.is_shared = is_shared
@@ -77,21 +77,21 @@ class MemoryDatabase:
         return self._shelf.writes
 
     def hold_lock(self) -> AbstractContextManager[None]:
-        """Nobody is in anybody's way."""
+        """The memory store has no locks."""
         return nullcontext()
 
     def close(self) -> None:
-        """Nothing is left of it when nobody has it."""
+        """Nothing to close."""
 
 
 class SqliteDatabase:
-    """The store of one file, which is in memory as well."""
+    """The SQLite store, with a file that is in memory too."""
 
     is_shared = False
 
     def __init__(self) -> None:
-        self._path = f"/world {next(_names)}"
-        # As long as somebody has it open, it is there.
+        self._path = f"/cluster {next(_names)}"
+        # The file exists while this connection is open.
         self._db = apsw.Connection(self._path, vfs=_MEMORY_VFS)
         with self._db.backup("main", _empty_file(), "main") as copying:
             copying.step()
@@ -127,9 +127,9 @@ class SqliteDatabase:
 
 
 class _PooledStore(SqliteStore):
-    """The real store. What it knows is its own; the connection below it was another's before, and will be again.
+    """The real store, over a connection that other stores have used and will use again.
 
-    To open one and to prepare all statements again takes a fifth of the time of a history.
+    Opening one and preparing all statements takes a fifth of the time of a history.
     """
 
     def __init__(self, path: str, free: list[SqliteFile], clock: Clock) -> None:
@@ -140,7 +140,7 @@ class _PooledStore(SqliteStore):
         return self._free.pop() if self._free else super()._open(path, busy_seconds, vfs)
 
     def close(self) -> None:
-        """Nobody says anything through it from now on."""
+        """Return the connection to the pool."""
         if self._file.connection.in_transaction:
             raise AssertionError("promise 8: a connection is closed in the middle of a transaction")
         self._free.append(self._file)
@@ -149,8 +149,8 @@ class _PooledStore(SqliteStore):
 
 @cache
 def _empty_file() -> apsw.Connection:
-    """A file with all its tables and nothing in them: to copy it takes a tenth of the time that it takes to make it."""
-    path = f"/world {next(_names)}"
+    """Return a file with empty tables: copying it takes a tenth of the time of creating it."""
+    path = f"/cluster {next(_names)}"
     db = apsw.Connection(path, vfs=_MEMORY_VFS)
     SqliteStore(path, vfs=_MEMORY_VFS).close()
     return db

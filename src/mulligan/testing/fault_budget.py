@@ -1,4 +1,4 @@
-"""How much trouble a history may see. Cut down, it says which trouble it takes to break a promise."""
+"""Which faults a history may have. Reduced step by step, it shows which faults break an invariant."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ STORE_KINDS: tuple[StoreKind, ...] = ("memory", "shared", "sqlite")
 
 
 class FaultBudget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a history may not have. Nothing is left out of the whole of it."""
+    """Limits for a history. The default limits nothing."""
 
-    # Kinds of trouble that never happen, by the names under which they are counted.
+    # Faults that never happen, by the names under which they are counted.
     without: frozenset[str] = frozenset()
-    # The wild parts are over after so many moves.
+    # The phase with faults ends after this many steps.
     steps_max: int | None = None
     engines_max: int | None = None
-    # "": as the seed wants it.
+    # "": chosen by the seed.
     store: StoreKind = ""
 
     def less(self, kinds: Iterable[str], steps: int, engines: int, store: str) -> Iterator[FaultBudget]:
-        """With one thing less, given what happened under this one: the larger cuts first."""
+        """Yield budgets with one thing less than what happened under this one, larger cuts first."""
         replace = msgspec.structs.replace
         shorter = sorted({*(steps * share // 8 for share in (0, 1, 2, 4, 6, 7)), steps - 1} if steps else ())
         yield from (replace(self, steps_max=most) for most in shorter)

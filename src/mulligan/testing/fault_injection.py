@@ -1,6 +1,6 @@
-"""The store in between: any call may fail, before it was done or after, take long, or be somebody's last.
+"""A store that fails on purpose: any call may fail before or after it is done, take long, or crash the process.
 
-What happens is the sky's to say; in good weather a call goes straight through.
+A FaultPlan decides; without a fault a call goes straight through.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ FAULTS = ("lost_call", "lost_answer", "busy", "slow", "late", "crash_before", "c
 
 class FaultPlan(Protocol):
     def next_fault(self, method: str) -> str:
-        """What happens to the next call of this method: one of `WEATHER`, or nothing."""
+        """Return the fault for the next call of this method, one of `FAULTS`, or ""."""
 
     def run_others(self) -> None:
-        """Others act, before the caller has its answer."""
+        """Let other processes act before the caller gets its answer."""
 
     def delay(self) -> None:
-        """A long time passes."""
+        """Let a long time pass."""
 
     def run_while_locked(self, call: Callable[[], Any]) -> Any:
-        """The call, while somebody else has the store."""
+        """Make the call while another connection holds the lock."""
 
 
 def with_faults(store: Store, fault_plan: FaultPlan) -> Store:
-    """The same store, under this sky."""
+    """Wrap a store with these faults."""
     return cast(Store, _FaultyStore(store, fault_plan))
 
 
@@ -43,7 +43,7 @@ class _FaultyStore:
         self.artifacts = store.artifacts
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        """Found once for each method, and kept."""
+        """Create the wrapper of a method once."""
         original, fault_plan = getattr(self._store, method), self._fault_plan
 
         def call(*args: Any, **named: Any) -> Any:
@@ -83,7 +83,7 @@ def _slow(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
 
 
 def _late(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
-    """It was done at once; the answer comes when much may have changed."""
+    """Make the call at once, and delay the answer until much may have changed."""
     found = call()
     fault_plan.delay()
     fault_plan.run_others()

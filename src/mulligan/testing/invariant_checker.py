@@ -1,11 +1,11 @@
-"""Somebody who looks on while others work in a store, and asks every promise: of each run, and of the whole.
+"""Check every invariant while processes work in a store: of each run, and of the store.
 
-    onlooker = Onlooker(MemoryStore(shelf=shelf), lambda: look_into_memory(shelf))
-    onlooker.see()          # after every step of anybody
-    onlooker.verify()       # after a crash: the tables say what the logs say
-    onlooker.over()         # nothing is on its way any more
+    checker = InvariantChecker(MemoryStore(shelf=shelf), lambda: read_memory(shelf))
+    checker.check_new()       # after every step
+    checker.check_tables()    # after a crash: the tables agree with the logs
+    checker.check_finished()  # when nothing is in progress any more
 
-Has a connection of its own, and a state of its own of each run, folded from the log alone.
+Has its own connection, and its own state of each run, folded from the log alone.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import Loaded, Store
 from mulligan.testing.liveness import (
     PendingWork,
-    promise_10_a_run_that_waits_says_for_whom,
+    promise_10_a_run_that_waits_says_for_what,
     promise_10_the_engine_has_met_no_bug,
 )
 from mulligan.testing.run_invariants import (
     RunInvariants,
-    promise_7_nothing_is_queued_for_nobody,
+    promise_7_every_queued_task_has_a_place,
     promise_8_a_fork_keeps_what_was_done,
     promise_8_the_line_says_what_the_log_says,
     promise_8_the_tables_say_what_the_log_says,
-    promise_9_no_secret_is_told,
+    promise_9_no_secret_is_logged,
 )
 from mulligan.testing.store_contents import RunRow, StoreContents
 from mulligan.testing.store_invariants import (
@@ -41,8 +41,8 @@ from mulligan.testing.store_invariants import (
     StoreHistory,
     promise_6_a_pause_goes_down_the_tree,
     promise_6_what_is_stopped_stops_its_children,
-    promise_7_nobody_holds_a_run_that_is_over,
-    promise_7_the_dead_are_buried,
+    promise_7_dead_workers_are_expired,
+    promise_7_no_worker_holds_a_finished_run,
     promise_9_no_secret_is_kept,
     promise_10_every_message_is_answered,
 )
@@ -55,7 +55,7 @@ class CheckedRun(msgspec.Struct):
     run_id: int
     state: State
     invariants: RunInvariants
-    # What the world held for it when it was last at rest.
+    # Its pending work when it was last at rest.
     pending: PendingWork | None = None
 
     @property
@@ -64,7 +64,7 @@ class CheckedRun(msgspec.Struct):
 
 
 class InvariantChecker:
-    """Asks the promises about everything in a store, as it is written. `secret` may be nowhere in `contents`."""
+    """Check everything in a store as it is written. `secret` must not be anywhere in `contents`."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class InvariantChecker:
         self.secret = secret
         self.runs: dict[int, CheckedRun] = {}
         self.history = StoreHistory()
-        # How many first steps the engines enter with one turn, where that is not what graphs say.
+        # How many first steps the engines enter with one turn, if that differs from the graph's default.
         self._starts_at_once = starts_at_once
-        # Graphs by version of the workflow: a child that is called again has the same.
+        # Graphs by workflow version: a child that is called again has the same.
         self._graphs: dict[str, Graph] = {}
 
     def check_new(self) -> StoreContents:
-        """Somebody has done something: ask about what is new."""
+        """Check what is new since the last call."""
         contents = self.look()
         for run in contents.runs.values():
             self._read(run)
@@ -103,11 +103,11 @@ class InvariantChecker:
         return contents
 
     def note_fetched(self, message_id: int) -> None:
-        """Somebody has fetched the answer to this message: it need not be kept any more."""
+        """Record that the answer to this message was fetched, so that it need not be kept."""
         self.history.fetched.add(message_id)
 
     def check_tables(self) -> None:
-        """What the store would give to whoever takes the runs up is what their logs say."""
+        """Check that the rows from which a run is loaded agree with its log."""
         for checked in self.runs.values():
             loaded = self.store.load(checked.run_id)
             promise_8_the_line_says_what_the_log_says(checked.state, loaded.record)
@@ -115,22 +115,22 @@ class InvariantChecker:
             promise_8_the_tables_say_what_the_log_says(checked.state, restored)
 
     def check_finished(self, living: Collection[str] | None = None) -> None:
-        """Everything was reported: each run has ended or waits for a person, and nothing is left lying about."""
+        """Check the end: each run has ended or waits for a person, and nothing is left."""
         contents = self.check_new()
         self.check_tables()
         promise_10_every_message_is_answered(contents)
-        promise_7_nobody_holds_a_run_that_is_over(contents)
+        promise_7_no_worker_holds_a_finished_run(contents)
         if living is not None:
-            promise_7_the_dead_are_buried(contents, living)
+            promise_7_dead_workers_are_expired(contents, living)
         for checked in self.runs.values():
             checked.invariants.check_finished(checked.state, contents.pending_work_of(checked.run_id))
-            promise_10_a_run_that_waits_says_for_whom(checked.state)
+            promise_10_a_run_that_waits_says_for_what(checked.state)
         if self.secret:
             for checked in self.runs.values():
-                promise_9_no_secret_is_told(checked.log, self.secret)
+                promise_9_no_secret_is_logged(checked.log, self.secret)
             promise_9_no_secret_is_kept(self.contents(), self.secret)
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, run: RunRow) -> None:
         checked = self.runs.get(run.run_id) or self._checked_run(run.run_id)
@@ -166,17 +166,17 @@ class InvariantChecker:
         return graph
 
     def _check_at_rest(self, checked: CheckedRun, pending: PendingWork, queued: list[tuple[str, int]]) -> None:
-        """Nothing waits in its inbox. What has not changed since is not asked again."""
+        """Check a run with an empty inbox, unless nothing has changed."""
         if checked.pending == pending:
             return
         checked.pending = pending
-        promise_7_nothing_is_queued_for_nobody(checked.state, queued)
+        promise_7_every_queued_task_has_a_place(checked.state, queued)
         promise_10_the_engine_has_met_no_bug(checked.state)
-        # More of its first steps are entered by whoever drives it, without a message.
+        # Its driver enters more of its first steps without a message.
         if not (checked.state.run.status == "running" and unwoken(checked.state)):
             checked.invariants.check_at_rest(checked.state, pending)
 
     @property
     def has_ended(self) -> bool:
-        """Whether every run has."""
+        """Whether every run has ended."""
         return all(checked.state.run.status in RUN_ENDED for checked in self.runs.values())

@@ -1,6 +1,6 @@
-"""What an onlooker knows of a run from its log alone: the ground on which the promises stand.
+"""What a log says about a run, as the basis of the invariants.
 
-Deliberately apart from `core.evolve`: a mistake there must not hide itself here.
+Independent of `core.evolve` on purpose: a mistake there must not be repeated here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _OF_ATTEMPTS = (e.AttemptScheduled, e.AttemptStarted, e.AttemptSucceeded, e.Atte
 
 
 class LogFacts:
-    """The log so far, and what it says in sum. `note` is called after the promises were asked about an entry."""
+    """The log so far, and what it adds up to. `record` is called after the invariants checked an entry."""
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.workflow = workflow
         self.steps = {step.name: step for step in (*workflow.steps, workflow.end)}
         self.log: list[e.Entry] = []
-        # The round, and what there is once in it.
+        # The round, and what happens once in it.
         self.round = 0
         self.stop: e.RunStopping | None = None
         self.is_now = False
@@ -45,7 +45,7 @@ class LogFacts:
         self.is_over = False
         self.end_entered = 0
         self.end_ended = 0
-        # Places: what they are, below what, and since when.
+        # Places: their command, their parent, and since when they are visited.
         self.specs: dict[str, Command] = dict(self.steps)
         self.parents: dict[str, str] = {}
         self.roles: dict[str, str] = dict.fromkeys(self.steps, "step")
@@ -74,28 +74,28 @@ class LogFacts:
         self.visits_in_round: Counter[str] = Counter()
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
-        # The graph: which edges were taken, how each step and each visit ended last, whom a loop led to.
+        # The graph: edges that were taken, how each step and each visit ended last, targets of loops.
         self.graph = graph or Graph(workflow)
         self.has_kept = False
         self.taken: set[str] = set()
         self.outcomes: dict[str, str] = {}
-        # Steps that have ever come to something that a fork may keep.
+        # Steps that ever had a result that a fork may keep.
         self.done: set[str] = set()
         self.ends: dict[tuple[str, int], str] = {}
         self.failures: list[e.StepFailed] = []
         self.looped_to: set[str] = set()
-        # Steps that their remediation brought back, or stood in for, with the visit that had failed.
+        # Steps that their remediation brought back, or substituted, with the visit that had failed.
         self.repaired: set[tuple[str, int]] = set()
         # Agents.
         self.spending = AgentSpending(workflow)
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
-        # Where in the log that completed which was undone last in this round.
+        # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
 
     def lineage(self, place: str) -> list[str]:
-        """The place, what it belongs to, and so on up to its step."""
+        """Return the place, its parent, and so on up to its step."""
         found = [place]
         while found[-1] in self.parents:
             found.append(self.parents[found[-1]])
@@ -106,12 +106,12 @@ class LogFacts:
         return action is not None and action.kind == "agent"
 
     def violation(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
-        """A promise that does not hold: the sentence, where, and the facts around it."""
+        """Return the error for a violated invariant, with the last facts."""
         return AssertionError(
             f"{promise}: {sentence} (seq {entry.seq})\n{format_entries([*self.log[-FACTS_SHOWN:], entry])}"
         )
 
-    # -- learning ----------------------------------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------------------------------
 
     def record(self, entry: e.Entry) -> None:
         self.log.append(entry)
@@ -144,7 +144,7 @@ class LogFacts:
 
 
 def format_entries(entries: list[e.Entry]) -> str:
-    """Entries as lines: seq, what it follows from, the fact."""
+    """Format entries as lines: seq, cause, fact."""
     return "\n".join(f"  {entry.seq:>4} <- {entry.caused_by:<4} {entry.fact}" for entry in entries)
 
 
@@ -155,7 +155,7 @@ def _started(facts: LogFacts, fact: e.RunStarted, entry: e.Entry) -> None:
 
 
 def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
-    """Another definition holds: what the log said of steps that are gone, and of edges that are others, is void."""
+    """Apply a new definition: what the log said about removed steps and changed edges is void."""
     before = facts.steps
     facts.workflow = read_workflow(msgspec.json.encode(fact.definition))
     facts.graph = Graph(facts.workflow)
@@ -228,7 +228,7 @@ def _stood_in(facts: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
 
 def _settled(facts: LogFacts, fact: e.StepSettled, entry: e.Entry) -> None:
     if fact.failure is not None:
-        # Its remediation completed, and could not stand in for it: it has heard of it, and is not handled.
+        # Its remediation completed and could not substitute it: it was notified, and is not handled.
         visit = fact.step, facts.visits.get(fact.step, 0)
         facts.repaired.add(visit)
         for index, failed in enumerate(facts.failures):
@@ -317,7 +317,7 @@ def _command_entered(facts: LogFacts, fact: e.CommandEntered, entry: e.Entry) ->
 
 
 def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
-    """What the workflow says of the command."""
+    """Return the command as the workflow defines it."""
     above = facts.specs.get(fact.parent, Command())
     step = facts.steps[facts.lineage(fact.parent)[-1]]
     handler = above.on_failure.commands if above.on_failure else ()

@@ -1,8 +1,8 @@
-"""The ten promises of the design, as far as a log and a state show them. Each is a function that complains.
+"""The ten invariants ("promises") of the design, as far as a log and a state show them. Each is one function.
 
-A promise about facts is asked before each entry is noted: `promise(seen, entry)`. A promise about the state is asked
-when a turn is over: `promise(state, outside)`. Those about the graph are in `causes`, the last one in `liveness`.
-`Promises` asks them all as a log grows; `check` asks about a whole log.
+An invariant of facts is checked before each entry is recorded: `promise(facts, entry)`. An invariant of the state is
+checked after a turn: `promise(state, pending)`. Those of the graph are in `causality`, the last one is in `liveness`.
+`RunInvariants` checks them as a log grows; `check` checks a whole log.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from mulligan.testing.causality import (
 )
 from mulligan.testing.liveness import (
     PendingWork,
-    promise_10_nobody_is_forgotten,
-    promise_10_somebody_will_come,
-    promise_10_the_story_can_be_told,
+    promise_10_a_run_has_a_story,
+    promise_10_every_place_has_a_waker,
+    promise_10_no_step_is_forgotten,
 )
 from mulligan.testing.log_facts import RESULTS, STEP_ENDS, TERMINAL, LogFacts
 
@@ -99,7 +99,7 @@ def promise_1_every_step_has_ended(state: State, pending: PendingWork) -> None:
             raise AssertionError(f"promise 1: the run has {state.run.status}, and {left} have not ended")
         unsure = [record.step for record in state.failures if is_handled(state, record) is None]
         if unsure:
-            raise AssertionError(f"promise 1: the run is over, and nobody knows whether {unsure} are handled")
+            raise AssertionError(f"promise 1: the run is over, and it is unknown whether {unsure} are handled")
 
 
 # -- 2: at most one accepted result per attempt ----------------------------------------------------------------------
@@ -144,7 +144,7 @@ def promise_3_retries_within_budget(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 3", f"retry {fact.number} of '{fact.place}' came after retry {before}", entry)
     if fact.number > rule.max_retries:
         raise facts.violation(
-            "promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are all", entry
+            "promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are the limit", entry
         )
     last = facts.last_failure.get(fact.place)
     if last is not None and last.is_fatal and last.code not in rule.codes:
@@ -183,12 +183,12 @@ def _is_beyond_limit(facts: LogFacts, step: str) -> bool:
 
 
 def promise_3_visits_within_budget(facts: LogFacts, entry: e.Entry) -> None:
-    """One more than max_visits: the one that fails with LOOP_LIMIT."""
+    """One more than max_visits: the visit that fails with LOOP_LIMIT."""
     fact = entry.fact
     assert isinstance(fact, e.StepEntered)
     if _is_beyond_limit(facts, fact.step):
         limit = facts.steps[fact.step].max_visits
-        raise facts.violation("promise 3", f"'{fact.step}' is visited again, and {limit} visits are all", entry)
+        raise facts.violation("promise 3", f"'{fact.step}' is visited again, and {limit} visits are the limit", entry)
 
 
 def promise_3_nothing_runs_in_the_visit_beyond_the_last(facts: LogFacts, entry: e.Entry) -> None:
@@ -204,7 +204,7 @@ def promise_3_triage_retries_by_itself_once(facts: LogFacts, entry: e.Entry) -> 
     fact = entry.fact
     assert isinstance(fact, e.StepClassified)
     if fact.is_default and fact.verdict == "retry" and facts.causes.get(fact.step, _NO_CAUSES)["default"]:
-        raise facts.violation("promise 3", f"nobody classified '{fact.step}', and it is retried once more", entry)
+        raise facts.violation("promise 3", f"'{fact.step}' was not classified, and is retried once more", entry)
 
 
 # -- 4: script, handler, route, undo and `end` start once per cause --------------------------------------------------
@@ -356,8 +356,8 @@ def promise_7_no_task_outlives_its_run(state: State, pending: PendingWork) -> No
         raise AssertionError(f"promise 7: the run has {state.run.status}, and {left} are still queued")
 
 
-def promise_7_nothing_is_queued_for_nobody(state: State, queued: Iterable[tuple[str, int]]) -> None:
-    """At rest: a task that nobody has taken is that of a place which waits for it."""
+def promise_7_every_queued_task_has_a_place(state: State, queued: Iterable[tuple[str, int]]) -> None:
+    """At rest, a task that is not leased belongs to a place that waits for it."""
     for key, attempt in queued:
         place = state.places.get(key)
         if place is None or place.status != "ready" or place.attempt != attempt:
@@ -386,41 +386,41 @@ def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
 
 
 def promise_8_the_log_replays(state: State, log: Iterable[e.Entry], first: Graph | None = None) -> None:
-    """`first`: of the definition that the run was started with, where a corrected one has taken its place."""
+    """`first` is the definition with which the run was started, if a corrected one replaced it."""
     graph = first or state.graph
     _expect_same(state, fold(graph.workflow, log, graph))
 
 
 def promise_8_the_tables_say_what_the_log_says(state: State, restored: State) -> None:
-    """`state` is the fold of the log, `restored` what the store's rows were read back as."""
+    """`state` is the fold of the log, `restored` is what the store's rows were read back as."""
     _expect_same(restored, state)
 
 
 def promise_8_the_line_says_what_the_log_says(state: State, record: RunRecord) -> None:
-    """A run without an event has not begun: its line says that it runs."""
+    """A run without an event has not begun: its row says that it runs."""
     run = state.run
-    told = (run.status if run.seq else "running", run.round if run.seq else 1, run.seq, run.degraded, run.reason)
+    expected = (run.status if run.seq else "running", run.round if run.seq else 1, run.seq, run.degraded, run.reason)
     line = (record.status, record.round, record.seq, record.degraded, record.reason)
-    if line != told:
-        raise AssertionError(f"promise 8: run {record.run_id} is listed as {line}, and its log says {told}")
+    if line != expected:
+        raise AssertionError(f"promise 8: run {record.run_id} is listed as {line}, and its log says {expected}")
 
 
-def _expect_same(live: State, told: State) -> None:
+def _expect_same(live: State, expected: State) -> None:
     for table in STATE_TABLES:
-        ours, theirs = getattr(live, table), getattr(told, table)
+        ours, theirs = getattr(live, table), getattr(expected, table)
         if ours != theirs:
             raise AssertionError(f"promise 8: '{table}' is\n  {_difference(ours, theirs)}")
 
 
-def _difference(live: Any, told: Any) -> str:
-    if isinstance(live, dict) and isinstance(told, dict):
-        keys = [key for key in {**live, **told} if live.get(key) != told.get(key)]
-        live, told = {key: live.get(key) for key in keys}, {key: told.get(key) for key in keys}
-    return f"{live}\nand the log says\n  {told}"
+def _difference(live: Any, expected: Any) -> str:
+    if isinstance(live, dict) and isinstance(expected, dict):
+        keys = [key for key in {**live, **expected} if live.get(key) != expected.get(key)]
+        live, expected = {key: live.get(key) for key in keys}, {key: expected.get(key) for key in keys}
+    return f"{live}\nand the log says\n  {expected}"
 
 
 def promise_8_a_fork_keeps_what_was_done(facts: LogFacts, entry: e.Entry, original: LogFacts) -> None:
-    """Of the run that it was forked from, which may have gone on since: what was never done runs again."""
+    """For the run that it was forked from, which may have continued since: what was never done runs again."""
     assert isinstance(entry.fact, e.RunStarted)
     for kept in entry.fact.kept:
         if kept.step not in original.done:
@@ -431,14 +431,14 @@ def promise_8_a_fork_keeps_what_was_done(facts: LogFacts, entry: e.Entry, origin
 # -- 9: a secret appears nowhere -------------------------------------------------------------------------------------
 
 
-def promise_9_no_secret_is_told(log: Sequence[e.Entry], secret: str) -> None:
+def promise_9_no_secret_is_logged(log: Sequence[e.Entry], secret: str) -> None:
     plain = secret.encode()
     for entry in log if plain in msgspec.json.encode(log) else ():
         if plain in msgspec.json.encode(entry):
             raise AssertionError(f"promise 9: a secret is in the log (seq {entry.seq})\n  {type(entry.fact).__name__}")
 
 
-# -- all of them -----------------------------------------------------------------------------------------------------
+# -- all invariants --------------------------------------------------------------------------------------------------
 
 FactPromise = Callable[[LogFacts, e.Entry], None]
 StatePromise = Callable[[State, PendingWork], None]
@@ -493,8 +493,8 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
 }
 STATE_PROMISES: tuple[StatePromise, ...] = (
     promise_1_every_step_has_ended,
-    promise_10_somebody_will_come,
-    promise_10_nobody_is_forgotten,
+    promise_10_every_place_has_a_waker,
+    promise_10_no_step_is_forgotten,
 )
 
 _ASKED: dict[type[e.Fact], tuple[FactPromise, ...]] = {
@@ -503,33 +503,33 @@ _ASKED: dict[type[e.Fact], tuple[FactPromise, ...]] = {
 
 
 class RunInvariants:
-    """Asks every promise as a log grows."""
+    """Check every invariant as a log grows."""
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.facts = LogFacts(workflow, graph)
         self.first = self.facts.graph
 
     def check_entry(self, entry: e.Entry) -> None:
-        """One more entry of the log."""
+        """Check one more entry of the log."""
         for promise in _ASKED[type(entry.fact)]:
             promise(self.facts, entry)
         self.facts.record(entry)
 
     def check_at_rest(self, state: State, pending: PendingWork) -> None:
-        """A turn is over and nothing waits in the inbox."""
+        """Check the state after a turn, with an empty inbox."""
         for promise in STATE_PROMISES:
             promise(state, pending)
 
     def check_finished(self, state: State, pending: PendingWork) -> None:
-        """The history is over: everything was reported, and nothing may be left."""
+        """Check the end of a history: everything was reported, and nothing may be left."""
         promise_7_no_task_outlives_its_run(state, pending)
         promise_8_the_log_can_be_written_down(self.facts.log)
         promise_8_the_log_replays(state, self.facts.log, self.first)
-        promise_10_the_story_can_be_told(self.facts.log)
+        promise_10_a_run_has_a_story(self.facts.log)
 
 
 def check(log: Iterable[e.Entry], state: State, first: Workflow | None = None) -> None:
-    """Ask every promise that a log and the state it led to can show; `first` as for `promise_8_the_log_replays`."""
+    """Check every invariant that a log and its state can show; `first` as for `promise_8_the_log_replays`."""
     promises = RunInvariants(first or state.workflow)
     for entry in log:
         promises.check_entry(entry)

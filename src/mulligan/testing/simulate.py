@@ -1,7 +1,7 @@
-"""Runs random histories, as many as one likes, and stops at the first in which a promise is broken.
+"""Run many random histories, and stop at the first that breaks an invariant.
 
-Then it says which promise, the smallest workflow and the least trouble that still break it, the last facts, and the
-command that shows it again. Exit codes: 0 all is well, 1 a promise was broken, 130 interrupted.
+Then print which one, the smallest workflow and the fewest faults that still break it, the last facts, and the command
+that reproduces it. Exit codes: 0 all is well, 1 an invariant was broken, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROGRESS_SECONDS = 5.0
 
 
 class SimulationResult(msgspec.Struct):
-    """What has come of it so far, and whether to go on."""
+    """The result so far, and whether to continue."""
 
     wanted: int
     goes_on: bool = False
@@ -61,13 +61,13 @@ class SimulationResult(msgspec.Struct):
     def summary(self) -> str:
         totals, rate = self.totals, self.totals.histories / self.seconds
         count = f"{totals.histories:,} histories of {totals.runs:,} runs, {totals.events:,} events"
-        verdict = f"{len(self.broken)} broken" if self.broken else "every promise was kept"
+        verdict = f"{len(self.broken)} broken" if self.broken else "no promise was broken"
         cut = "interrupted: " if self.is_interrupted else ""
         return f"{cut}{count} in {_format_seconds(self.seconds)} ({rate:,.0f} histories a second): {verdict}"
 
 
 def _format_seconds(seconds: float) -> str:
-    """How long that is, as one would say it."""
+    """Format a duration roughly."""
     if seconds < 100:
         return f"{seconds:.0f} seconds"
     minutes, hours = seconds / 60, seconds / 3600
@@ -75,7 +75,7 @@ def _format_seconds(seconds: float) -> str:
 
 
 def simulate(seeds: Iterable[int], histories: Histories = Simulation) -> tuple[SimulationTotals, list[BrokenHistory]]:
-    """Run these histories one after the other, in this process; the broken ones are cut down."""
+    """Run these histories one after the other in this process, and shrink the broken ones."""
     result = SimulationResult(0)
     for part in parts(list(seeds), histories, lambda seed: True):
         result.add(part)
@@ -114,7 +114,7 @@ def _processors() -> int:
 
 @contextmanager
 def _interruptible(result: SimulationResult) -> Iterator[None]:
-    """Ctrl-C ends it after the histories that are under way; a second one at once."""
+    """Make Ctrl-C stop after the running histories, and a second one at once."""
 
     def interrupted(*_: object) -> None:
         if result.is_interrupted:
@@ -142,7 +142,7 @@ def _run(result: SimulationResult, seeds: range, jobs: int, histories: Histories
 
 
 def _follow(result: SimulationResult, coming: Iterable[PartialResult], pool: SimulationPool | None = None) -> None:
-    """Add up what comes, and say now and then how far it is."""
+    """Add up partial results, and print the progress now and then."""
     said_at = time.monotonic()
     for part in coming:
         result.add(part)

@@ -1,7 +1,7 @@
-"""A simulated world: processes with real engines, each with a connection of its own to one real store, under a sky.
+"""A simulated cluster: processes with real engines, each with its own connection to one real store, under faults.
 
-Time is virtual and common to all; what the clocks on the walls show may be wrong. Nothing happens by itself: `act` lets
-one process go once round its loop, and while it does, the sky may let others act between any two of its calls.
+Time is virtual and common to all; wall clocks may be wrong. Nothing happens by itself: `act` lets one process run its
+loop once, and while it does, the fault plan may let others act between any two of its calls.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from mulligan.testing.simulated_worker import BEATS_PER_LEASE, SimulatedWorker
 from mulligan.testing.timer_checks import CountedClock, TimerChecks
 from mulligan.testing.workflows import SECRET, RandomEvaluator
 
-# How long a round of a loop takes.
+# How long one round of a loop takes.
 ROUND_SECONDS = 0.03
 BEAT_SECONDS = LEASE_SECONDS / BEATS_PER_LEASE
-# So many processes act inside one another at most.
+# How many processes may act inside one another.
 DEPTH_MAX = 2
-# An answer is given once: what is lost on its way to who asked is lost, and no promise says otherwise.
-_SHELTERED = frozenset({"answer", "close"})
+# An answer is delivered once: if it is lost on its way, no invariant is broken.
+_NEVER_FAULTY = frozenset({"answer", "close"})
 
 
 class SimulatedCluster:
-    """Who and what there is. `happened` counts all trouble that there was."""
+    """All processes, hosts and clocks. `happened` counts all faults."""
 
     def __init__(self, seed: object, budget: FaultBudget) -> None:
         self.rng = Random(f"history {seed}")
@@ -52,14 +52,14 @@ class SimulatedCluster:
         self.workflows: dict[str, tuple[Workflow, Graph]] = {}
         self.hosts = ("h1", "h2") if self.database.is_shared else ("h1",)
         self._walls = {host: WallClock(self.clock) for host in self.hosts}
-        # The hands of people and the eyes of the onlooker are under no sky.
+        # Operators and the checker have connections without faults.
         self.operator = self.database.open(self.clock)
         self.checker = InvariantChecker(
             self.database.open(self.clock),
             self.database.read_contents,
             self.database.raw_values,
-            SECRET,
-            self.starts_at_once,
+            secret=SECRET,
+            starts_at_once=self.starts_at_once,
         )
         self.contents = self.checker.check_new()
         self.timer_checks = TimerChecks(self.clock.monotonic, is_shared=self.database.is_shared)
@@ -68,16 +68,16 @@ class SimulatedCluster:
         )
         self.workers: list[SimulatedWorker] = []
         self.happened: Counter[str] = Counter()
-        # What the sky does, how often, and what others do meanwhile.
-        self.weather: list[str] = []
-        self.weather_share = 0.0
+        # The faults, how often they happen, and what other processes do meanwhile.
+        self.faults: list[str] = []
+        self.fault_share = 0.0
         self.others: Callable[[], object] = lambda: None
         # Until then no process reaches the store.
         self._outage: Outage | None = None
         self._connections: dict[SimulatedWorker, Store] = {}
         self._heartbeats: dict[SimulatedWorker, HeartbeatRecorder] = {}
         self._acting: list[SimulatedWorker] = []
-        # Every worker that there ever was, with its host.
+        # All workers that ever existed, with their hosts.
         self._names: dict[str, str] = {}
         self._bugs: list[str] = []
         self._seen_version = -1
@@ -93,13 +93,15 @@ class SimulatedCluster:
     def start(
         self, slots: int, root_run_id: int | None = None, message_id: int | None = None, host: str = ""
     ) -> SimulatedWorker:
-        """One more process, on this host or on any."""
-        worker = SimulatedWorker(self, host or self.rng.choice(self.hosts), slots, root_run_id, message_id)
+        """Start one more process, on this host or on any."""
+        worker = SimulatedWorker(
+            self, host or self.rng.choice(self.hosts), slots, root_run_id=root_run_id, message_id=message_id
+        )
         self.workers.append(worker)
         return worker
 
     def act(self, worker: SimulatedWorker) -> None:
-        """Let a process go once round its loop. One that dies is gone, with its connection and all that it ran."""
+        """Let a process run its loop once. If it dies, its connection and everything that it ran are gone."""
         self.clock.advance(ROUND_SECONDS)
         self._acting.append(worker)
         try:
@@ -113,7 +115,7 @@ class SimulatedCluster:
             self._remove(worker)
 
     def drop(self, worker: SimulatedWorker) -> None:
-        """It dies, and others may find its lock free."""
+        """Kill it, so that others may find its lock free."""
         worker.lock = ""
         self._has_crashed = True
         self._remove(worker)
@@ -125,23 +127,23 @@ class SimulatedCluster:
 
     @property
     def runnable(self) -> list[SimulatedWorker]:
-        """Those that can act now."""
+        """Return the processes that can act now."""
         now = self.clock.monotonic()
         return [one for one in self.workers if one.frozen_until <= now and one not in self._acting]
 
     @property
     def idle(self) -> list[SimulatedWorker]:
-        """Those that are not in the middle of something."""
+        """Return the processes that are not in the middle of something."""
         return [worker for worker in self.workers if worker not in self._acting]
 
     @property
     def live_workers(self) -> set[str]:
         return {worker.name for worker in self.workers if worker.lock}
 
-    # -- what processes find around them -----------------------------------------------------------------------------
+    # -- the environment of processes --------------------------------------------------------------------------------
 
     def connect(self, worker: SimulatedWorker) -> Store:
-        """By the clock of its host; a store that hosts share has a clock of its own."""
+        """Connect with the clock of its host; a shared store has its own clock."""
         clock = self.clock if self.database.is_shared else worker.clock
         self._connections[worker] = self.database.open(clock)
         seen = with_faults(self.recorder.wrap(self._connections[worker], self.clock, worker), self)
@@ -149,7 +151,7 @@ class SimulatedCluster:
         return cast(Store, self._heartbeats[worker])
 
     def wall_clock(self, host: str) -> CountedClock:
-        """The clock of a process that starts now on this host."""
+        """Return the clock of a process that starts now on this host."""
         return CountedClock(self._walls[host].now, self.clock.monotonic)
 
     def new_name(self, host: str) -> str:
@@ -164,9 +166,11 @@ class SimulatedCluster:
         return all(worker.lock != lock for worker in self.workers)
 
     def search(self, worker: SimulatedWorker) -> WorkerSearch:
-        """Whom this one can find dead by their locks, on its host; and by the clock, where heartbeats count."""
+        """Return what this process can find dead by locks on its host; and the time, if heartbeats count."""
         here = frozenset(name for name, at in self._names.items() if at == worker.host)
-        return WorkerSearch(here - self.live_workers, self.clock.now() if self._heartbeats[worker].are_continuous else None)
+        return WorkerSearch(
+            here - self.live_workers, self.clock.now() if self._heartbeats[worker].are_continuous else None
+        )
 
     def report_bug(self, message: str) -> None:
         self._bugs.append(message)
@@ -174,14 +178,14 @@ class SimulatedCluster:
     def note_answer(self, message_id: int) -> None:
         self.checker.note_fetched(message_id)
 
-    # -- the sky -----------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def next_fault(self, method: str) -> str:
         if self._is_away and method != "close":
             return "lost_call"
-        if not self.weather or self.rng.random() >= self.weather_share or method in _SHELTERED:
+        if not self.faults or self.rng.random() >= self.fault_share or method in _NEVER_FAULTY:
             return ""
-        kind = self.rng.choice(self.weather)
+        kind = self.rng.choice(self.faults)
         self.happened[kind] += 1
         return kind
 
@@ -197,18 +201,18 @@ class SimulatedCluster:
             return call()
 
     def passed(self, point: str) -> None:
-        """A fault point: others may act there."""
-        if "meanwhile" in self.weather and self.rng.random() < self.weather_share:
+        """Let others act at a fault point."""
+        if "meanwhile" in self.faults and self.rng.random() < self.fault_share:
             self.happened["meanwhile"] += 1
             self.run_others()
 
     def begin_outage(self, seconds: float) -> None:
-        """No process reaches the store for so long."""
+        """Let no process reach the store for this long."""
         now = self.clock.now()
         self._outage = Outage(now, now + timedelta(seconds=seconds))
 
     def end_outage(self) -> None:
-        """Now, or when it was to end."""
+        """End the outage now, or when it was due to end."""
         if self._outage is not None:
             self.recorder.note_outage(Outage(self._outage.began, min(self._outage.ended, self.clock.now())))
         self._outage = None
@@ -223,8 +227,8 @@ class SimulatedCluster:
         self._walls[host].set_wrong(wrong_seconds)
 
     def end_faults(self) -> None:
-        """Everybody does their duty from now on: good weather, right clocks, nobody is stopped."""
-        self.weather = []
+        """End all faults: the store works, clocks are right, no process is stopped."""
+        self.faults = []
         self.end_outage()
         for wall in self._walls.values():
             wall.set_wrong(0.0)
@@ -232,7 +236,7 @@ class SimulatedCluster:
             worker.frozen_until = 0.0
 
     def seconds_to_next_timer(self) -> float | None:
-        """How long the engines wait for the next timer; None where there is none."""
+        """Return how long the engines wait for the next timer; None if there is none."""
         found = ((run_id, one.time_of(run_id)) for one in self.workers for run_id in self.contents.runs)
         nows = {run_id: now for run_id, now in found if now is not None}
         self.timer_checks.check_waiting(self.contents.timers, nows, self.clock.now())
@@ -240,7 +244,7 @@ class SimulatedCluster:
         return min(((due - now).total_seconds() for now, due in dues if due is not None), default=None)
 
     def advance(self, seconds: float) -> None:
-        """Time in which nothing happens, but that those who can send heartbeats: often, in the last two leases."""
+        """Let time pass in which only heartbeats are sent: often, in the last two leases."""
         often = min(seconds, 2 * LEASE_SECONDS) if self.database.is_shared else 0.0
         self._advance(seconds - often)
         while often > 0:
@@ -249,17 +253,17 @@ class SimulatedCluster:
 
     def _advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        weather, self.weather = self.weather, []
+        faults, self.faults = self.faults, []
         for worker in self.runnable:
             worker.keep_alive()
-        self.weather = weather
+        self.faults = faults
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
     def create(self, workflow: Workflow, holder: SimulatedWorker | None = None, **request: Any) -> int:
-        """A new run; with a holder that is up it is its own at once, as `mulligan run` has it."""
+        """Create a run; a holder that is up holds it at once, as `mulligan run` does."""
         data = encode(workflow)
-        asked = RunRequested(self.clock.now(), 0, {"target": "staging"}, version(data), "someone", **request)
+        asked = RunRequested(self.clock.now(), 0, {"target": "staging"}, version=version(data), by="someone", **request)
         new = NewRun(data, asked.version, workflow.name, asked)
         is_held = holder is not None and holder.engine is not None and holder.name in self.contents.workers
         (turn,) = self.operator.create([new], holder.name if holder is not None and is_held else "")
@@ -268,7 +272,7 @@ class SimulatedCluster:
         return turn.run_id
 
     def check(self) -> None:
-        """Ask the promises about what is new; after a crash also whether the tables say what the logs say."""
+        """Check what is new; after a crash also that the tables agree with the logs."""
         version_now = self.database.version()
         if version_now != self._seen_version:
             self._seen_version = version_now
@@ -281,7 +285,7 @@ class SimulatedCluster:
             if violations:
                 raise AssertionError(violations[0])
         if self._bugs:
-            raise AssertionError(f"promise 10: an engine has met a bug of ours: {self._bugs[0]}")
+            raise AssertionError(f"promise 10: an engine found a bug: {self._bugs[0]}")
 
     @property
     def events(self) -> int:

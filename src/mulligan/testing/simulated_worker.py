@@ -1,7 +1,7 @@
-"""One worker process of a simulated world: the real engine, and around it what `service.driver` does around one.
+"""One worker process of a simulated cluster: the real engine, and what `service.driver` does around it.
 
-The same shape, one round of its loop at a time, so that others may act between any two. It has a connection of its own
-and a name that is never used again; when it was taken for dead it comes back under another one.
+It does the same, one round of its loop at a time, so that others may act in between. It has its own connection and a
+name that is never reused; after it was expired it comes back under another name.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ GRACE_SECONDS = 10.0
 
 
 class WorkerHost(Protocol):
-    """What a process finds around it."""
+    """The environment of a process."""
 
     evaluator: Evaluator
     # How many first steps a run enters with one turn.
     starts_at_once: int
-    # The workflows of the world by version: to read one takes as long as half a history.
+    # Workflows by version: reading one takes as long as half a history.
     workflows: dict[str, tuple[Workflow, Graph]]
     recorder: ExecutionRecorder
 
@@ -52,22 +52,22 @@ class WorkerHost(Protocol):
     def host_of(self, name: str) -> str: ...
 
     def is_free(self, lock: str) -> bool:
-        """Whether nobody holds the lock: it is held for as long as its process lives."""
+        """Whether the lock is free: it is held as long as its process lives."""
 
     def search(self, worker: SimulatedWorker) -> WorkerSearch:
-        """A process begins to look for the dead."""
+        """Start a search for dead workers."""
 
     def report_bug(self, message: str) -> None:
-        """An engine has met a bug of ours."""
+        """Report that an engine found a bug."""
 
     def note_answer(self, message_id: int) -> None:
-        """Somebody has fetched the answer to this message."""
+        """Record that the answer to this message was fetched."""
 
 
 class SimulatedWorker:
-    """Serves whatever comes; or drives one run and those below it until it has ended, with `root_run_id`.
+    """Serve all runs; or, with `root_run_id`, drive one run and those below it until it has ended.
 
-    Without slots it runs nothing: somebody who asked a run something (`message_id`) and takes its turns until it has
+    Without slots it runs nothing: it has sent a message to a run (`message_id`) and takes its turns until that is
     answered.
     """
 
@@ -89,21 +89,21 @@ class SimulatedWorker:
         self.executor: FakeTasks | None = None
         self.engine: Engine | None = None
         self.name = self.lock = ""
-        # The store does not answer; somebody has pressed Ctrl-C; it is over.
+        # The store does not answer; Ctrl-C was pressed; the process is done.
         self.is_away = self.is_leaving = self.has_left = False
-        # It was stopped, as SIGSTOP does, and goes on then.
+        # When it continues after SIGSTOP.
         self.frozen_until = 0.0
         self._is_drained = False
         self._run_ids: list[int] = [] if root_run_id is None else [root_run_id]
         self._beaten_at = self._idle_at = -LEASE_SECONDS
 
     def time_of(self, run_id: int) -> datetime | None:
-        """What time it is for a run that we drive."""
+        """Return the time of a run that this process drives."""
         drive = None if self.engine is None else self.engine.drives.get(run_id)
         return None if drive is None else self.clock.now() + drive.ahead
 
     def step(self) -> None:
-        """Once round its loop."""
+        """Run the loop once."""
         if self.engine is None:
             self._set_up()
         elif self.is_leaving:
@@ -114,15 +114,15 @@ class SimulatedWorker:
             self._run_once(self.engine)
 
     def keep_alive(self) -> None:
-        """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
+        """Send a heartbeat and nothing else. It notices that it was expired when it acts."""
         if self.engine is not None:
             with suppress(StoreUnavailable, WorkerExpired):
                 self.engine.contact.beat()
 
-    # -- one life under one name -------------------------------------------------------------------------------------
+    # -- one name ----------------------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """All of it, or nothing of ours is left but, perhaps, a name in the store."""
+        """Set everything up, or leave nothing behind but, perhaps, a name in the store."""
         if self.is_leaving:
             self.has_left = True
             return
@@ -131,7 +131,7 @@ class SimulatedWorker:
         self.executor = self._executor() if self.slots else None
         try:
             self.clock.set_by(self.store.now)
-            self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
+            self.store.register(WorkerRecord(self.name, self.host, 1, lock=self.lock, cpus=float(self.slots)))
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
             self._expire_dead_workers(engine)
@@ -146,8 +146,8 @@ class SimulatedWorker:
             self.store,
             self.clock,
             self.around.evaluator,
-            self.name,
-            self.executor,
+            name=self.name,
+            executor=self.executor,
             root_run_id=self.root_run_id,
             watcher=_BugListener(self.around),
             lease_seconds=LEASE_SECONDS,
@@ -158,24 +158,31 @@ class SimulatedWorker:
     def _executor(self) -> FakeTasks:
         watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
         recorder = self.around.recorder
-        executor = FakeTasks(self.name, self.host, self.clock, self.slots, watchdog_seconds, recorder.on_start)
+        executor = FakeTasks(
+            self.name,
+            self.host,
+            self.clock,
+            slots=self.slots,
+            watchdog_seconds=watchdog_seconds,
+            starting=recorder.on_start,
+        )
         recorder.watch(executor)
         return executor
 
     def _kill_everything(self) -> None:
-        """Nothing of ours runs, and our lock is free."""
+        """Kill everything that it runs, and free its lock."""
         if self.executor is not None:
             self.executor.close()
         self.executor = self.engine = None
         self.lock = ""
 
     def _restart(self, engine: Engine) -> None:
-        """We were taken for dead: others have our work, and we come back under a new name."""
+        """Come back under a new name after it was expired, because others have its work."""
         self._run_ids = list(engine.drives) or self._run_ids
         self._kill_everything()
 
     def _tear_down(self, engine: Engine) -> None:
-        """Nothing of ours runs any more when the store hears that we are gone; if it does not, our lock is free."""
+        """Stop everything, then tell the store; if that fails, the free lock says it."""
         if self.executor is not None:
             self.executor.close()
         for _ in range(2):
@@ -203,13 +210,13 @@ class SimulatedWorker:
             engine.set_alone(next(others, None) is None)
 
     def _lock_state(self, worker: WorkerRecord) -> LockState:
-        """Where several hosts share the store, the locks of the others cannot be seen."""
+        """Return the lock's state. In a shared store, locks of other hosts cannot be seen."""
         if self.store.is_shared and worker.host != self.host:
             return "unknown"
         return "free" if self.around.is_free(worker.lock) else "held"
 
     def _kill_leftovers(self, name: str) -> None:
-        """What a dead worker has left on this host."""
+        """Kill what a dead worker left running on this host."""
         if self.around.host_of(name) == self.host:
             self.around.recorder.kill_leftovers(name)
 
@@ -226,7 +233,7 @@ class SimulatedWorker:
             self._restart(engine)
 
     def _reconnect(self, engine: Engine) -> None:
-        """Ask again whether the store is back. What ends meanwhile is kept."""
+        """Check whether the store is back. Results that arrive meanwhile are kept."""
         if self.executor is not None:
             engine.wait(0.0)
         try:
@@ -238,7 +245,7 @@ class SimulatedWorker:
         self.is_away = False
 
     def _send_heartbeat(self, engine: Engine) -> None:
-        """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
+        """Send a heartbeat, and expire dead workers if something may wait for their work."""
         is_shared = self.store.is_shared
         seconds = LEASE_SECONDS / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
         others_matter = is_shared or engine.known.has_breakers or self._has_not_its_run(engine)
@@ -256,7 +263,7 @@ class SimulatedWorker:
         return self.root_run_id is not None and self.root_run_id not in engine.drives
 
     def _below_root(self, run_ids: list[int]) -> list[int]:
-        """The run that is ours to drive and the runs below it that have not ended; of a server, the runs it had."""
+        """Return the run to drive and its unfinished children; for a server, the runs it had."""
         if self.root_run_id is None:
             return run_ids
         found = [self.root_run_id]
@@ -287,7 +294,7 @@ class SimulatedWorker:
             self._tear_down(engine)
 
     def _claim_idle_runs(self, engine: Engine) -> None:
-        """In a store that no host shares tasks come with the turn of their run: of runs that nobody drives, ever."""
+        """Claim runs that nothing drives: in a store that is not shared, tasks come with the turn of their run."""
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
@@ -300,7 +307,7 @@ class SimulatedWorker:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def _shut_down(self, engine: Engine) -> None:
-        """Nothing starts; what came of what ran is written, if the store answers; then we go."""
+        """Start nothing; write the results of what ran, if the store answers; then leave."""
         if not self._is_drained:
             self._is_drained = True
             engine.drain()
@@ -312,12 +319,12 @@ class SimulatedWorker:
         try:
             engine.tick(0.0)
         except (StoreUnavailable, WorkerExpired):
-            # What cannot be written now is void with our lock.
+            # What cannot be written now is void once the lock is free.
             self._tear_down(engine)
 
 
 class _SharedCache(Known):
-    """What one engine has met; what another has read before is not read again. First steps are entered in pieces."""
+    """A cache that all engines share, so that a workflow is read once. First steps are entered in pieces."""
 
     def __init__(self, around: WorkerHost) -> None:
         super().__init__()
@@ -334,7 +341,7 @@ class _SharedCache(Known):
 
 
 class _BugListener(NullObserver):
-    """Hears when an engine has met a bug of ours."""
+    """Report bugs that an engine finds."""
 
     def __init__(self, around: WorkerHost) -> None:
         self._around = around

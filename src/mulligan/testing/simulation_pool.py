@@ -1,4 +1,4 @@
-"""Many histories over several processes: what they came to, as it comes. One that hangs or dies names its seed."""
+"""Run many histories in several processes, and yield results as they come. One that hangs or dies names its seed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import msgspec
 from mulligan.testing.shrinking import BrokenHistory, Histories, complaint, shrunk
 from mulligan.testing.simulation_totals import SimulationTotals
 
-# How often a process says how far it is.
+# How often a process reports progress.
 PART_SECONDS = 1.0
-# A process that was told to end has one history, and maybe one to cut down, to finish.
+# A process that is asked to stop has one history to finish, and perhaps one to shrink.
 GOODBYE_SECONDS = 5.0
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -26,21 +26,21 @@ _NONE = -1
 _STOP = 0
 
 
-# So many objects more are made than are gone before those are looked for that only refer to each other.
+# The number of allocations between two garbage collections.
 _GARBAGE_MAX = 50_000
 
 
 def collect_garbage_rarely() -> None:
-    """In a process that does nothing but run histories: none leaves much behind, and to look for it takes long."""
+    """Collect garbage rarely, in a process that only runs histories: they leave little, and collecting is slow."""
     gc.freeze()
     gc.set_threshold(_GARBAGE_MAX)
 
 
 class TimeLimits(msgspec.Struct, frozen=True):
-    """How long a history may take, which is a matter of milliseconds.
+    """How long a history may take, which is normally milliseconds.
 
-    One that computes for so long goes round in circles; one that is not over after so much time on the clock hangs in
-    something that no signal interrupts.
+    One that uses this much cpu time is in an endless loop; one that takes this much wall time hangs in a call that no
+    signal interrupts.
     """
 
     computing_seconds: float = 60.0
@@ -51,7 +51,7 @@ PATIENT = TimeLimits()
 
 
 class PartialResult(msgspec.Struct):
-    """What came of some more histories."""
+    """The result of some histories."""
 
     totals: SimulationTotals = msgspec.field(default_factory=SimulationTotals)
     broken: list[BrokenHistory] = []
@@ -60,9 +60,9 @@ class PartialResult(msgspec.Struct):
 def parts(
     seeds: Sequence[int], histories: Histories, begin: Callable[[int], bool], limits: TimeLimits = PATIENT
 ) -> Iterator[PartialResult]:
-    """These histories one after the other, reported every second, and at once where a promise is broken.
+    """Run these histories one after the other; yield results every second, and at once for a broken invariant.
 
-    `begin` is told each seed before it is run; False ends it.
+    `begin` is called with each seed before it is run; False ends the loop.
     """
     part, reported_at = PartialResult(), time.monotonic()
     for seed in seeds:
@@ -87,7 +87,7 @@ def _run(part: PartialResult, seed: int, histories: Histories, seconds_max: floa
 
 
 class _Worker(msgspec.Struct):
-    """A process, the seeds that are still its to run, and the one that it runs since when."""
+    """A process, the seeds that it has yet to run, and the current one with its start time."""
 
     number: int
     seeds: Sequence[int]
@@ -98,11 +98,11 @@ class _Worker(msgspec.Struct):
 
 
 class SimulationPool:
-    """Runs histories in processes of their own. `stop` lets each finish the history that it is in."""
+    """Run histories in separate processes. `stop` lets each finish its current history."""
 
     def __init__(self, seeds: range, jobs: int, histories: Histories, limits: TimeLimits = PATIENT) -> None:
         self._histories, self._limits = histories, limits
-        # Whether to stop, and which seed each process is at: written by one, read by another, without a lock.
+        # Whether to stop, and the current seed of each process: one writer, one reader, no lock.
         self._board: Any = _CONTEXT.RawArray("q", [0, *[_NONE] * jobs])
         self._workers = [self._start(number, seeds[number - 1 :: jobs]) for number in range(1, jobs + 1)]
 
@@ -110,7 +110,7 @@ class SimulationPool:
         self._board[_STOP] = 1
 
     def parts(self) -> Iterator[PartialResult]:
-        """What comes, until all have ended; at least every second something, if only an empty part."""
+        """Yield results until all have ended; at least one per second, if only an empty one."""
         while self._workers:
             ready = wait([worker.connection for worker in self._workers], timeout=PART_SECONDS)
             yield from (self._receive(worker) for worker in list(self._workers) if worker.connection in ready)
@@ -118,7 +118,7 @@ class SimulationPool:
             yield PartialResult()
 
     def close(self) -> None:
-        """End every process: by itself if it can."""
+        """End every process, in an orderly way if possible."""
         self.stop()
         for worker in self._workers:
             worker.process.join(GOODBYE_SECONDS)
@@ -151,7 +151,7 @@ class SimulationPool:
         return seed != _NONE and now - worker.since > self._limits.silent_seconds
 
     def _report_lost(self, worker: _Worker, how: str) -> PartialResult:
-        """The process is gone, or will be: its seed is named, and another goes on behind it."""
+        """Report the seed of a process that is gone or will be, and start another one for the remaining seeds."""
         self._stop(worker)
         seed = self._board[worker.number]
         if seed == _NONE:
@@ -179,7 +179,7 @@ class SimulationPool:
 def _run_in_process(
     seeds: Sequence[int], histories: Histories, limits: TimeLimits, board: Any, number: int, connection: Connection
 ) -> None:
-    # Ctrl-C is the parent's to hear: it tells us.
+    # The parent handles Ctrl-C and tells us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     collect_garbage_rarely()
 

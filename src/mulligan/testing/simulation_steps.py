@@ -1,6 +1,6 @@
-"""What may happen in a simulated world: to workers, reports, time and clocks, and what people do at the worst moment.
+"""What may happen in a simulated cluster: to workers, reports, time and clocks, and what people do at bad moments.
 
-A move returns False where there was nothing to do.
+A step returns False if there was nothing to do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUNS_MAX = 4
 # Enough for anything that a random workflow asks for.
 SLOTS_ENOUGH = 4
 
-# What may happen in the wild part, and how often; of those that happen sometimes a history has only some.
+# What may happen in the phase with faults, and how often; a history has only some of the optional ones.
 ALWAYS = {"step": 45, "end_task": 22, "pass_time": 8, "decide": 4}
 SOMETIMES = {
     "lose_worker": 3,
@@ -54,19 +54,19 @@ SOMETIMES = {
     "wrong_clock": 3,
     "reset_breakers": 1,
 }
-# How many of the rounds go by a corrected definition.
+# The share of rounds with a corrected definition.
 CORRECTED_SHARE = 0.4
-# What others do while somebody waits for the store.
+# What other processes do while one waits for the store.
 _MEANWHILE = ("step", "step", "step", "end_task", "cancel", "pause", "resume", "retry", "decide", "fire_early")
 
 
-# How wrong the clock on a wall may be set: by a little, by an hour or two, right again.
+# By how much a wall clock may be off: a little, an hour or two, nothing again.
 _CLOCK_STEPS = (-7200.0, -50.0, -1.0, 0.0, 0.0, 2.0, 600.0, 3600.0)
 _BEFORE_ALL_CLOCKS = START + timedelta(seconds=min(_CLOCK_STEPS))
 
 
 class SimulationSteps:
-    """Everything that chance may choose from."""
+    """All steps that chance may choose from."""
 
     def __init__(self, cluster: SimulatedCluster, without: frozenset[str], points: Faults) -> None:
         self.cluster = cluster
@@ -91,7 +91,7 @@ class SimulationSteps:
     # -- workers -----------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Somebody goes round its loop, once or several times."""
+        """Let a process run its loop, once or several times."""
         runnable = self.cluster.runnable
         if not runnable:
             return self.newcomer()
@@ -113,11 +113,11 @@ class SimulationSteps:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """On one host a task that does not fit has no capacity; what hosts share waits for one that has it."""
+        """Return how many slots a worker may have. On one host a task that does not fit fails; shared stores wait."""
         return 1, 2, SLOTS_ENOUGH, SLOTS_ENOUGH
 
     def lose_worker(self) -> bool:
-        """kill -9, between two rounds of its loop."""
+        """Kill -9, between two rounds of a loop."""
         if self.cluster.idle:
             self.cluster.drop(self.rng.choice(self.cluster.idle))
             return True
@@ -131,14 +131,14 @@ class SimulationSteps:
         return False
 
     def outage(self) -> bool:
-        """No worker reaches the store, for longer than a lease: the server is down, or the network between them."""
+        """Cut all workers off from the store for longer than a lease, as a broken network does."""
         if self.cluster.database.is_shared:
             self.cluster.begin_outage(self.rng.choice((35, 50, 200)))
             return True
         return False
 
     def interrupt(self) -> bool:
-        """Ctrl-C: what runs is ended, and the process leaves."""
+        """Ctrl-C: end what runs, and leave."""
         if self.cluster.runnable:
             self.rng.choice(self.cluster.runnable).is_leaving = True
             return True
@@ -148,7 +148,7 @@ class SimulationSteps:
         self.points.arm(self.rng.choice(list(FAULT_POINTS)), self.rng.randint(1, 3))
 
     def reset_breakers(self) -> bool:
-        """Somebody closes them by hand."""
+        """Close breakers, as an operator does."""
         closed = [name for name in BREAKERS if self.cluster.operator.reset_breaker(name)]
         return bool(closed)
 
@@ -178,7 +178,9 @@ class SimulationSteps:
         if self.rng.random() >= self.failing_share:
             warned = ({"severity": "warning", "code": "SLOW"},) if self.rng.random() < 0.05 else ()
             spent = {"tokens": 10, "cost": "0.1"} if lease.task.kind == "agent" else {}
-            return r.TaskEnded(at, place, attempt, Outcome(reported=warned), self._output(place), spent)
+            return r.TaskEnded(
+                at, place, attempt, outcome=Outcome(reported=warned), output=self._output(place), usage=spent
+            )
         usage: dict[str, Any] = {"peak_memory": self.rng.choice((2**20, 2**21))}
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
 
@@ -191,24 +193,26 @@ class SimulationSteps:
         others = (said, said, said, said) if ".on_failure@" in place else (None, 7, "text", [1, 2])
         return self.rng.choice((*others, said, said))
 
-    # -- reports that should not be -----------------------------------------------------------------------------------
+    # -- unexpected reports ------------------------------------------------------------------------------------------
 
     def repeat_report(self) -> bool:
-        """What became of an attempt is told once more, and perhaps otherwise."""
+        """Repeat the report of an attempt, perhaps with another result."""
         run_id = self._some_run()
         log = self.cluster.checker.runs[run_id].log
         known = [entry.fact for entry in log if isinstance(entry.fact, (*_RESULTS, e.AttemptStarted))]
         if not known:
             return False
         fact, now = self.rng.choice(known), self.cluster.clock.now()
-        kinds: list[Callable[[], r.Report]] = [lambda: r.TaskStarted(now, fact.place, fact.attempt, "h1.1", "h1")]
+        kinds: list[Callable[[], r.Report]] = [
+            lambda: r.TaskStarted(now, fact.place, fact.attempt, worker="h1.1", host="h1")
+        ]
         if isinstance(fact, _RESULTS):
             kinds += [
                 lambda: r.TaskEnded(now, fact.place, fact.attempt, self.rng.choice(_OUTCOMES)),
                 lambda: r.TaskEnded(now, fact.place, fact.attempt),
                 lambda: r.TaskInterrupted(now, fact.place, fact.attempt),
                 lambda: r.LeaseExpired(now, fact.place, fact.attempt, "h1.1"),
-                lambda: r.ChildEnded(now, fact.place, fact.attempt, 2, "completed"),
+                lambda: r.ChildEnded(now, fact.place, fact.attempt, child_run_id=2, status="completed"),
             ]
         self._put(run_id, self.rng.choice(kinds)())
         return True
@@ -221,7 +225,7 @@ class SimulationSteps:
             lambda: r.TaskStarted(now, place, attempt),
             lambda: r.TaskEnded(now, place, attempt),
             lambda: r.LeaseExpired(now, "nowhere", 1),
-            lambda: r.ChildEnded(now, place, attempt, 7, "failed"),
+            lambda: r.ChildEnded(now, place, attempt, child_run_id=7, status="failed"),
         ]
         self._put(run_id, self.rng.choice(kinds)())
 
@@ -244,7 +248,7 @@ class SimulationSteps:
         if not timers:
             return False
         run_id, kind, place, number = self.rng.choice(timers)
-        # From a clock that is behind all others: one that is ahead would make it due.
+        # With the slowest clock: a faster one would make the timer due.
         self._put(run_id, r.TimerFired(_BEFORE_ALL_CLOCKS, kind, place, number))
         return True
 
@@ -260,7 +264,7 @@ class SimulationSteps:
         self._ask(self._some_root(), r.PauseRequested(self.cluster.clock.now(), "someone"))
 
     def resume(self) -> bool:
-        """Somebody lifts a pause: of a run that nobody has called, since the others go on with their callers."""
+        """Resume a paused top-level run: others resume with their callers."""
         paused = [run_id for run_id in self.cluster.roots() if self._state(run_id).run.status == "paused"]
         if not paused:
             return False
@@ -268,7 +272,7 @@ class SimulationSteps:
         return True
 
     def pause_step(self) -> bool:
-        """Somebody holds a step, of any run; one that has ended refuses."""
+        """Pause a step of any run; one that has ended refuses."""
         run_id = self._some_run()
         step = self._some_step(self._state(run_id))
         if step:
@@ -276,7 +280,7 @@ class SimulationSteps:
         return bool(step)
 
     def resume_step(self) -> bool:
-        """Somebody lets a step go on that was held."""
+        """Resume a step that was paused."""
         runs = [(run_id, self._state(run_id)) for run_id in sorted(self.cluster.contents.runs)]
         held = [(run_id, step) for run_id, state in runs for step in state.run.paused_steps]
         if not held:
@@ -286,16 +290,16 @@ class SimulationSteps:
         return True
 
     def help(self) -> bool:
-        """What only a person can do, for who waits for one; somebody who has asked waits for the answer."""
+        """Do what only a person can do; processes that have asked wait for the answer."""
         return not self._asked and (self.resume() or self.resume_step() or self.decide())
 
     def retry(self) -> None:
-        """Of a run that is over; any other refuses."""
+        """Retry a run that is over; any other refuses."""
         run_id = self._some_root()
         self._ask(run_id, self.another_round(run_id))
 
     def another_round(self, run_id: int) -> r.RetryRequested:
-        """For all that was not done; now and then for some items of a map, which is all that a completed run allows."""
+        """Retry what was not done; sometimes only items of a map, which is all that a completed run allows."""
         now, state = self.cluster.clock.now(), self._state(run_id)
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
@@ -305,10 +309,10 @@ class SimulationSteps:
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
         items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
-        return r.RetryRequested(now, "someone", "again", place.key, items, adjust)
+        return r.RetryRequested(now, "someone", "again", from_step=place.key, items=items, adjust=adjust)
 
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
-        """Now and then with a corrected definition. By dice of its own: the histories without it stay as they were."""
+        """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""
         dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
         if not state.places or dice.random() >= CORRECTED_SHARE:
             return report
@@ -317,7 +321,7 @@ class SimulationSteps:
         return msgspec.structs.replace(report, revised=revised)
 
     def fork(self) -> bool:
-        """Of a run that rests."""
+        """Fork a run that is at rest."""
         resting = [
             run_id for run_id in self.cluster.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")
         ]
@@ -331,25 +335,25 @@ class SimulationSteps:
         return True
 
     def ask_nonsense(self) -> None:
-        """Verbs that may make no sense now: they are refused, and change nothing."""
+        """Use verbs that may make no sense now: they are refused, and change nothing."""
         run_id, now = self._some_run(), self.cluster.clock.now()
         state = self._state(run_id)
         step = self._some_step(state) or "nothing"
         verbs: list[Callable[[], r.Report]] = [
-            lambda: r.Classified(now, step, "retry", "someone", "because"),
-            lambda: r.Classified(now, "nothing", "fail", "someone", "because"),
-            lambda: r.ApprovalGiven(now, step, True, "someone", ""),
+            lambda: r.Classified(now, step, "retry", by="someone", reason="because"),
+            lambda: r.Classified(now, "nothing", "fail", by="someone", reason="because"),
+            lambda: r.ApprovalGiven(now, step, True, by="someone", reason=""),
             lambda: r.RunRequested(now, run_id),
         ]
         if run_id in self.cluster.roots():
-            # One that was called goes on with its caller.
+            # A child run continues with its caller.
             verbs.append(lambda: r.ResumeRequested(now))
         if state.run.status in RUN_ENDED:
             verbs += [lambda: r.CancelRequested(now), lambda: r.PauseRequested(now)]
         self._ask(run_id, self.rng.choice(verbs)())
 
     def decide(self) -> bool:
-        """Somebody looks at what waits for a person."""
+        """Decide something that waits for a person."""
         waiting = [
             (run_id, place)
             for run_id, watched in self.cluster.checker.runs.items()
@@ -363,7 +367,9 @@ class SimulationSteps:
             self._ask(run_id, self._classification(place))
         else:
             is_approved = self.rng.random() < 0.7
-            report = r.ApprovalGiven(self.cluster.clock.now(), place.key, is_approved, "someone", "looked at it")
+            report = r.ApprovalGiven(
+                self.cluster.clock.now(), place.key, is_approved, by="someone", reason="looked at it"
+            )
             self._ask(run_id, report)
         return True
 
@@ -371,15 +377,17 @@ class SimulationSteps:
         verdict: Any = "retry" if self.patience > 0 and self.rng.random() < 0.5 else "fail"
         self.patience -= verdict == "retry"
         memory = 2**22 if self.rng.random() < 0.3 else None
-        return r.Classified(self.cluster.clock.now(), place.key, verdict, "someone", "seen before", memory)
+        return r.Classified(
+            self.cluster.clock.now(), place.key, verdict, by="someone", reason="seen before", memory=memory
+        )
 
-    # -- telling runs ------------------------------------------------------------------------------------------------
+    # -- messages to runs --------------------------------------------------------------------------------------------
 
     def _put(self, run_id: int, report: r.Report) -> None:
         self.cluster.operator.put(run_id, report)
 
     def _ask(self, run_id: int, report: r.Report) -> None:
-        """Say something to a run. Where nobody drives it, who asks may take its turn, and does nothing else."""
+        """Send a message to a run. If nothing drives the run, the sender may take its turn, and does nothing else."""
         message_id = self.cluster.operator.put(run_id, report, is_asking=True)
         is_left = not self.cluster.contents.runs[run_id].holder and len(self.cluster.workers) < PROCESSES_MAX
         if is_left and self.rng.random() < 0.5:
@@ -389,7 +397,7 @@ class SimulationSteps:
             self._asked.append(message_id)
 
     def hear(self) -> None:
-        """Who asked fetches the answers that there are."""
+        """Fetch the answers that have arrived."""
         note_answer = [message_id for message_id in self._asked if self.cluster.operator.answer(message_id) is not None]
         for message_id in note_answer:
             self.cluster.note_answer(message_id)
@@ -409,7 +417,7 @@ class SimulationSteps:
 
 
 def maps_of(state: State) -> list[Place]:
-    """The maps of a run that have items; none of one that has not begun."""
+    """Return the maps of a run that have items; none if it has not begun."""
     steps = state.steps() if state.places else ()
     return [place for place in steps if place.items is not None and place.items.values]
 

@@ -1,4 +1,4 @@
-"""What happened in many histories: how many, how much, and how often each kind of thing."""
+"""Totals over many histories: how many there were, and how often each kind of thing happened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SimulationTotals(msgspec.Struct):
     counts: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
 
     def add(self, workflow: Workflow, store: str, happened: Counter[str], logs: Iterable[Iterable[e.Entry]]) -> None:
-        """One more history."""
+        """Add one history."""
         self.histories += 1
         self.counts["store", store] += 1
         for name, count in happened.items():
@@ -44,7 +44,7 @@ class SimulationTotals(msgspec.Struct):
         self.counts.update(other.counts)
 
     def summary(self) -> str:
-        """A few lines: in which stores, how many crashes, what trouble there was."""
+        """Return a few lines: stores, crashes, faults."""
         happened = self._counts_of(_HAPPENED)
         crashes = {name.removeprefix(_CRASH): count for name, count in happened.items() if name.startswith(_CRASH)}
         others = {name: count for name, count in happened.items() if not name.startswith(_CRASH)}
@@ -56,7 +56,7 @@ class SimulationTotals(msgspec.Struct):
         return "\n".join(f"{title}: {_format_counts(named)}" for title, named in lines if named)
 
     def table(self) -> str:
-        """A table: kinds of things, and how often each was seen."""
+        """Return a table of how often each kind of thing happened."""
         lines = []
         for kind in sorted({kind for kind, _ in self.counts}):
             lines.append(f"{kind}:")
@@ -90,7 +90,7 @@ _TOLD_APART = frozenset(
 
 
 def _labels(fact: e.Fact) -> Iterator[tuple[str, str]]:
-    """What a fact counts as, beside its kind."""
+    """Yield what a fact counts as, besides its kind."""
     if isinstance(fact, e.HandlerStarted):
         yield "strategy", fact.strategy
     elif isinstance(fact, e.RungPassed):

@@ -1,11 +1,11 @@
 """The simulator: one random history of one random workflow, from one seed, with everything that can go wrong.
 
-    Simulation(seed=42).run()      # raises AssertionError with the promise that was broken
+    Simulation(seed=42).run()      # raises AssertionError with the invariant that was broken
 
-Real engines over real stores, virtual time, hands that run nothing, processes that die or are stopped, a store that
-fails at any call. A history has a wild part, in which anything happens at any moment, and a tame one, in which
-everybody does their duty and every run must end. After every move the promises are asked, of every run and of the
-store. All chance comes from the seed: the same seed gives the same logs, byte for byte.
+Real engines over real stores, virtual time, an executor that runs nothing, processes that die or are stopped, a store
+that fails at any call. A history has a phase with faults, in which anything may happen at any moment, and one without,
+in which every run must end. After every step the invariants of every run and of the store are checked. All chance
+comes from the seed: the same seed gives the same logs, byte for byte.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ RUN_ID = 1
 EVENTS_MAX = 20_000
 ROUNDS_MAX = 3
 PLAGUES = 0.1
-# How often others act before a call is answered, in a history that is about that.
+# How often others act before a call is answered, in a history about that.
 DENSE = 0.2
-# How often in a row nothing may come of it that everybody did their duty and time passed.
+# How often in a row it may happen that all processes run, time passes, and nothing changes.
 IDLE_MAX = 12
 
 
 class Simulation:
-    """One history. Everything that happened is in `world` and the logs afterwards."""
+    """One history. Afterwards, everything that happened is in `cluster` and the logs."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Simulation:
         self.engines_max = self.theme.engines or self.rng.choice((1, 2, 2, 3))
         if budget.engines_max is not None:
             self.engines_max = min(self.engines_max, budget.engines_max)
-        # What can be told of it: how often each kind of thing happened, the moves of its wild parts, where it was.
+        # For reports: how often each kind of thing happened, the steps with faults, the kind of store.
         self.happened: Counter[str] = self.cluster.happened
         self.steps = 0
         self.store_kind: str = self.cluster.store_kind
@@ -97,11 +97,11 @@ class Simulation:
                 fault_listeners.remove(listener)
 
     def check(self) -> None:
-        """Asked after every move: whether all promises are kept."""
+        """Check all invariants; called after every step."""
         self.cluster.check()
 
     def _start(self) -> None:
-        """Some processes, and a run of one of them or of nobody; now and then others beside it."""
+        """Start some processes, and a run with or without a driver; sometimes more runs."""
         for _ in range(self.engines_max):
             self.cluster.start(self.rng.choice(self.theme.slots or self.player.slots))
         for worker in list(self.cluster.workers):
@@ -124,7 +124,7 @@ class Simulation:
             self.player.hear()
 
     def _choose_steps(self) -> tuple[list[str], list[int]]:
-        """What may happen this time, and what the weather is."""
+        """Choose which steps and faults this history has."""
         rng, without = self.rng, self.budget.without
         sometimes = {name: weight for name, weight in SOMETIMES.items() if rng.random() < 0.4}
         sometimes.update(self.theme.steps)
@@ -132,10 +132,10 @@ class Simulation:
             sometimes["lose_worker"] = 20
         allowed = {name: weight for name, weight in sometimes.items() if name not in without}
         kinds = [kind for kind in FAULTS if rng.random() < 0.5 and kind not in without]
-        self.cluster.weather = [kind for kind in kinds if kind != "busy" or self.cluster.store_kind == "sqlite"]
-        self.cluster.weather_share = rng.choice((0.0, 0.01, 0.03, 0.1))
+        self.cluster.faults = [kind for kind in kinds if kind != "busy" or self.cluster.store_kind == "sqlite"]
+        self.cluster.fault_share = rng.choice((0.0, 0.01, 0.03, 0.1))
         if self.theme.is_dense and "meanwhile" not in without:
-            self.cluster.weather, self.cluster.weather_share = ["meanwhile"], DENSE
+            self.cluster.faults, self.cluster.fault_share = ["meanwhile"], DENSE
         chosen = {**ALWAYS, **allowed}
         return list(chosen), list(chosen.values())
 
@@ -146,14 +146,14 @@ class Simulation:
 
     @property
     def _is_over(self) -> bool:
-        """Every run has ended, and what a worker was given while one was stopped has ended too."""
+        """Whether every run has ended, and so has every task that was leased while its run was stopped."""
         contents = self.cluster.contents
         return not (contents.messages or contents.leases) and all(run.has_ended for run in contents.runs.values())
 
-    # -- the tame part -----------------------------------------------------------------------------------------------
+    # -- without faults ----------------------------------------------------------------------------------------------
 
     def _run_to_end(self) -> None:
-        """Everybody does their duty, and every run must end."""
+        """Let all processes run without faults until every run has ended."""
         self._end_faults()
         idle = 0
         while not self._is_over:
@@ -164,19 +164,19 @@ class Simulation:
                 continue
             idle += 1
             if idle > IDLE_MAX:
-                raise AssertionError(f"promise 10: nobody has anything to do, and runs are {self._statuses()}")
+                raise AssertionError(f"promise 10: no process has anything to do, and runs are {self._statuses()}")
             self._pass_time(idle)
 
     def _end_faults(self) -> None:
         self.points.disarm()
         self.cluster.end_faults()
-        # On every host: what has to run where it ran before waits for its host.
+        # On every host: a task with host affinity waits for its host.
         for host in self.cluster.hosts:
             if not any(_serves_all(worker) for worker in self.cluster.workers if worker.host == host):
                 self.cluster.start(SLOTS_ENOUGH, host=host)
 
     def _work(self) -> bool:
-        """Everybody goes round once, and all that runs ends; whether anything came of it."""
+        """Let each process run once and end all tasks; return whether anything changed."""
         before = self.cluster.events
         for worker in list(self.cluster.workers):
             if worker in self.cluster.workers:
@@ -186,17 +186,17 @@ class Simulation:
         return self.player.end_all_tasks() or self.cluster.events != before
 
     def _pass_time(self, idle: int) -> None:
-        """To what is due next, or until a dead worker is known to be dead."""
+        """Advance to the next timer, or until a dead worker can be expired."""
         left = self.cluster.seconds_to_next_timer()
         self.cluster.advance(max(0.0, left) if idle % 2 and left is not None else LEASE_SECONDS + 1)
 
     def _statuses(self) -> str:
         return ", ".join(f"{run.run_id} {run.status}" for run in self.cluster.contents.runs.values())
 
-    # -- and then ----------------------------------------------------------------------------------------------------
+    # -- afterwards --------------------------------------------------------------------------------------------------
 
     def _continues(self) -> bool:
-        """Whether somebody wants another round, or a fork, of what has ended."""
+        """Whether to start another round, or a fork, of what has ended."""
         if self.forks and self.rng.random() < self.theme.forks and self.player.do("fork"):
             self.check()
             return True
@@ -209,7 +209,7 @@ class Simulation:
         return True
 
     def _deliver_late_reports(self) -> None:
-        """The runs are over; what was still on its way arrives, and changes nothing."""
+        """Deliver late reports to finished runs: they must change nothing."""
         before = self._rounds()
         for _ in range(3):
             self.player.repeat_report()
@@ -224,25 +224,25 @@ class Simulation:
         return [checked.state.run.round for checked in self.cluster.checker.runs.values()]
 
     def _finish(self) -> None:
-        """The dead are found; and now and then everybody goes home."""
+        """Expire dead workers; sometimes let all processes leave."""
         if self.rng.random() < 0.3:
             for worker in self.cluster.workers[1:]:
                 worker.is_leaving = True
         for _ in range(IDLE_MAX):
             contents = self.cluster.contents
             is_anybody_going = any(map(_is_leaving, self.cluster.workers))
-            # Who came back just now may have taken up what is over, and will see that.
+            # A process that just came back may have taken a finished run, and will notice.
             is_let_go = not any(run.has_ended and run.holder for run in contents.runs.values())
             if not is_anybody_going and is_let_go and contents.workers.keys() <= self.cluster.live_workers:
                 return
             self._work()
             self.cluster.advance(LEASE_SECONDS + 1)
 
-    # -- telling -----------------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """The run that was started first, folded from its log."""
+        """Return the first run, folded from its log."""
         return self.cluster.checker.runs[RUN_ID].state
 
     @property
@@ -251,15 +251,15 @@ class Simulation:
 
     @property
     def log(self) -> list[Entry]:
-        """Of the run that was started first."""
+        """Return the log of the first run."""
         return self.cluster.checker.runs[RUN_ID].log
 
     def logs(self) -> list[list[Entry]]:
-        """Of every run, in the order of their ids."""
+        """Return all logs, in the order of their run ids."""
         return [checked.log for _, checked in sorted(self.cluster.checker.runs.items())]
 
     def log_bytes(self) -> bytes:
-        """The logs as text, to compare histories by."""
+        """Return the logs as text, to compare histories."""
         return b"".join(encode_log(log) for log in self.logs())
 
     def last_facts(self, count: int = 30) -> str:

@@ -1,7 +1,7 @@
-"""What a store holds beside logs and rows, seen from outside: tasks, timers, turns, inboxes, breakers, workers.
+"""What a store contains besides logs and state rows: tasks, timers, turns, inboxes, breakers, workers.
 
-Read from the tables themselves (one SQL for SQLite and PostgreSQL) or from the memory store's shelf, never through a
-store's methods: a checker that asks what it checks learns nothing.
+Read from the tables themselves (the same SQL for SQLite and PostgreSQL) or from the memory store's shelf, never
+through the store's methods, which are what is checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TimerKey = tuple[int, str, str, int]
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """A run's line: how it stands, and who has its turn."""
+    """The row of a run: its status, and the holder of its turn."""
 
     run_id: int
     status: str
@@ -40,14 +40,14 @@ class RunRow(msgspec.Struct, frozen=True):
 
 
 class TaskRow(msgspec.Struct, frozen=True):
-    """A task that is queued, or (with a worker) leased: then the ticket is the lease's token."""
+    """A task that is queued or, with a worker, leased: then the ticket is the lease's token."""
 
     run_id: int
     place: str
     attempt: int
     ticket: int
     worker: str
-    # The breaker that guards it; "" for none.
+    # The breaker that guards it, or "".
     breaker: str
     # Its worker was asked to end it.
     is_stopping: bool = False
@@ -75,20 +75,20 @@ class BreakerRow(msgspec.Struct, frozen=True):
 
 
 class StoreContents(msgspec.Struct, frozen=True):
-    """One look into a store."""
+    """A snapshot of a store."""
 
     runs: dict[int, RunRow]
     tasks: list[TaskRow]
     timers: dict[TimerKey, datetime]
     messages: list[MessageRow]
-    # Messages that were answered and whose answer nobody has fetched.
+    # Messages that were answered and whose answer was not fetched.
     answers: frozenset[int]
     breakers: list[BreakerRow]
-    # The workers that are not buried, with their last heartbeats.
+    # The workers that are not expired, with their last heartbeats.
     workers: dict[str, datetime]
 
     def pending_work_of(self, run_id: int) -> PendingWork:
-        """What the world around one run holds for it."""
+        """Return what is pending for one run."""
         return PendingWork(
             [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id],
             [
@@ -100,7 +100,7 @@ class StoreContents(msgspec.Struct, frozen=True):
         )
 
     def queued(self, run_id: int) -> list[tuple[str, int]]:
-        """The run's tasks that nobody has taken."""
+        """Return the run's tasks that are not leased."""
         return [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id and not task.worker]
 
     @property
@@ -109,7 +109,7 @@ class StoreContents(msgspec.Struct, frozen=True):
 
     @property
     def run_ids_with_messages(self) -> set[int]:
-        """The runs in whose inboxes something waits."""
+        """Return the runs that have messages in their inboxes."""
         return {message.run_id for message in self.messages}
 
 
@@ -139,7 +139,7 @@ _WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
 
 
 def read_tables(connection: Connection) -> StoreContents:
-    """Through an onlooker's own connection. From one moment only inside a transaction that shows one."""
+    """Read the tables with the checker's own connection. Consistent only within a snapshot transaction."""
 
     def rows(statement: str) -> Sequence[Any]:
         return connection.execute(statement).fetchall()
@@ -148,20 +148,20 @@ def read_tables(connection: Connection) -> StoreContents:
         {row[0]: RunRow(*row) for row in rows(_RUNS)},
         [TaskRow(*row) for row in rows(_TASKS)],
         {(run_id, kind, place, number): moment_from(due) for run_id, kind, place, number, due in rows(_TIMERS)},
-        [MessageRow(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
-        frozenset(id_ for (id_,) in rows(_ANSWERS)),
-        [BreakerRow(*row) for row in rows(_BREAKERS)],
-        {name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
+        messages=[MessageRow(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
+        answers=frozenset(id_ for (id_,) in rows(_ANSWERS)),
+        breakers=[BreakerRow(*row) for row in rows(_BREAKERS)],
+        workers={name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
     )
 
 
-# Every table that there is: one that a later release adds is looked into as well.
+# Every table, so that tables of later releases are included.
 SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 POSTGRES_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 
 
 def table_values(connection: Connection, tables: str = SQLITE_TABLES) -> Iterator[bytes]:
-    """Every value of every table that can say something, as bytes."""
+    """Yield every text and binary value of every table, as bytes."""
     for (table,) in connection.execute(tables).fetchall():
         for row in connection.execute(f'SELECT * FROM "{table}"').fetchall():
             for value in row:
@@ -175,15 +175,17 @@ def table_values(connection: Connection, tables: str = SQLITE_TABLES) -> Iterato
 
 
 def read_memory(shelf: Shelf) -> StoreContents:
-    """What lies on the shelf that memory stores share."""
+    """Read the shelf that memory stores share."""
     return StoreContents(
         {run.run_id: _run_row(run) for run in shelf.runs.values()},
         sorted((_task_row(row) for row in shelf.tasks.values()), key=lambda task: task.ticket),
         {(*key,): due for key, due in shelf.timers.items()},
-        [MessageRow(id_, row.message.run_id, row.message.is_asking) for id_, row in shelf.messages.items()],
-        frozenset(shelf.answers),
-        [BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
-        {name: row.beat_at for name, row in sorted(shelf.workers.items())},
+        messages=[MessageRow(id_, row.message.run_id, row.message.is_asking) for id_, row in shelf.messages.items()],
+        answers=frozenset(shelf.answers),
+        breakers=[
+            BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())
+        ],
+        workers={name: row.beat_at for name, row in sorted(shelf.workers.items())},
     )
 
 
@@ -198,7 +200,7 @@ def _task_row(row: KeptTask) -> TaskRow:
 
 
 def memory_values(shelf: Shelf) -> Iterator[bytes]:
-    """Everything on the shelf, as bytes."""
+    """Yield everything on the shelf, as bytes."""
     for run in shelf.runs.values():
         yield encoded((run.new, run.record(), run.log))
         for (kind, key), (tag, data) in run.rows.items():
