@@ -128,7 +128,7 @@ class Stage:
             service.close()
 
     def expect_promises(self, service: Service, run_id: int) -> None:
-        """The log keeps every promise, and the tables say what it says."""
+        """Check that the log keeps every promise, and that the tables agree with it."""
         state = service.state(run_id)
         check(service.events(run_id), state)
         assert service.verify(run_id).differing == ()

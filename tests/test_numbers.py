@@ -14,7 +14,7 @@ from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.page.timeline import BARS_MAX
 from mulligan.service.report import gathering as report
 from mulligan.worker import log_limit, secret_commands, secret_encodings, secrets, supervisor
-from mulligan.worker.actions import http, http_answer
+from mulligan.worker.actions import http, http_response
 from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -30,8 +30,8 @@ SAID = [
     ("actions", "| `connect_timeout` | {:.0f}s |", http.CONNECT_SECONDS),
     ("actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
     ("actions", "true by default, at most {};", http.REDIRECTS_MAX),
-    ("actions", "| `max_body` | {}MiB,", http_answer.BODY_BYTES_MAX // MIB),
-    ("actions", "the status and the first {}\ncharacters of the body", http_answer.EXCERPT_CHARS),
+    ("actions", "| `max_body` | {}MiB,", http_response.BODY_BYTES_MAX // MIB),
+    ("actions", "the status and the first {}\ncharacters of the body", http_response.EXCERPT_CHARS),
     ("actions", "More than {} MiB of JSON are OUTPUT_INVALID", OUTPUT_BYTES_MAX // MIB),
     ("actions", "a variable (over {} KiB, or with a NUL)", VARIABLE_BYTES_MAX // KIB),
     ("data", "- {} MiB are the most.", OUTPUT_BYTES_MAX // MIB),

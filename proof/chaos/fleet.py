@@ -78,7 +78,7 @@ class Worker:
         self.start()
 
     def kill_with_supervisor(self) -> None:
-        """Both at once: nobody is left to end what they ran."""
+        """Kill both at once: nothing is left that ends what they ran."""
         send_signal(self.alone, signal.SIGSTOP)
         send_signal(self.supervisors, signal.SIGKILL)
         self.kill()
@@ -109,7 +109,7 @@ class Fleet:
     def __init__(self, stage: Stage, url: str, count: int) -> None:
         self._exits = ExitStack()
         self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
-        # Those that died though nobody had killed them.
+        # Workers that died without being killed.
         self.deaths: list[str] = []
 
     def __enter__(self) -> Fleet:
@@ -153,8 +153,8 @@ class Fleet:
                     yield f"worker {worker.number} ended with {code} when it was told to: see {worker.said}"
 
 
-def grown(samples: list[Sample]) -> str:
-    """What a worker holds more at its end than in the middle of its life, in words; "" if it is about the same."""
+def growth_of(samples: list[Sample]) -> str:
+    """Describe how much more memory a worker uses at its end than in the middle; "" if it is about the same."""
     if len(samples) < SAMPLES_MIN:
         return ""
     early, late = samples[len(samples) // 2], samples[-1]

@@ -1,4 +1,4 @@
-"""`python -m proof.crashes`: everything that can happen to a process, at every moment, and what became of the run.
+"""`python -m proof.crashes`: everything that can happen to a process, at every moment, and how its run ended.
 
 python -m proof.crashes                                    all sweeps, at every moment: many hours
 python -m proof.crashes kills disk --every 7               some of them, at each 7th moment
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mulligan.testing.arguments import positive_float, positive_int
-from proof.crashes import calls, shorts
+from proof.crashes import calls, short_writes
+from proof.crashes.faults import Trial, parsed
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
-from proof.crashes.trouble import Trial, parsed
 
 PROGRESS_SECONDS = 20.0
 ALL = (*SWEEPS, "pairs")
@@ -27,16 +27,16 @@ ALL = (*SWEEPS, "pairs")
 NEEDED = {
     "calls": ("strace", calls.is_there),
     "supervisors": ("strace", calls.is_there),
-    "shorts": ("C compiler", shorts.is_there),
+    "short_writes": ("C compiler", short_writes.is_there),
 }
 
 
 class TimeUp(Exception):
-    """As long as was asked for."""
+    """Yield while there is time left."""
 
 
 class Account:
-    """Holds trials, says how far it is, and tells in the end what was found."""
+    """Run trials, print the progress, and report the findings."""
 
     def __init__(self, theatre: Theatre, minutes: float | None) -> None:
         self._theatre = theatre
@@ -52,7 +52,7 @@ class Account:
         began = time.monotonic()
         tried = self._theatre.hold(trial)
         self._slowest = max(self._slowest, (time.monotonic() - began, str(trial)))
-        if tried.is_met:
+        if tried.has_happened:
             self.held[trial.store, _kind(trial)] += 1
         if tried.complaints:
             self.found[trial] = tried.complaints
@@ -116,7 +116,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _kind(trial: Trial) -> str:
-    return " and ".join(trouble.kind for trouble in trial.troubles)
+    return " and ".join(fault.kind for fault in trial.troubles)
 
 
 def _say(text: str) -> None:

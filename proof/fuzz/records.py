@@ -1,4 +1,4 @@
-"""Targets that are records of ours: events, rows, references; what a task leaves in files and says on its pipe."""
+"""Targets that are our own records: events, rows, references; what a task leaves in files and on its pipe."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ _ROWS: list[tuple[Callable[[Sequence[Any]], object], list[Any]]] = [
 
 
 def stored_row(data: bytes) -> None:
-    """A row of a store's tables, one column of which is other than it was: what it stands for, or a CodecError."""
+    """A row of a store's tables with one changed column: it decodes, or raises a CodecError."""
     read, row = _ROWS[data[0] % len(_ROWS) if data else 0]
     column = data[1] % len(row) if len(data) > 1 else 0
     value: Any = data[2:]

@@ -1,4 +1,4 @@
-"""Targets in which a value meets a program: bash and SQLite are asked themselves whether it stayed a value.
+"""Targets in which a value meets a program: bash and SQLite themselves show whether it stayed a value.
 
 The bytes choose: pieces of text from the tables here, put into each other, and a value. So whatever they are, the
 program is one of ours, and all that it could do is to touch a file that is looked for afterwards.
@@ -187,7 +187,7 @@ def _answers(query: str, values: dict[str, str]) -> list[object]:
         bound = {spot.name: values[spot.name] for spot in one.placeholders}
         cells += [
             cell
-            for answer in connection.execute(one.sent([f":{spot.name}" for spot in one.placeholders]).text, bound)
+            for answer in connection.execute(one.render([f":{spot.name}" for spot in one.placeholders]).text, bound)
             for cell in answer
         ]
     connection.execute("select * from canary")

@@ -29,7 +29,7 @@ class Kept(History):
         super().__init__(definition, evaluator=evaluator)
         self.rows: list[Row] = []
 
-    def tell_alone(self, report: Report) -> Self:
+    def report_once(self, report: Report) -> Self:
         self.last = turn(self.state, report, self.evaluator)
         self.rows += changes(self.state)
         self.state.commit()

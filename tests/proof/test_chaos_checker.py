@@ -20,7 +20,7 @@ from mulligan.store.postgres import PostgresStore
 from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from proof.chaos.checker import (
     InvariantChecker,
-    Tally,
+    Totals,
     check_all,
     check_outages,
     check_rest,
@@ -28,9 +28,9 @@ from proof.chaos.checker import (
     check_starts,
     check_work,
 )
-from proof.chaos.fleet import Sample, grown
+from proof.chaos.faults import Outage
+from proof.chaos.fleet import Sample, growth_of
 from proof.chaos.journal import Journal, parsed
-from proof.chaos.trouble import Outage
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -101,7 +101,7 @@ SECOND = ["start 1 ab:fetch:1 8", "end 1 ab:fetch:1 8"]
 
 
 def found_in(lines: list[str], entries: list[e.Entry]) -> list[str]:
-    return list(check_work(map(parsed, lines), {1: entries}, Tally()))
+    return list(check_work(map(parsed, lines), {1: entries}, Totals()))
 
 
 def test_work_that_was_done_once_and_taken_once_is_fine() -> None:
@@ -200,7 +200,7 @@ def ran(service: Service, folder: Path, shell: str, *, is_driven: bool = True) -
 def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "echo oh >&2; exit 3")
 
-    found, _ = check_run(service, service.record(run_id), Tally())
+    found, _ = check_run(service, service.record(run_id), Totals())
 
     assert found == [f"run {run_id} (chain): step 'fetch' failed with EXIT_NONZERO: oh"]
 
@@ -208,7 +208,7 @@ def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp
 def test_a_run_that_has_not_ended_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "true", is_driven=False)
 
-    found, _ = check_run(service, service.record(run_id), Tally())
+    found, _ = check_run(service, service.record(run_id), Totals())
 
     assert found == [f"run {run_id} (chain): it is still running"]
 
@@ -216,7 +216,7 @@ def test_a_run_that_has_not_ended_is_found(service: Service, tmp_path: Path) -> 
 def test_a_run_that_was_asked_for_once_and_is_there_twice_is_found(service: Service, tmp_path: Path) -> None:
     first, second = (ran(service, tmp_path, "true") for _ in range(2))
 
-    found = list(check_all(service, range(1), {0: first}, [], Tally()))
+    found = list(check_all(service, range(1), {0: first}, [], Totals()))
 
     assert found == [f"start 0 was answered with run {first}, and the store has [{first}, {second}]"]
 
@@ -226,7 +226,7 @@ def test_a_broken_promise_is_found(service: Service, tmp_path: Path) -> None:
     entries = list(service.events(run_id))
     service = Forgetful(service, [entry for entry in entries if not isinstance(entry.fact, e.StepCompleted)])  # type: ignore[assignment]
 
-    found, _ = check_run(service, service.record(run_id), Tally())
+    found, _ = check_run(service, service.record(run_id), Totals())
 
     assert len(found) > 0
     assert found[0].startswith(f"run {run_id} (chain): ")
@@ -298,6 +298,6 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) ->
 def test_a_worker_that_grows_is_found() -> None:
     steady = [Sample(60 * MIB, 12)] * 30
 
-    assert grown(steady) == ""
-    assert grown([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"
-    assert grown([*steady, Sample(60 * MIB, 99)]) == "its open files went from 12 to 99"
+    assert growth_of(steady) == ""
+    assert growth_of([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"
+    assert growth_of([*steady, Sample(60 * MIB, 99)]) == "its open files went from 12 to 99"

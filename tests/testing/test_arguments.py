@@ -18,9 +18,9 @@ PROJECT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("program", "words", "said"),
     [
-        ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 of them prove nothing"),
-        ("proof.crashes", ["--every", "0"], "argument --every: 0 of them prove nothing"),
-        ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 of them prove nothing"),
+        ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 is less than 1"),
+        ("proof.crashes", ["--every", "0"], "argument --every: 0 is less than 1"),
+        ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 is not greater than 0"),
         ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is not a number"),
     ],
 )

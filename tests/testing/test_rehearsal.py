@@ -152,7 +152,7 @@ def test_what_a_rehearsal_cannot_do_is_refused_before_it_starts(text: str, named
         rehearsed(text, tmp_path)
 
     assert refused.value.render() == (
-        f"error[refused]: a rehearsal carries out shell commands only, and step 'a' has {named}\n"
+        f"error[refused]: a rehearsal runs only shell commands, and step 'a' has {named}\n"
         "  define how it ends: fakes={'a': {'output': …}}"
     )
 

@@ -156,7 +156,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         ),
         (
             (STARTED, ENTERED, FIRST, FAILED, RESERVED, e.RetryScheduled("a", 3, 0, 2, START)),
-            "promise 3: retry 2 of 'a', and 1 are all (seq 6)",
+            "promise 3: retry 2 of 'a', and 1 are the limit (seq 6)",
         ),
         (
             (STARTED, ENTERED, FIRST, FAILED, e.AttemptFailed("a", 2, BROKE), RESERVED),
@@ -172,7 +172,7 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         ),
         (
             (STARTED, *done("b"), *done("b", 2), e.StepEntered("b", 3)),
-            "promise 3: 'b' is visited again, and 1 visits are all (seq 6)",
+            "promise 3: 'b' is visited again, and 1 visits are the limit (seq 6)",
         ),
         (
             (

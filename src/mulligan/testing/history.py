@@ -138,14 +138,14 @@ class History:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def tell(self, report: r.Report) -> Self:
+    def report(self, report: r.Report) -> Self:
         """Pass one report to the core and process what follows, including the other first steps of a large run."""
-        self.tell_alone(report)
+        self.report_once(report)
         while self.starts:
-            self.tell_alone(r.StartsDue(self.clock, self.starts.pop(0)))
+            self.report_once(r.StartsDue(self.clock, self.starts.pop(0)))
         return self
 
-    def tell_alone(self, report: r.Report) -> Self:
+    def report_once(self, report: r.Report) -> Self:
         """Take one turn only: the pieces of first steps that it leaves are in `starts`."""
         self.last = turn(self.state, report, self.evaluator)
         self.state.commit()
@@ -170,52 +170,52 @@ class History:
             self.starts.append(effect.begin)
 
     def start(self, inputs: Mapping[str, Any] | None = None, **fields: Any) -> Self:
-        return self.tell(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))
+        return self.report(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))
 
     def started(self, key: str, worker: str = "w1", host: str = "h1") -> Self:
-        return self.tell(r.TaskStarted(self.clock, key, self._attempt(key), worker=worker, host=host))
+        return self.report(r.TaskStarted(self.clock, key, self._attempt(key), worker=worker, host=host))
 
     def ok(self, *keys: str, output: Any = None, usage: dict[str, Any] | None = None) -> Self:
         """Let these tasks succeed, one after the other. `usage`: what each reports, such as `{"tokens": 900}`."""
         for key in keys:
             attempt = self._attempt(key)
             self.tasks.pop(key, None)
-            self.tell(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}))
+            self.report(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}))
         return self
 
     def fail(self, key: str, exit_code: int = 1, *, usage: dict[str, Any] | None = None, **outcome: Any) -> Self:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome), usage=usage or {}))
+        return self.report(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome), usage=usage or {}))
 
     def lose(self, key: str) -> Self:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.LeaseExpired(self.clock, key, attempt, "w1"))
+        return self.report(r.LeaseExpired(self.clock, key, attempt, "w1"))
 
     def interrupt(self, key: str) -> Self:
         """Interrupt this task, as the operator's Ctrl-C does."""
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.TaskInterrupted(self.clock, key, attempt))
+        return self.report(r.TaskInterrupted(self.clock, key, attempt))
 
     def cancel(self, **fields: Any) -> Self:
-        return self.tell(r.CancelRequested(self.clock, by="someone", **fields))
+        return self.report(r.CancelRequested(self.clock, by="someone", **fields))
 
     def pause(self) -> Self:
-        return self.tell(r.PauseRequested(self.clock, by="someone"))
+        return self.report(r.PauseRequested(self.clock, by="someone"))
 
     def resume(self) -> Self:
-        return self.tell(r.ResumeRequested(self.clock, by="someone"))
+        return self.report(r.ResumeRequested(self.clock, by="someone"))
 
     def pause_step(self, step: str, **fields: Any) -> Self:
-        return self.tell(r.PauseRequested(self.clock, step=step, **{"by": "someone", **fields}))
+        return self.report(r.PauseRequested(self.clock, step=step, **{"by": "someone", **fields}))
 
     def resume_step(self, step: str, **fields: Any) -> Self:
-        return self.tell(r.ResumeRequested(self.clock, step=step, **{"by": "someone", **fields}))
+        return self.report(r.ResumeRequested(self.clock, step=step, **{"by": "someone", **fields}))
 
     def retry(self, from_step: str = "", **fields: Any) -> Self:
-        return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
+        return self.report(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
 
     def retry_with(self, definition: Workflow, from_step: str = "", **fields: Any) -> Self:
         """Start another round under a corrected definition; fields are those of `Revised`."""
@@ -226,14 +226,14 @@ class History:
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:
         fields.setdefault("reason", "seen before")
-        return self.tell(r.Classified(self.clock, name, verdict, "someone", **fields))  # type: ignore[arg-type]
+        return self.report(r.Classified(self.clock, name, verdict, "someone", **fields))  # type: ignore[arg-type]
 
     def approve(self, key: str, is_approved: bool = True, reason: str = "fine") -> Self:
-        return self.tell(r.ApprovalGiven(self.clock, key, is_approved, by="someone", reason=reason))
+        return self.report(r.ApprovalGiven(self.clock, key, is_approved, by="someone", reason=reason))
 
     def child_ended(self, key: str, status: str = "completed", **fields: Any) -> Self:
         report = r.ChildEnded(self.clock, key, self._attempt(key), child_run_id=2, status=status, **fields)  # type: ignore[arg-type]
-        return self.tell(report)
+        return self.report(report)
 
     def wait(self, seconds: float) -> Self:
         """Let time pass: every timer that comes due fires at its time."""
@@ -245,7 +245,7 @@ class History:
             timer = min(due, key=lambda t: t.due)
             self.timers.remove(timer)
             self.clock = max(self.clock, timer.due)
-            self.tell(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
+            self.report(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
         self.clock = until
         return self
 
@@ -253,7 +253,7 @@ class History:
         """Fire every timer that was ever set once more, long after its time."""
         self.clock += timedelta(days=365)
         for timer in [effect for effect in self.effects if isinstance(effect, fx.SetTimer)]:
-            self.tell(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
+            self.report(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
         return self
 
     def _attempt(self, key: str) -> int:

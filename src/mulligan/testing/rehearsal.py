@@ -95,7 +95,7 @@ class _Rehearsal:
 
     def run(self, inputs: dict[str, Any]) -> History:
         try:
-            self._tell(r.RunRequested(_now(), run_id=1, inputs=inputs))
+            self._report(r.RunRequested(_now(), run_id=1, inputs=inputs))
             while self.history.status not in RUN_ENDED:
                 self._start_tasks()
                 if not self.running and not self.history.timers:
@@ -106,10 +106,10 @@ class _Rehearsal:
                 _kill(process)
         return self.history
 
-    def _tell(self, report: r.Report) -> None:
+    def _report(self, report: r.Report) -> None:
         self.history.clock = report.at
         seen = len(self.history.effects)
-        self.history.tell(report)
+        self.history.report(report)
         for effect in self.history.effects[seen:]:
             if isinstance(effect, fx.StopTask) and effect.place in self.running:
                 _kill(self.running[effect.place])
@@ -132,11 +132,11 @@ class _Rehearsal:
             now = _now()
             for timer in [timer for timer in timers if timer.due <= now]:
                 timers.remove(timer)
-                self._tell(r.TimerFired(now, timer.kind, timer.place, timer.number))
+                self._report(r.TimerFired(now, timer.kind, timer.place, timer.number))
             return
         if isinstance(report, r.TaskEnded):
             self.running.pop(report.place, None)
-        self._tell(report)
+        self._report(report)
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
@@ -157,10 +157,10 @@ class _Rehearsal:
         except (MulliganError, OSError) as error:
             # A task that cannot be started has failed like any other.
             outcome = Outcome(code="INPUT_INVALID", message=getattr(error, "message", str(error)))
-            self._tell(r.TaskEnded(_now(), place.key, attempt, outcome))
+            self._report(r.TaskEnded(_now(), place.key, attempt, outcome))
             return
         self.running[place.key] = process
-        self._tell(r.TaskStarted(_now(), place.key, attempt, worker="rehearsal", host="here"))
+        self._report(r.TaskStarted(_now(), place.key, attempt, worker="rehearsal", host="here"))
         task = _Started(
             place.key, attempt, place.spec.capture, limit=self._limit(place), due=self._files_due(place), files=files
         )

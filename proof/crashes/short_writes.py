@@ -1,4 +1,4 @@
-"""Writes that are done by half, and the disk that is full then: what `strace` cannot do. `shorts.c` can, once built."""
+"""Short writes, and a disk that is full afterwards, which `strace` cannot do; `short_writes.c` can, once built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proof.crashes.disk import FULL_CALLS
 
 # Of the process that drives a run: what it writes to files and pipes, what SQLite does, what it tells its processes.
 FAULTS = ("write.half", "write.full", "pwrite64.half", "pwrite64.full", "send.half")
-_SOURCE = Path(__file__).with_name("shorts.c")
+_SOURCE = Path(__file__).with_name("short_writes.c")
 
 
 def is_there() -> bool:
@@ -20,7 +20,7 @@ def is_there() -> bool:
 
 def built(folder: Path) -> Path:
     """What a process has to be started with, as its LD_PRELOAD."""
-    library = folder / "shorts.so"
+    library = folder / "short_writes.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, _SOURCE], check=True)
     return library
 

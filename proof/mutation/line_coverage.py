@@ -1,4 +1,4 @@
-"""Which tests run which lines: measured once per test file, kept, and asked for every mutant."""
+"""Which tests run which lines: measured once per test file, kept, and looked up for every mutant."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Killer(NamedTuple):
         return self.test.partition("::")[0]
 
 
-class Touched:
+class LineCoverage:
     """What is known of the tests: for each unit, those that run any of it."""
 
     def __init__(self, project: Project) -> None:
@@ -136,7 +136,7 @@ def _measure(project: Project, files: list[str]) -> None:
 
 
 def _kept(project: Project, test_file: str) -> Path:
-    return project.kept / "touched" / f"{test_file.replace('/', '.')}.json"
+    return project.kept / "coverage" / f"{test_file.replace('/', '.')}.json"
 
 
 def _is_kept(project: Project, test_file: str, digest: str) -> bool:
@@ -235,7 +235,7 @@ def _adding_to(lines: set[int]) -> Callable[..., Any]:
 
 
 def write(path: Path, content: Any) -> None:
-    """Write a file whole or not at all: two hunts may keep their results in one folder."""
+    """Write a file whole or not at all: two runs may keep their results in one folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{id(content)}.{time.monotonic_ns()}")
     beside.write_text(json.dumps(content))

@@ -1,6 +1,6 @@
 """In the environment that has atheris: one target until the time is up or something is broken. See `guided`.
 
-Nothing of ours may be imported before it is watched, so the targets come last.
+None of our modules may be imported before it is instrumented, so the targets come last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MEMORY_MEGABYTES_MAX = 4096
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m proof.fuzz.guided_stint")
+    parser = argparse.ArgumentParser(prog="python -m proof.fuzz.guided_session")
     parser.add_argument("target")
     parser.add_argument("--seconds", required=True)
     parser.add_argument("--seed", required=True)

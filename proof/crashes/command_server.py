@@ -1,4 +1,4 @@
-"""Command lines as processes of their own, each of which may be told what is to happen to it, and when.
+"""Run command lines in forked processes, each of which may have a fault injected.
 
 Run as a program. Each line of stdin is one command line, as JSON; each line of stdout says how its process ended. A
 process is forked from this one, which has everything loaded: a sweep takes hundreds of them.
@@ -24,7 +24,7 @@ from mulligan.cli import change_commands, dispatch, main, resume, run, show  # n
 from mulligan.ports import fault_listeners
 from mulligan.store import postgres, sqlite  # noqa: F401
 from mulligan.worker import processes
-from proof.crashes import calls, shorts
+from proof.crashes import calls, short_writes
 from proof.crashes.disk import FaultyDisk, die
 from proof.crashes.moving import moved
 
@@ -44,7 +44,7 @@ def carried_out(order: dict[str, Any]) -> int:
     if pid == 0:
         become(order, reader)
     counter = counted(order, pid) if order["kind"] == "call" else None
-    # It begins when whoever counts its calls is there.
+    # It starts when its calls are being counted.
     os.write(writer, b"!")
     if order["kind"] == "supervisor" and has_stopped(pid):
         counter = counted(order, children_of(pid)[0])
@@ -88,11 +88,11 @@ WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 def expect(kind: str, what: str, nth: int, met: Path) -> None:
-    """Lay out what is to happen to this process. Whether it came is told by a file."""
+    """Prepare the fault of this process. A file says whether it happened."""
     if kind == "disk":
         DISKS.append(FaultyDisk(what, nth, met.touch))
     elif kind == "short":
-        shorts.expect(what, nth, met)
+        short_writes.expect(what, nth, met)
     elif kind == "supervisor":
         fault_listeners.append(Halt().passed)
     elif kind in FATES:
@@ -121,7 +121,7 @@ class Fate:
 
 
 class Halt:
-    """Once it has a supervisor, a process stops, until somebody lets it go on."""
+    """Stop the process once it has a supervisor, until SIGCONT."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -143,7 +143,7 @@ def lose_connections(url: str = "") -> None:
 
 
 def lose_server() -> None:
-    """It stops at once, as in a crash; whoever gave the order has to start it again."""
+    """Stop the server at once, as in a crash; the parent has to start it again."""
     postmaster = int(Path(os.environ["POSTMASTER"]).read_text().split()[0])
     os.kill(postmaster, signal.SIGQUIT)
     while Path(os.environ["POSTMASTER"]).exists():
@@ -168,4 +168,4 @@ if __name__ == "__main__":
     try:
         serve()
     except BrokenPipeError:
-        pass  # whoever gave the order has gone
+        pass  # the parent has gone

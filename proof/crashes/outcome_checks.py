@@ -1,4 +1,4 @@
-"""What must hold when the trouble is over and the run has ended: each law gives sentences that say what is wrong."""
+"""What must hold when the fault is over and the run has ended: each law gives sentences that say what is wrong."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from proof.stage import Line, Stage, outcome
 
 # What is of no run: nothing of it may outlive the last one.
 PASSING = ("tasks", "messages", "timers", "workers", "answers")
-# What a home holds when nobody works there.
+# What a home contains when no process works there.
 HOME = frozenset({".gitignore", DATABASE, "runs", "artifacts", "workers"})
-# Of the database while somebody reads it, as we do.
+# Files of the database while we read it.
 READ = frozenset({f"{DATABASE}-wal", f"{DATABASE}-shm"})
 # What is the same although something has failed that otherwise does not.
 REFUSED = ("status", "outputs")
 RESULTS = (e.AttemptSucceeded, e.AttemptFailed)
 
 
-class Aftermath:
+class TrialOutcome:
     """A stage on which everything has come to rest."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Aftermath:
         self.service = service
         self.shown = shown
         self.expected = expected
-        # Whether somebody may have died, or been refused, in the middle of a file: what is left of it is for gc.
+        # Whether a process may have died, or been refused, in the middle of a file: gc removes what is left of it.
         self.is_left_to_gc = is_left_to_gc
 
     @cached_property
@@ -58,7 +58,7 @@ class Aftermath:
 
     @cached_property
     def is_refused(self) -> bool:
-        """Whether a disk refused something to a step, which failed in words; the ladder or a round made up for it."""
+        """Whether the disk refused something to a step, which failed with a message, and was retried."""
         facts = (entry.fact for log in self.logs.values() for entry in log)
         return self.is_left_to_gc and any(_is_refusal(fact) for fact in facts)
 
@@ -70,14 +70,14 @@ class Aftermath:
         return [path for path in sorted(self.stage.home.folder.rglob("*")) if path.is_file()]
 
 
-def the_outcome_is_as_undisturbed(after: Aftermath) -> Iterator[str]:
+def the_outcome_is_as_undisturbed(after: TrialOutcome) -> Iterator[str]:
     found, expected = steady(after.shown), after.expected
     for name in REFUSED if after.is_refused else sorted({*found, *expected}):
         if found.get(name) != expected.get(name):
             yield f"'{name}' is {found.get(name)}, and undisturbed it is {expected.get(name)}"
 
 
-def the_logs_keep_the_promises(after: Aftermath) -> Iterator[str]:
+def the_logs_keep_the_promises(after: TrialOutcome) -> Iterator[str]:
     for run_id, log in after.logs.items():
         try:
             check(log, after.service.state(run_id))
@@ -85,22 +85,22 @@ def the_logs_keep_the_promises(after: Aftermath) -> Iterator[str]:
             yield f"run {run_id}: {error}"
 
 
-def the_logs_replay_to_the_tables(after: Aftermath) -> Iterator[str]:
+def the_logs_replay_to_the_tables(after: TrialOutcome) -> Iterator[str]:
     for run_id in after.logs:
         differing = after.service.verify(run_id).differing
         if differing:
             yield f"run {run_id}: {', '.join(differing)} are not what the log says"
 
 
-def everything_was_done(after: Aftermath) -> Iterator[str]:
+def everything_was_done(after: TrialOutcome) -> Iterator[str]:
     if after.is_refused:
         return  # not what failed before it was begun
     for (name, item, visit), missing in sorted((DONE_ONCE - done(after.stage)).items()):
         yield f"'{name}' (item {item}, visit {visit}) was done {missing} times too few"
 
 
-def nothing_was_done_twice(after: Aftermath) -> Iterator[str]:
-    """What was lost runs again as another attempt, under a lease of its own."""
+def nothing_was_done_twice(after: TrialOutcome) -> Iterator[str]:
+    """What was lost runs again as another attempt, under its own lease."""
     starts = [line for line in after.lines if line.verb == "start"]
     own = Counter((line.run_id, line.place, line.attempt) for line in starts if "@" not in line.place)
     for (run_id, place, attempt), times in own.items():
@@ -111,7 +111,7 @@ def nothing_was_done_twice(after: Aftermath) -> Iterator[str]:
             yield f"lease {fence} was used {times} times"
 
 
-def every_result_was_worked_for(after: Aftermath) -> Iterator[str]:
+def every_result_was_worked_for(after: TrialOutcome) -> Iterator[str]:
     """A place has no more results than it was done to the end, and was not begun more often than the log says."""
     for run_id, log in after.logs.items():
         begun, ended = (_times(after.lines, run_id, verb) for verb in ("start", "end"))
@@ -125,38 +125,38 @@ def every_result_was_worked_for(after: Aftermath) -> Iterator[str]:
                 yield f"run {run_id}: '{place}' was begun {begun[place]} times, and scheduled {scheduled[place]} times"
 
 
-def nothing_overlapped(after: Aftermath) -> Iterator[str]:
+def nothing_overlapped(after: TrialOutcome) -> Iterator[str]:
     try:
         after.stage.expect_no_overlap()
     except AssertionError as error:
         yield str(error)
 
 
-def nothing_runs_on(after: Aftermath) -> Iterator[str]:
+def nothing_runs_on(after: TrialOutcome) -> Iterator[str]:
     try:
         after.stage.expect_nothing_left()
     except AssertionError as error:
         yield str(error)
 
 
-def no_lock_is_held(after: Aftermath) -> Iterator[str]:
+def no_lock_is_held(after: TrialOutcome) -> Iterator[str]:
     for path in after.stage.home.locks.glob("*.lock"):
         if state_of(str(path)) != "free":
             yield f"'{path}' is held"
 
 
-def nothing_lies_about(after: Aftermath) -> Iterator[str]:
-    """Neither files that were to be something else, nor those of a worker that is gone."""
-    left = strays(after)
+def nothing_lies_about(after: TrialOutcome) -> Iterator[str]:
+    """Neither temporary files, nor files of a worker that is gone."""
+    left = stray_files(after)
     if left and after.is_left_to_gc:
         for path in (after.stage.home.folder / one for one in left):
             os.utime(path, (0, 0))
         collect(after.service, Choice())
-        left = strays(after)
+        left = stray_files(after)
     yield from (f"'{path}' is left in the home" for path in left)
 
 
-def strays(after: Aftermath) -> list[str]:
+def stray_files(after: TrialOutcome) -> list[str]:
     home = after.stage.home.folder
     unknown = [path.name for path in home.iterdir() if path.name not in HOME | READ]
     return unknown + [str(path.relative_to(home)) for path in after.files() if _is_stray(path, after.stage.home.locks)]
@@ -166,7 +166,7 @@ def _is_stray(path: Path, workers: Path) -> bool:
     return path.name.startswith(".half-") or path.is_relative_to(workers)
 
 
-def no_secret_was_written(after: Aftermath) -> Iterator[str]:
+def no_secret_was_written(after: TrialOutcome) -> Iterator[str]:
     for path in after.files():
         if SECRET.encode() in path.read_bytes():
             yield f"'{path}' has the secret in it"
@@ -174,7 +174,7 @@ def no_secret_was_written(after: Aftermath) -> Iterator[str]:
         yield "an event has the secret in it"
 
 
-def the_store_keeps_nothing_of_the_past(after: Aftermath) -> Iterator[str]:
+def the_store_keeps_nothing_of_the_past(after: TrialOutcome) -> Iterator[str]:
     for table in PASSING:
         if rows := asked(after.stage, f"SELECT * FROM {table}"):
             yield f"{table} has {rows}"
@@ -182,14 +182,14 @@ def the_store_keeps_nothing_of_the_past(after: Aftermath) -> Iterator[str]:
         yield f"runs are held: {rows}"
 
 
-def the_file_is_sound(after: Aftermath) -> Iterator[str]:
+def the_file_is_sound(after: TrialOutcome) -> Iterator[str]:
     if not after.stage.home.store_url:
         found = asked(after.stage, "PRAGMA integrity_check")
         if found != [("ok",)]:
             yield f"integrity_check says {found}"
 
 
-Law = Callable[[Aftermath], Iterator[str]]
+Law = Callable[[TrialOutcome], Iterator[str]]
 LAWS: tuple[Law, ...] = (
     the_outcome_is_as_undisturbed,
     the_logs_keep_the_promises,
@@ -207,13 +207,13 @@ LAWS: tuple[Law, ...] = (
 )
 
 
-def complaints(after: Aftermath, laws: Sequence[Law] = LAWS) -> list[str]:
+def complaints(after: TrialOutcome, laws: Sequence[Law] = LAWS) -> list[str]:
     """All that is wrong, each with the law that it breaks."""
     return [f"{law.__name__}: {sentence}" for law in laws for sentence in law(after)]
 
 
 def steady(shown: dict[str, Any]) -> dict[str, Any]:
-    """What no trouble may change: the outcome, its failures in any order, what artifacts hold and not their names."""
+    """What no fault may change: the outcome, its failures in any order, what artifacts hold and not their names."""
     found = outcome(shown)
     return {**found, "failures": sorted(found["failures"]), "steps": _without_names(found["steps"])}
 
@@ -245,7 +245,7 @@ def _facts(log: Sequence[e.Entry], kinds: tuple[type, ...]) -> list[Any]:
 
 
 def _is_refusal(fact: e.Fact) -> bool:
-    """An attempt whose files cannot be written, or whose output cannot be kept or read: it says so."""
+    """Whether an attempt reports that its files cannot be written, or its output cannot be stored or read."""
     return isinstance(fact, e.AttemptFailed) and " cannot be " in fact.failure.message
 
 

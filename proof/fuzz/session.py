@@ -1,4 +1,4 @@
-"""One target for a while, in a process of its own: `python -m proof.fuzz.stint TARGET --seconds S --seed N --folder F`.
+"""One target for a while: `python -m proof.fuzz.session TARGET --seconds S --seed N --folder F`.
 
 The input at hand is in the file `current`: if this process dies of it, or never comes back, that is what is found. Else
 the last line on stdout says how it went.
@@ -39,7 +39,7 @@ class Found(msgspec.Struct):
 
 
 class Went(msgspec.Struct):
-    """How a stint went."""
+    """How a session went."""
 
     inputs: int
     seconds: float
@@ -47,7 +47,7 @@ class Went(msgspec.Struct):
 
 
 class Current:
-    """The input at hand, where others find it when this process is no more."""
+    """The current input, where it can be found when this process has died."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(INPUT_BYTES_MAX + 4))
@@ -126,7 +126,7 @@ def _found(watch: Watch, data: bytes, error: Exception) -> Found:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m proof.fuzz.stint")
+    parser = argparse.ArgumentParser(prog="python -m proof.fuzz.session")
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)

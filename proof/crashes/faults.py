@@ -10,7 +10,7 @@
 | call | a system call and what comes of it | has its n-th such call refused, or is killed in it |
 | supervisor | the same | has a supervisor to which that happens |
 | short | a call that writes, and what comes of it | has its n-th done by half |
-| move | a fault point | has its home moved there, and somebody resumes the run at the new place at once |
+| move | a fault point | has its home moved there, and the run is resumed at the new place at once |
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPELLED = re.compile(
 STORES = ("sqlite", "postgres")
 
 
-class Trouble(NamedTuple):
+class Fault(NamedTuple):
     """One thing that happens to one process, once."""
 
     kind: str
@@ -39,7 +39,7 @@ class Trial(NamedTuple):
     """A run on a store, and what happens to the process that begins it and to those that take it up again."""
 
     store: str
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[Fault, ...]
 
     def __str__(self) -> str:
         return "/".join((self.store, *map(str, self.troubles)))
@@ -48,7 +48,7 @@ class Trial(NamedTuple):
 def parsed(words: str) -> Trial:
     """A trial as it is spelled: `sqlite/kill:after_commit@12/kill:after_lease@1`."""
     store, *troubles = words.split("/")
-    found = [_SPELLED.fullmatch(trouble) for trouble in troubles]
+    found = [_SPELLED.fullmatch(fault) for fault in troubles]
     if store not in STORES or not found or None in found:
         raise ValueError(f"'{words}' is no trial: write it like sqlite/kill:after_commit@12")
-    return Trial(store, tuple(Trouble(one["kind"], one["what"], int(one["nth"])) for one in found if one))
+    return Trial(store, tuple(Fault(one["kind"], one["what"], int(one["nth"])) for one in found if one))

@@ -25,7 +25,7 @@ DISTURBS_ONE_IN = 4
 VERBS = ("cancel", "cancel", "cancel_now", "pause", "pause", "retry", "retry", "retry")
 
 
-class Person:
+class Operator:
     """One person at a terminal, with a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -71,7 +71,7 @@ class Person:
             self._resume(service, run_id)
 
     def _resume_all(self, service: Service) -> None:
-        """Also those of which nobody said that they are paused: the answer may have been lost."""
+        """Also resume runs that were not reported as paused: the answer may have been lost."""
         for record in service.store.runs(limit=SEEN_MAX, statuses=("paused",)):
             if record.parent_run_id is None:
                 self._resume(service, record.run_id)
@@ -105,7 +105,7 @@ class Person:
         return self.chance.choice(tops) if tops else None
 
     def _say(self, verb: str, run_id: int, say: Callable[[], object]) -> str:
-        """Do it, and note what was said to it. Whether something was done whose answer is lost is not known."""
+        """Do it, and note the answer. If the answer is lost, it is unknown whether it was done."""
         try:
             say()
             said = "done"
@@ -118,4 +118,4 @@ class Person:
 
 
 if __name__ == "__main__":
-    Person(int(sys.argv[1])).serve()
+    Operator(int(sys.argv[1])).serve()

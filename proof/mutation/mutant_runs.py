@@ -1,4 +1,4 @@
-"""The hunt: every mutant in a process of its own, in which tests are asked until one of them notices.
+"""Run every mutant in its own process, with tests until one of them fails.
 
 Most changes are made in a function that is already there: a process that has imported and collected everything forks,
 and the child puts other code into the function. What is made when a module is imported (tables, defaults, structs)
@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from .children import Child, Say, fork
+from .line_coverage import Killer
 from .mutants import Mutant, Source
 from .project import Project
-from .touched import Killer
 from .trial import collect, confine, first_to_fail, silence
 
 _FILES_AT_FIRST = 2
@@ -35,8 +35,8 @@ _OVERHEAD_SECONDS = 0.01
 _TURN_SECONDS = 0.003
 
 
-class Quarry(NamedTuple):
-    """A mutant, who may kill it, and for how long they may try (in seconds of processor time)."""
+class MutantTask(NamedTuple):
+    """A mutant, the tests that may kill it, and their time limit (in seconds of cpu time)."""
 
     mutant: Mutant
     killers: list[Killer]
@@ -44,16 +44,16 @@ class Quarry(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of the n-th: killed (and by which test), timed_out or survived."""
+    """The result of the n-th: killed (and by which test), timed_out or survived."""
 
     number: int
     status: str
     by: str = ""
 
 
-def hunt(project: Project, quarries: Sequence[Quarry]) -> Iterator[Result]:
+def run_mutants(project: Project, tasks: Sequence[MutantTask]) -> Iterator[Result]:
     """The results, as they come: first of the changes in functions, then of the others."""
-    numbered = list(enumerate(quarries))
+    numbered = list(enumerate(tasks))
     swift = [(n, q) for n, q in numbered if not q.mutant.unit.is_fixed and q.killers]
     if swift:
         with fork(lambda say: _Warm(project, swift).run(say)) as child:
@@ -65,7 +65,7 @@ def hunt(project: Project, quarries: Sequence[Quarry]) -> Iterator[Result]:
 
 
 class _Likeliest:
-    """Who is asked first: whoever has killed nearby before, for the time it takes; then the files in turn.
+    """The order of tests: first those that killed nearby mutants, by the time they take; then the files in turn.
 
     Tests of one file look at one thing. A file of which nearly all tests meet the change is about it and has many
     turns; one of which a few happen to meet it has few. One set of parameters is much like another.
@@ -74,16 +74,16 @@ class _Likeliest:
     def __init__(self) -> None:
         self.kills: Counter[tuple[str, ...]] = Counter()
 
-    def sorted(self, quarry: Quarry) -> list[Killer]:
-        meet, asked = Counter(killer.file for killer in quarry.killers), Counter[str]()
+    def sorted(self, task: MutantTask) -> list[Killer]:
+        meet, asked = Counter(killer.file for killer in task.killers), Counter[str]()
         turns = {}
-        for killer in sorted(quarry.killers, key=lambda killer: killer.seconds):
+        for killer in sorted(task.killers, key=lambda killer: killer.seconds):
             function = killer.test.partition("[")[0]
             turn = asked[killer.file] + killer.seconds / _TURN_SECONDS
             turns[killer.test] = turn * (1 + asked[function]) * killer.distance / meet[killer.file]
             asked[killer.file] += not asked[function]
             asked[function] += 1
-        return sorted(quarry.killers, key=lambda k: (-self._worth(quarry.mutant, k), turns[k.test]))
+        return sorted(task.killers, key=lambda k: (-self._worth(task.mutant, k), turns[k.test]))
 
     def _worth(self, mutant: Mutant, killer: Killer) -> float:
         near, far = (mutant.module, mutant.unit.name, killer.test), (mutant.module, killer.test)
@@ -95,7 +95,7 @@ class _Likeliest:
 
 
 def _ended(child: Child) -> tuple[str, str]:
-    """What became of a mutant, from what its process said last and from how it ended."""
+    """Return the result of a mutant from the last line of its process and from how it ended."""
     said = child.hears.read().strip()
     status = child.wait()
     if said.startswith("killed "):
@@ -103,8 +103,8 @@ def _ended(child: Child) -> tuple[str, str]:
     if said == "survived":
         return "survived", ""
     if said.startswith("nowhere"):
-        raise RuntimeError(f"{said.removeprefix('nowhere ')}: has it been edited since the hunt began?")
-    # Out of memory, or a crash of the interpreter: noticed, though by no test.
+        raise RuntimeError(f"{said.removeprefix('nowhere ')}: has it been edited since the run began?")
+    # Out of memory, or a crash of the interpreter: killed, though not by a test.
     return ("timed_out", "") if status in (-signal.SIGPROF, -signal.SIGALRM) else ("killed", "by its own weight")
 
 
@@ -114,7 +114,7 @@ def _ended(child: Child) -> tuple[str, str]:
 class _Warm:
     """A process that has everything collected, and forks for every mutant."""
 
-    def __init__(self, project: Project, numbered: list[tuple[int, Quarry]]) -> None:
+    def __init__(self, project: Project, numbered: list[tuple[int, MutantTask]]) -> None:
         self.project = project
         self.numbered = numbered
         self.likeliest = _Likeliest()
@@ -123,7 +123,7 @@ class _Warm:
     def run(self, say: Say) -> None:
         self.say = say
         silence()
-        files = sorted({killer.file for _, quarry in self.numbered for killer in quarry.killers})
+        files = sorted({killer.file for _, task in self.numbered for killer in task.killers})
         collect([str(self.project.root / name) for name in files], self)
 
     def ask(self, session: pytest.Session) -> None:
@@ -131,12 +131,12 @@ class _Warm:
         functions = _functions({str(source.path) for source in self.project.sources.values()})
         gc.collect()
         gc.freeze()
-        for number, quarry in self.numbered:
-            chosen = [(items[k.test], k.seconds) for k in self.likeliest.sorted(quarry) if k.test in items]
-            source = self.project.sources[quarry.mutant.module]
-            with fork(lambda say, q=quarry, s=source, c=chosen: _try(say, session, s, q, functions, c)) as child:  # type: ignore[misc]
+        for number, task in self.numbered:
+            chosen = [(items[k.test], k.seconds) for k in self.likeliest.sorted(task) if k.test in items]
+            source = self.project.sources[task.mutant.module]
+            with fork(lambda say, q=task, s=source, c=chosen: _try(say, session, s, q, functions, c)) as child:  # type: ignore[misc]
                 status, by = _ended(child)
-            self.likeliest.note(quarry.mutant, by)
+            self.likeliest.note(task.mutant, by)
             self.say(json.dumps(Result(number, status, by)))
 
 
@@ -153,12 +153,12 @@ def _place(code: CodeType) -> tuple[str, str, int]:
     return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
-def _try(say: Say, session: pytest.Session, source: Source, quarry: Quarry, functions: Any, chosen: Any) -> None:
+def _try(say: Say, session: pytest.Session, source: Source, task: MutantTask, functions: Any, chosen: Any) -> None:
     confine()
-    if not install(source, quarry.mutant, functions):
-        say(f"nowhere {source.module}.{quarry.mutant.unit.name}")
+    if not install(source, task.mutant, functions):
+        say(f"nowhere {source.module}.{task.mutant.unit.name}")
         return
-    by = first_to_fail(session, chosen, quarry.patience)
+    by = first_to_fail(session, chosen, task.patience)
     say(f"killed {by}" if by else "survived")
 
 
@@ -187,22 +187,22 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 # -- what is made when a module is imported ------------------------------------------------------------------------
 
 
-def _cold(project: Project, numbered: list[tuple[int, Quarry]]) -> Iterator[Result]:
+def _cold(project: Project, numbered: list[tuple[int, MutantTask]]) -> Iterator[Result]:
     likeliest = _Likeliest()
-    for number, quarry in numbered:
-        with fork(lambda say, q=quarry: _import_and_try(say, project, q, likeliest)) as child:  # type: ignore[misc]
+    for number, task in numbered:
+        with fork(lambda say, q=task: _import_and_try(say, project, q, likeliest)) as child:  # type: ignore[misc]
             status, by = _ended(child)
-        likeliest.note(quarry.mutant, by)
+        likeliest.note(task.mutant, by)
         yield Result(number, status, by)
 
 
-def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Likeliest) -> None:
+def _import_and_try(say: Say, project: Project, task: MutantTask, likeliest: _Likeliest) -> None:
     silence()
     confine()
-    source = project.sources[quarry.mutant.module]
-    sys.meta_path.insert(0, _Changed(project.import_name(source.module), source, quarry.mutant))
-    killers = likeliest.sorted(quarry)
-    attempt = _Attempt(killers, quarry.patience)
+    source = project.sources[task.mutant.module]
+    sys.meta_path.insert(0, _Changed(project.import_name(source.module), source, task.mutant))
+    killers = likeliest.sorted(task)
+    attempt = _Attempt(killers, task.patience)
     for files in _helpings(killers):
         if attempt.patience < 0:
             break

@@ -1,4 +1,4 @@
-"""Processes in which command lines can be run, and which may be told what is to happen to them."""
+"""Run command lines in processes that may have a fault injected."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proof.crashes import calls
-from proof.crashes.trouble import Trouble
+from proof.crashes.faults import Fault
 from proof.stage import PIPE, Stage
 
 _LOOK_SECONDS = 0.05
 
 
-class Ended(NamedTuple):
-    """How a process ended: -9 is kill -9. `is_met` says whether what was to happen to it did happen."""
+class CommandExit(NamedTuple):
+    """How a process ended: -9 is kill -9. `has_happened` says whether what was to happen to it did happen."""
 
     code: int
     shown: dict[str, Any]
     said: str
-    is_met: bool
+    has_happened: bool
 
 
-class Mortals:
+class CommandRunner:
     """Runs command lines, one at a time."""
 
     def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
@@ -37,9 +37,9 @@ class Mortals:
         self,
         stage: Stage,
         *words: str,
-        trouble: Trouble | None = None,
+        fault: Fault | None = None,
         meanwhile: Callable[[], object] = lambda: None,
-    ) -> Ended:
+    ) -> CommandExit:
         """One command line, to its end. `meanwhile` is called again and again until then."""
         self._met.unlink(missing_ok=True)
         order = {
@@ -49,10 +49,10 @@ class Mortals:
             "out": str(self._out),
             "err": str(self._err),
             "met": str(self._met),
-            **(trouble._asdict() if trouble else {"kind": ""}),
+            **(fault._asdict() if fault else {"kind": ""}),
         }
         code = self._answer(json.dumps(order), meanwhile)
-        return Ended(code, self._shown(), self._err.read_text(), self._is_met(trouble))
+        return CommandExit(code, self._shown(), self._err.read_text(), self._has_happened(fault))
 
     def _answer(self, order: str, meanwhile: Callable[[], object]) -> int:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -70,15 +70,15 @@ class Mortals:
         except ValueError:
             return {}  # killed in the middle of it
 
-    def _is_met(self, trouble: Trouble | None) -> bool:
-        if trouble is not None and trouble.kind in calls.KINDS:
+    def _has_happened(self, fault: Fault | None) -> bool:
+        if fault is not None and fault.kind in calls.KINDS:
             return calls.was_met(self._met)
         return self._met.exists()
 
 
 @contextmanager
-def mortals(stage: Stage, scratch: Path, environment: Mapping[str, str] = {}) -> Iterator[Mortals]:
-    # Ctrl-C is for who gives the orders: this one ends when no more come.
+def command_runner(stage: Stage, scratch: Path, environment: Mapping[str, str] = {}) -> Iterator[CommandRunner]:
+    # Ctrl-C is for the parent: this process ends when no more commands come.
     options = {"stdin": PIPE, "stderr": None, "start_new_session": True, "environment": environment}
-    with stage.start_program("-m", "proof.crashes.dying", **options) as process:
-        yield Mortals(process, scratch)
+    with stage.start_program("-m", "proof.crashes.command_server", **options) as process:
+        yield CommandRunner(process, scratch)

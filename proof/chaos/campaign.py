@@ -1,4 +1,4 @@
-"""One performance: a server, workers, those who ask for something, the trouble; and then a look at everything."""
+"""One chaos run: a server, workers, clients, operators, faults; and then a check of everything."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mulligan.service.verbs import Service
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import kill_with_variable
 from proof.chaos import flows
-from proof.chaos.checker import TOLD_MAX, InvariantChecker, Tally, check_all, check_rest, holdings
-from proof.chaos.fleet import Fleet, grown
+from proof.chaos.checker import TOLD_MAX, InvariantChecker, Totals, check_all, check_rest, read_store_contents
+from proof.chaos.faults import FaultInjector
+from proof.chaos.fleet import Fleet, growth_of
 from proof.chaos.journal import Journal
-from proof.chaos.trouble import Trouble
 from proof.stage import Stage, wait_until
 
 ACT = Path(__file__).with_name("act.sh")
-CLIENTS, PERSONS = 3, 2
+CLIENTS, OPERATORS = 3, 2
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS, ONLOOK_SECONDS, PROGRESS_SECONDS = 5.0, 3.0, 30.0
 # How long a worker that is told to end may take: its grace, and a server that is slow.
@@ -57,7 +57,7 @@ class Report(msgspec.Struct):
     troubles: dict[str, int] = msgspec.field(default_factory=dict)
     # Seconds from a server that is back to the first work that was leased since.
     recoveries: list[float] = msgspec.field(default_factory=list)
-    tally: Tally = msgspec.field(default_factory=Tally)
+    totals: Totals = msgspec.field(default_factory=Totals)
     deeds: dict[str, int] = msgspec.field(default_factory=dict)
     unfetched: int = 0
     trouble_seconds: float = 0.0
@@ -68,7 +68,7 @@ class Report(msgspec.Struct):
 
 
 class Chaos:
-    """One performance, in a folder of its own, on a server of its own."""
+    """One chaos run, in its own folder, on its own server."""
 
     def __init__(self, settings: Settings, server: PostgresServer, folder: Path) -> None:
         self.settings = settings
@@ -87,21 +87,21 @@ class Chaos:
 
     def __enter__(self) -> Chaos:
         flows.written(self.stage.folder)
-        # The tables are there before anybody comes.
+        # The tables exist before any process connects.
         with self.stage.service() as service:
             assert service.store.runs() == []
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))
-        self.trouble = Trouble(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
+        self.trouble = FaultInjector(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
         self.trouble.restarted = self._note_restart
         self.trouble.position = lambda: self.journal.position
         self.clients = [self._client(number) for number in range(CLIENTS)]
-        self.persons = [self._program("person", number, self.settings.seed + number) for number in range(PERSONS)]
+        self.operators = [self._program("operator", number, self.settings.seed + number) for number in range(OPERATORS)]
         return self
 
     def __exit__(self, *_: object) -> None:
         """Also what was stopped when it was interrupted goes on, and then ends."""
         self.trouble.end()
-        for process in (*self.clients, *self.persons):
+        for process in (*self.clients, *self.operators):
             process.kill()
             process.wait()
         self._exits.close()
@@ -114,7 +114,7 @@ class Chaos:
         return self._program("client", number, *words)
 
     def _program(self, name: str, number: int, *words: object) -> subprocess.Popen[str]:
-        """One of those who ask for something: on the way of a worker, so that it is cut off like that one."""
+        """Start a client or operator program, on the connection of a worker, so that it is cut off with that one."""
         worker = self.fleet.workers[(number + 1) % len(self.fleet.workers)]
         said, noted = self._paper(f"{name}-{number}.stderr"), self._paper(f"{name}-{number}")
         with said.open("a") as errors, noted.open("a") as lines:
@@ -127,7 +127,7 @@ class Chaos:
     # -- the trouble -------------------------------------------------------------------------------------------------
 
     def endure(self) -> None:
-        """Trouble for as long as was asked for, or until there is nothing more to do."""
+        """Inject faults for the requested time, or until there is nothing more to do."""
         begun_at = time.monotonic()
         until = begun_at + self.settings.minutes * 60
         self.trouble.begin()
@@ -139,7 +139,7 @@ class Chaos:
         self.report.trouble_seconds = time.monotonic() - begun_at
 
     def calm_down(self) -> None:
-        """Nothing goes wrong any more, and nobody disturbs."""
+        """End all faults."""
         self.trouble.end()
         self._paper("calm").touch()
         self.report.troubles = dict(self.trouble.counts)
@@ -185,7 +185,7 @@ class Chaos:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Everything comes to its end, or it is told who hangs."""
+        """Wait until everything has ended, or report what hangs."""
         begun_at = time.monotonic()
         until = begun_at + self.settings.finish_minutes * 60
         while not self.is_all_done() and time.monotonic() < min(until, self._hangs_at()):
@@ -206,7 +206,7 @@ class Chaos:
         return all(client.poll() is not None for client in self.clients) and self._unfinished() == 0
 
     def _unfinished(self) -> int:
-        """How many runs have not ended; -1 where nobody can tell."""
+        """Return how many runs have not ended; -1 if that is unknown."""
         try:
             with psycopg.connect(self.server.url, connect_timeout=5) as connection:
                 rows = connection.execute(_UNFINISHED).fetchall()
@@ -218,18 +218,18 @@ class Chaos:
         """Each worker writes where it is, and ends; the tables are written down."""
         minutes = self.report.finish_seconds / 60
         self.find([f"{self._unfinished()} runs have not ended {minutes:.1f} minutes after the trouble: see 'held'"])
-        self._paper("held").write_text(_told(holdings(self.server.url)))
+        self._paper("held").write_text(_describe(read_store_contents(self.server.url)))
         for worker in self.fleet.workers:
             worker.process.send_signal(signal.SIGABRT)
             worker.process.wait()
             worker.start()
 
     def _end_everybody(self) -> None:
-        for number, person in enumerate(self.persons):
-            if person.poll() is not None:
-                self.find([f"an operator ended with {person.returncode}: see person-{number}.stderr"])
-            person.kill()
-            person.wait()
+        for number, operator in enumerate(self.operators):
+            if operator.poll() is not None:
+                self.find([f"an operator ended with {operator.returncode}: see operator-{number}.stderr"])
+            operator.kill()
+            operator.wait()
         for number, client in enumerate(self.clients):
             if client.poll():
                 self.find([f"a client ended with {client.returncode}: see client-{number}.stderr"])
@@ -242,7 +242,7 @@ class Chaos:
         """What workers hold when all is done: memory, files, connections."""
         self.fleet.sample()
         for worker in self.fleet.workers:
-            more = grown(worker.samples)
+            more = growth_of(worker.samples)
             if more:
                 yield f"worker {worker.number} grew: {more}"
         with psycopg.connect(self.server.url) as connection:
@@ -266,8 +266,8 @@ class Chaos:
             lines = self.journal.lines()
             outages = [(one, self.journal.between(one.first_byte, one.last_byte)) for one in self.trouble.outages]
             acknowledged = dict(self._acknowledged())
-            self.find(list(check_all(service, numbers, acknowledged, lines, report.tally, outages)))
-            held = holdings(self.server.url)
+            self.find(list(check_all(service, numbers, acknowledged, lines, report.totals, outages)))
+            held = read_store_contents(self.server.url)
             self.find(list(check_rest(held)))
             report.unfetched = len(held.answers)
             self._keep_logs(service)
@@ -282,7 +282,7 @@ class Chaos:
 
     def _deeds(self) -> dict[str, int]:
         """What the operators did, and what was said to them: how often."""
-        papers = (self._paper(f"person-{number}").read_text() for number in range(PERSONS))
+        papers = (self._paper(f"operator-{number}").read_text() for number in range(OPERATORS))
         lines = [line.split() for paper in papers for line in paper.splitlines()]
         return Counter(f"{verb} {said}" for verb, _, said in lines)
 
@@ -294,5 +294,5 @@ class Chaos:
             self._paper(f"run-{run_id}.jsonl").write_bytes(b"\n".join(lines))
 
 
-def _told(held: object) -> str:
+def _describe(held: object) -> str:
     return msgspec.json.format(msgspec.json.encode(msgspec.to_builtins(held, str_keys=True)), indent=1).decode()

@@ -1,4 +1,4 @@
-"""What goes wrong, when and for how long: drawn from a seed, for the server, the workers and the network apart."""
+"""Everything that goes wrong while the chaos runs: kills, stops, cut connections, crashes and outages."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ENDED_LEASES = 0.4
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """The server was away for longer than a lease, and nothing else went wrong."""
+    """The server was away for longer than a lease, and there were no other faults."""
 
     how: str
-    # Until everybody had a lease to come back.
+    # Until all processes had a lease to come back.
     began: datetime
     ended: datetime
-    # Positions in the journal: what was written between them was written when nobody could report it.
+    # Positions in the journal: what was written between them could not be reported.
     first_byte: int
     last_byte: int
 
 
-class Agenda:
+class FaultSchedule:
     """Things to do, each at its time."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Agenda:
             heapq.heappop(self._due)[2]()
 
 
-class Trouble:
+class FaultInjector:
     """Everything that goes wrong: restarts of the server, attacks on workers, cuts of the network, each in its time."""
 
     def __init__(self, seed: int, server: PostgresServer, fleet: Fleet, lease_seconds: float) -> None:
@@ -76,7 +76,7 @@ class Trouble:
         # Nothing else goes wrong around an outage; and how much of what went wrong is not over.
         self.is_quiet = False
         self._open = 0
-        self._agenda = Agenda()
+        self._agenda = FaultSchedule()
         self._is_over = False
         self._of_server = random.Random(f"server {seed}")
         self._of_workers = random.Random(f"workers {seed}")
@@ -136,7 +136,7 @@ class Trouble:
         self._agenda.add(self._of_outages.uniform(20, 60), self._quiet_and_outage)
 
     def outage(self, how: str, seconds: float) -> None:
-        """The server is away for longer than a lease. Nothing else goes wrong until everybody has had a lease more."""
+        """Stop the server for longer than a lease. No other faults until all have had a lease more."""
         self.is_quiet = True
         self.counts[f"outage {how}"] += 1
         back = self._taken_away(how)
