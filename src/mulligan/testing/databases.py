@@ -17,13 +17,7 @@ from mulligan.store.memory_shelf import Shelf
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_file import SqliteFile, data_version
 from mulligan.testing.fault_budget import StoreKind
-from mulligan.testing.store_contents import (
-    StoreContents,
-    memory_values,
-    read_memory,
-    read_tables,
-    table_values,
-)
+from mulligan.testing.store_contents import StoreContents, memory_values, read_memory, read_tables, table_values
 
 LEASE_SECONDS = 30.0
 _MEMORY_VFS = "memdb"

@@ -72,12 +72,7 @@ class SimulatedWorker:
     """
 
     def __init__(
-        self,
-        around: WorkerHost,
-        host: str,
-        slots: int,
-        root_run_id: int | None = None,
-        message_id: int | None = None,
+        self, around: WorkerHost, host: str, slots: int, root_run_id: int | None = None, message_id: int | None = None
     ) -> None:
         self.around = around
         self.host = host

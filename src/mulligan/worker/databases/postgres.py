@@ -235,11 +235,7 @@ def _message_of(error: psycopg.Error) -> str:
 
 def _about(error: psycopg.Error) -> dict[str, Any]:
     diagnosis = error.diag
-    return {
-        "table": diagnosis.table_name,
-        "column": diagnosis.column_name,
-        "constraint": diagnosis.constraint_name,
-    }
+    return {"table": diagnosis.table_name, "column": diagnosis.column_name, "constraint": diagnosis.constraint_name}
 
 
 def _where(error: psycopg.Error, rendered: RenderedStatement | None) -> str:
