@@ -79,7 +79,7 @@ def _new(prepared: Prepared, now: datetime) -> NewRun:
 
 
 def _past(held: Turn, graph: Graph, request: int, now: datetime) -> Commit:
-    """All that a run did, as one commit: until it has ended, or waits."""
+    """Write everything that a run did as one commit: until it ended, or waits."""
     state = State(graph.workflow, graph)
     state.begin()
     entries, timers = [], []
@@ -120,7 +120,7 @@ def _answers(effect: Any, now: datetime) -> Iterator[r.Report]:
 if __name__ == "__main__":
     ended, waiting, kind = int(sys.argv[1]), int(sys.argv[2]), (sys.argv[3:] or ["approval"])[0]
     opened = find_home().open()
-    # Those that wait are the oldest: whoever looks for them cannot stop at the newest.
+    # Runs that wait are the oldest: a search for them cannot stop at the newest.
     fill(opened, kind, waiting)
     fill(opened, "ended", ended)
     opened.close()

@@ -38,7 +38,7 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
                 amount = runs * STEPS_PER_RUN
                 spent = min(_emptied(home, store, shell, runs, workers) for _ in range(rounds))
                 yield point(GROUP, series, place, size, spent, amount)
-        # They were killed: whoever comes next must not wait for their leases.
+        # They were killed: the next worker must not wait for their leases.
         for worker in store.workers():
             store.expire(worker.name, is_dead=True)
     store.close()
