@@ -1,4 +1,4 @@
-"""What a report means for a run as it is: believed, refused in words, or nothing at all."""
+"""What a report means for a run in its current state: facts, a refusal with a reason, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is told of what came before it: failures first, then outputs, then its own last attempt."""
+"""The context of an agent: failures first, then outputs, then its own last attempt."""
 
 from __future__ import annotations
 

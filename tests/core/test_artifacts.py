@@ -1,4 +1,4 @@
-"""References to artifacts: what is one, what is in a value, and what its bytes must be."""
+"""References to artifacts: recognizing them, finding them in values, verifying their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit of the design, sentence by sentence, found untrue: each is true now."""
+"""Regressions that an audit of the design found."""
 
 from __future__ import annotations
 

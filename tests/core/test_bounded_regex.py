@@ -1,4 +1,4 @@
-"""Searching for a regular expression: what Python finds is found, and no text takes long."""
+"""Bounded regular expressions: they find what `re` finds, and no text takes long."""
 
 from __future__ import annotations
 

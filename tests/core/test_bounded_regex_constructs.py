@@ -1,4 +1,4 @@
-"""Searching, construct by construct: each means what it means in Python, and the limits are where we say they are."""
+"""Bounded regular expressions, construct by construct: each means the same as in `re`; and the limits."""
 
 from __future__ import annotations
 

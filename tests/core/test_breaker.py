@@ -1,4 +1,4 @@
-"""A breaker's own life: who may pass, what counts, and what never happens whatever comes in which order."""
+"""Circuit breakers: which tasks may pass, which outcomes count, and invariants over random sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a breaker as it is: outcomes that tell nothing, whoever says so."""
+"""Outcomes that do not change a breaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents have spent is counted from the log, and no agent starts when nothing is left of a budget."""
+"""Spending is counted from the log, and no agent starts without budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sub-workflows: each attempt is a child run; its end is the attempt's; stops and time limits go down."""
+"""Child runs: one per attempt; the end of the child ends the attempt; stops and timeouts are passed down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rung 0: whatever happened to an attempt becomes a failure with the right code, or nothing."""
+"""Rung 0: the outcome of an attempt becomes a failure with the right code, or none."""
 
 from __future__ import annotations
 

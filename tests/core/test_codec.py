@@ -1,4 +1,4 @@
-"""Events as bytes and back, whatever they hold and whoever wrote them."""
+"""Events as bytes and back, for every kind of event and every version."""
 
 from __future__ import annotations
 

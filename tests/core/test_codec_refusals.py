@@ -1,4 +1,4 @@
-"""What is said of an event that cannot be read: what is wrong with it, and how it begins."""
+"""Refusals of events that cannot be read: what is wrong, and how the event begins."""
 
 from __future__ import annotations
 

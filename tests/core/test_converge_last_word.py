@@ -1,4 +1,4 @@
-"""The way to the end, fact by fact: undos, `end` in every round, and what the last event counts."""
+"""The end of a run, fact by fact: undos, `end` in every round, and the counts of the final event."""
 
 from __future__ import annotations
 

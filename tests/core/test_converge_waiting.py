@@ -1,4 +1,4 @@
-"""Steps that wait for what can no longer come, and loops that wait for room."""
+"""Steps that wait for something that can no longer happen, and loops that wait for a free slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a credential is hidden in failure contexts and in what agents are told; what does not stays."""
+"""Text that looks like a credential is hidden in failure contexts and from agents; other text is not."""
 
 from __future__ import annotations
 

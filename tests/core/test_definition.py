@@ -1,4 +1,4 @@
-"""The definition as data: what its rules can grant, what lies below a command, and its bytes."""
+"""The definition as data: the retries its rules can grant, the commands below a command, its bytes."""
 
 from __future__ import annotations
 

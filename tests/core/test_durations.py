@@ -1,4 +1,4 @@
-"""How long, and until when, as values that a wait is given."""
+"""Durations and times as values of a wait."""
 
 from __future__ import annotations
 

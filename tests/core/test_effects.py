@@ -1,4 +1,4 @@
-"""What the world is asked for: each task, timer and child run, with its time, its number, and when there is none."""
+"""The effects of facts: tasks, timers and child runs, with their times and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`end`: exactly one, in every case, with the last word; and the counts of the round's last event."""
+"""`end` runs exactly once in every case and decides the status; and the counts of the final event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong, as a value: what the table says of each code, and what of a failure is kept."""
+"""Failures: severity and retryability by code, and the bounds of what a failure keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step is told about what came before it, byte for byte, and how the budget is shared."""
+"""The text of a failure context, byte for byte, and how its budget is shared."""
 
 from __future__ import annotations
 

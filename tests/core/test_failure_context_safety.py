@@ -1,4 +1,4 @@
-"""What no payload can do to its context: speak as the frame, or take more than its share."""
+"""No payload can imitate the frame of its context or take more than its share."""
 
 from __future__ import annotations
 

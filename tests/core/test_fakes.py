@@ -1,4 +1,4 @@
-"""Faked steps: they run nothing and end as somebody says; what the step does about its end is real."""
+"""Faked steps: they run nothing and end in a given way; everything after their end is real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork keeps what cannot be touched by running a step again, matched by name."""
+"""A fork keeps the results that running a step again cannot affect, matched by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fork keeps where steps stood in for others, were undone, or lie behind other steps than before."""
+"""What a fork keeps of steps that others stood in for, that were undone, or that moved in the graph."""
 
 from __future__ import annotations
 

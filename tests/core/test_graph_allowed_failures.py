@@ -1,4 +1,4 @@
-"""`continue_on_error`: a failure that is allowed, in all its consequences."""
+"""`continue_on_error`: a failure that is allowed, and all its consequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fail_fast`: it strikes when a failure reaches rung 5 unhandled, and not before."""
+"""`fail_fast` stops the run when a failure reaches rung 5 unhandled, and not before."""
 
 from __future__ import annotations
 

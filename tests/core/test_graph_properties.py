@@ -1,4 +1,4 @@
-"""What holds for every graph: random ones, with random outcomes, reported in random order."""
+"""Invariants of every graph: random graphs, random outcomes, reported in random order."""
 
 from __future__ import annotations
 

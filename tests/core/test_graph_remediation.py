@@ -1,4 +1,4 @@
-"""After a remediation: `then: rerun`, `then: continue`, and what is handled in between."""
+"""After a remediation: `then: rerun`, `then: continue`, and what is handled meanwhile."""
 
 from __future__ import annotations
 

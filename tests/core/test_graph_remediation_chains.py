@@ -1,4 +1,4 @@
-"""After a remediation: one that has its own, one that is shared, one that goes round in a loop."""
+"""Remediations that have their own remediation, are shared, or run in a loop."""
 
 from __future__ import annotations
 

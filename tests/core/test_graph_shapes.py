@@ -1,4 +1,4 @@
-"""The static graph of shapes that are easily got wrong: which edges lead back, who starts, what lies between."""
+"""The static graph of tricky shapes: loop edges, start steps, steps between others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may take another worker for dead: one that had contact with the store for a whole lease."""
+"""Which worker may declare another one dead: one in contact with the store for a whole lease."""
 
 from __future__ import annotations
 

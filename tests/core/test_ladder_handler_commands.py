@@ -1,4 +1,4 @@
-"""Rung 2: the commands of a handler live like steps; their time, their failures, and what those mean."""
+"""Rung 2: the commands of a handler have their own timeout, retries and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost workers, interruptions, and reports that come late or twice."""
+"""Lost workers, interruptions, and late or duplicate reports."""
 
 from __future__ import annotations
 

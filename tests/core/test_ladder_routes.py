@@ -1,4 +1,4 @@
-"""Rung 4: the failed step looks at its failure edges, and says what it chose and why."""
+"""Rung 4: the failed step chooses a failure edge and records why."""
 
 from __future__ import annotations
 

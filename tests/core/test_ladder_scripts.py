@@ -1,4 +1,4 @@
-"""Recovery scripts: run for a retry that is reserved, and never for another."""
+"""Recovery scripts run only for a reserved retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rung 3: a person or an agent decides about a failure that no rule knew."""
+"""Rung 3: a person or an agent decides about a failure that no rule matched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of an item: the conditions they run under, and what they know of those before them."""
+"""Commands of an item: their conditions, and what they read of earlier commands."""
 
 from __future__ import annotations
 

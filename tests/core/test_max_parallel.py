@@ -1,4 +1,4 @@
-"""`max_parallel` at the top of a workflow: how many steps are under way at a time."""
+"""`max_parallel` of a workflow: how many steps are active at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that values take part in: which folder they stay in, and which texts leave it."""
+"""Templated paths: which folder they must stay in, and which texts leave it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pause: running commands end and their results count; nothing new starts; timers wait; paused time is no run time."""
+"""Pause: running commands finish and count; nothing new starts; timers wait; paused time is not run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the core's plain data holds where nothing is said, and that it is not written then."""
+"""Default values of plain data, which are not written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps may take over an earlier result, what it is found by, and when it may be found."""
+"""Which steps may reuse an earlier result, how it is found, and when."""
 
 from __future__ import annotations
 

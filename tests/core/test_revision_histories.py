@@ -1,4 +1,4 @@
-"""Random runs that fail and go on under corrected definitions: every promise holds, and log and tables agree."""
+"""Random runs that fail and continue with corrected definitions: invariants hold, log and tables agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds: `retry` gives what ended badly another chance, and each round has exactly one last event."""
+"""Rounds: `retry` runs again what did not complete, and each round has exactly one final event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another round would run, and why, before it is opened; and what can be done where there is none."""
+"""The plan of another round: what would run and why; and the refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which edges a failed step takes beside, instead of, and after the one that handles its failure."""
+"""Which edges a failed step takes besides the one that handles its failure."""
 
 from __future__ import annotations
 

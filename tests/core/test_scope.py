@@ -1,4 +1,4 @@
-"""The names that an expression sees, and the values that an attempt is given: those that it reads, and no others."""
+"""The names that an expression sees and the values that an attempt gets: only those that it reads."""
 
 from __future__ import annotations
 

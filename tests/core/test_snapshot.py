@@ -1,4 +1,4 @@
-"""A run's tables as rows: what a turn writes, how little of it, and that what comes back is what was there."""
+"""The tables of a run as rows: what a turn writes, and that the state can be restored from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows themselves: which a turn writes and no others, how each is marked, and in which order they come back."""
+"""Rows of a turn: only those that changed, their tags, and the order of restoring."""
 
 from __future__ import annotations
 

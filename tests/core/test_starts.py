@@ -1,4 +1,4 @@
-"""A run with more first steps than are entered at once: the first run while the others are still being entered."""
+"""A run with more start steps than are entered at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A single step that somebody holds: nothing of it starts, what of it runs may end, the rest of the run goes on."""
+"""A paused step: nothing of it starts, running attempts may finish, the rest of the run goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping: nothing starts, what runs is asked to end, then cleanup, undo and `end`, in this order."""
+"""Stopping: nothing starts, running attempts are asked to end, then cleanup, undo and `end`, in this order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asked to end when a run stops, how often, and with which word it is written down."""
+"""What is asked to end when a run stops, how often, and how that is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often each rung was tried, how often it worked, how long it took: from the facts alone."""
+"""How often each rung was tried, how often it worked, how long it took: from facts alone."""
 
 from __future__ import annotations
 

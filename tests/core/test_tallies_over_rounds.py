@@ -1,4 +1,4 @@
-"""What a later round makes of a failure that was sent somewhere, and never got there, is not counted for it."""
+"""A later round does not change the tally of a failure that was routed and never arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker is told of a task: all that it needs, as it stands in the workflow and the run at this attempt."""
+"""The task of a worker: everything that it needs, from the workflow and the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of lawful change: the core obeys it, whatever the fact and the status, and the pages show it."""
+"""The table of transitions: the core enforces it for every fact and status, and the docs show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Undo: in reverse order of completion, one per completed visit, and only if the run ends badly."""
+"""Undo: in reverse order of completion, once per completed visit, only if the run fails or is cancelled."""
 
 from __future__ import annotations
 

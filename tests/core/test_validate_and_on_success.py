@@ -1,4 +1,4 @@
-"""What happens between a good result and a completed step: the check, and the `on_success` commands."""
+"""Between a result and a completed step: the check and the `on_success` commands."""
 
 from __future__ import annotations
 

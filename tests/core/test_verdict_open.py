@@ -1,4 +1,4 @@
-"""Whether a failure is handled while what it was sent to has not been entered: a question with three answers."""
+"""Whether a failure is handled while the step it was routed to has not been entered."""
 
 from __future__ import annotations
 

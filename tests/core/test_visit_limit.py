@@ -1,4 +1,4 @@
-"""The visit after `max_visits` fails with LOOP_LIMIT and never runs, whatever asks for another attempt of it."""
+"""The visit after `max_visits` fails with LOOP_LIMIT and never runs."""
 
 from __future__ import annotations
 

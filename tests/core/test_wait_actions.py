@@ -1,4 +1,4 @@
-"""What the engine itself carries out: how long it waits, and what it says of a time that is none."""
+"""Actions of the engine: how long a wait takes, and refusals of invalid times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests of the origins read: a workflow as people write it, and its run as the history builder tells it."""
+"""Helpers for the tests of the origins: a workflow as a file, and its run by the history builder."""
 
 from __future__ import annotations
 
