@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mulligan.language.drawing.palette import ACTIONS, DARK, FONT, LIGHT, Palette
+from mulligan.service.drawing.palette import ACTIONS, DARK, FONT, LIGHT, Palette
 from mulligan.service.page.markup import Html, element, joined
 
 from .figures import Line

@@ -12,7 +12,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.service.definitions import FORMATS, OURS, Workflow, load
-from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
+from mulligan.service.drawing import count_links, draw_mermaid, draw_svg, picture_json
 
 PICTURES = ("mermaid", "svg", "png")
 # What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
@@ -58,7 +58,7 @@ def graph(
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {name}.png")
-    if form == "mermaid" and drawn_links(workflow, is_expanded=expand) > _MERMAID_EDGES_MAX:
+    if form == "mermaid" and count_links(workflow, is_expanded=expand) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them, --format svg does not")
     _put(_drawn(workflow, statuses, form, is_expanded=expand), out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.language.drawing.palette import DARK, FONT, LIGHT, Palette
+from mulligan.service.drawing.palette import DARK, FONT, LIGHT, Palette
 
 # What an attempt came to, and the colour that it wears.
 OUTCOMES = {

@@ -23,9 +23,9 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.item_names import item_names
 from mulligan.history.story import Teller
 from mulligan.history.views import progress
-from mulligan.language.drawing import draw_svg
 from mulligan.ports import RunRecord
 from mulligan.service.costs import Cost, Costs
+from mulligan.service.drawing import draw_svg
 from mulligan.service.next_commands import NextCommand, answers_to, next_commands
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.report.tails import tail
