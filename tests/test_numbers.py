@@ -12,7 +12,7 @@ from mulligan.history import consumption
 from mulligan.language.matrix import COMBINATIONS_MAX
 from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.page.timeline import BARS_MAX
-from mulligan.service.report import gathering as report
+from mulligan.service.report import build as report
 from mulligan.worker import flood, lookups, secret_encodings, secrets, supervisor
 from mulligan.worker.actions import http, http_answer
 from mulligan.worker.encodable import OUTPUT_BYTES_MAX

@@ -77,7 +77,7 @@ end: {shell: 'echo ''{"status": "completed", "reason": "it was only the fetch"}'
 """
 SECTIONS = [
     "Summary",
-    "What failed, and what was done about it",
+    "Failures and how they were handled",
     "Graph",
     "Timeline",
     "Resources",
@@ -186,7 +186,7 @@ def test_the_top_of_a_page_says_what_ran_how_it_came_out_and_who_began_it(monkey
 
     text = report().text
 
-    assert "Mulligan · run 1 hello ✓ completed Says hello, twice. Run 1 completed, as written. Started 20" in text
+    assert "Mulligan · run 1 hello ✓ completed Says hello, twice. Run 1 completed. Started 20" in text
     assert " UTC by ann, ended " in text
     assert "steps 2 completed 2 failed, unhandled 0 handled 0 recovered 0 skipped 0 attempts 2 time " in text
     assert "Nothing failed." in text
@@ -291,9 +291,9 @@ def test_a_run_that_waits_says_for_what_and_as_of_when():
     text = report().text
 
     assert "Run 1 is still running. Started " in text
-    assert "This is how it stood " in text
-    assert "What it waits for (1 thing) gate waits for an approval: deploy?" in text
-    assert "What to type next mulligan approve 1 gate --reason 'why'" in text
+    assert "Status as of " in text
+    assert "Waiting for (1) gate waits for an approval: deploy?" in text
+    assert "Next commands mulligan approve 1 gate --reason 'why'" in text
 
 
 def test_a_cancelled_run_says_why_and_what_was_undone():
@@ -335,7 +335,7 @@ def test_what_end_said_is_told():
 
     page = report()
 
-    assert "Its end said: completed: it was only the fetch" in page.text
+    assert "end returned: completed: it was only the fetch" in page.text
     assert "not handled, and the run's end let it pass" in page.text
 
 
@@ -355,7 +355,7 @@ def test_a_called_run_is_named_with_its_caller():
 
     parent, child = report(1), report(2)
 
-    assert "Runs that it called" in parent.headings
+    assert "Child runs" in parent.headings
     assert "2 child completed call, attempt 1" in parent.text
     assert "It was called by run 1." in child.text
 
@@ -388,7 +388,7 @@ def test_failures_are_grouped_by_code_those_that_nobody_handled_first():
     assert summed in page.text
     heads = re.findall(r'<h3 class="code">(\w+)', page.html)
     assert heads == ["EXIT_NONZERO", "SIGNALED", "VALIDATION_FAILED"]
-    assert "the output that 'validate' refused 0" in page.text
+    assert "the output that 'validate' rejected 0" in page.text
 
 
 def test_of_many_failures_with_one_code_the_first_are_shown_and_the_rest_is_folded():
@@ -444,7 +444,7 @@ def test_where_nobody_knows_where_the_page_will_be_the_path_of_a_log_is_text():
     page = report()
 
     assert page.links == []
-    assert "All of it: .mulligan/runs/1/logs/fetch#1.err" in page.text
+    assert "Full log: .mulligan/runs/1/logs/fetch#1.err" in page.text
 
 
 def test_json_is_one_object_with_all_of_it():
@@ -527,7 +527,7 @@ def test_of_a_long_log_the_end_is_there_and_the_page_says_so():
 
     page = report()
 
-    assert "Log of one, attempt 1, the end of it stderr " in page.text
+    assert "Log of one, attempt 1 (the end of it) stderr " in page.text
     assert "199999 200000" in page.text
     assert "FIRST" not in page.text
     assert len(page.html) < 100_000
@@ -538,7 +538,7 @@ def test_a_log_that_has_been_removed_is_no_trouble(folder: Path):
     for log in (folder / ".mulligan" / "runs" / "1" / "logs").iterdir():
         os.unlink(log)
 
-    assert "Log of fetch, attempt 1: it wrote nothing" in report().text
+    assert "Log of fetch, attempt 1: no log" in report().text
 
 
 def test_a_long_value_is_cut():

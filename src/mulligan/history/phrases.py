@@ -176,6 +176,12 @@ def describe_adjustment(adjusted: Adjusted | None) -> str:
     return f", with {' and '.join(got)}" if got else ""
 
 
+def describe_degraded(recovered: int, handled: int) -> str:
+    """`degraded: 1 recovered, 2 handled`, of a run that completed after failures."""
+    counts = ", ".join(f"{count:,} {word}" for word, count in (("recovered", recovered), ("handled", handled)) if count)
+    return f"degraded: {counts}" if counts else "degraded"
+
+
 def up_to_date_since(run_id: int) -> str:
     """Of a step that took over what another run had done."""
     return f"up to date since run {run_id}"

@@ -1,4 +1,4 @@
-"""What attempts used against what they were given: a line per step, a dot per attempt, a mark for what was asked."""
+"""What attempts used compared with their limits: a row per step, a dot per attempt, a mark at the limit."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import msgspec
 
 from mulligan.core.model.formatting import format_size
 from mulligan.core.model.place_keys import step_name
-from mulligan.service.page.axis import Mark, axis, grid
+from mulligan.service.page.axis import Mark, draw_axis, grid_style
 from mulligan.service.page.groups import matrix_of
-from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.report import Report
 from mulligan.service.report.attempts import Attempt
 
 HEIGHT = 22
-# Of so many steps at most: those that used most, or more than they asked for.
+# At most this many steps: those over their limit first, then those that used most.
 STEPS_MAX = 20
-# Of a shorter attempt its processor time says nothing.
+# The CPU time of a shorter attempt means nothing.
 WALL_SECONDS_MIN = 0.05
 _MIB = 1024 * 1024
 
 
 class Usage(msgspec.Struct):
-    """What the attempts of a step used of one thing, each with whether that was more than it was given."""
+    """What the attempts of a step used of one resource, each with whether that was over its limit."""
 
     step: str
     used: list[tuple[float, bool]] = []
-    # What they were given: a retry may get more than the first.
+    # Their limits: a retry may get more than the first attempt.
     asks: set[float] = set()
 
     @property
@@ -50,7 +50,7 @@ class Usage(msgspec.Struct):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """From a figure to a place on the line, with its marks."""
+    """Maps a figure to a position on the axis, with the marks of the axis."""
 
     share: Callable[[float], float]
     marks: list[Mark]
@@ -62,8 +62,8 @@ def memory_plot(report: Report) -> Html:
 
 
 def cpu_plot(report: Report) -> Html:
-    """How many processors were kept busy: processor time over time."""
-    return _plot(_by_step(report, _cores), _cpu_scale, _cores_said)
+    """How many CPUs were in use: CPU time divided by elapsed time."""
+    return _plot(_by_step(report, _cores), _cpu_scale, _format_cores)
 
 
 def _peak(one: Attempt) -> tuple[float | None, float | None]:
@@ -77,7 +77,7 @@ def _cores(one: Attempt) -> tuple[float | None, float | None]:
 
 
 def _by_step(report: Report, figures: Callable[[Attempt], tuple[float | None, float | None]]) -> list[Usage]:
-    """A line for each step, and one for all steps of a matrix."""
+    """A row for each step, and one for all steps of a matrix."""
     found: dict[str, Usage] = {}
     whole = matrix_of(report)
     for one in report.attempts:
@@ -91,16 +91,16 @@ def _by_step(report: Report, figures: Callable[[Attempt], tuple[float | None, fl
 def _plot(usages: list[Usage], scaled: Callable[[Sequence[Usage]], Scale], said: Callable[[float], str]) -> Html:
     if not usages:
         return Html("")
-    chosen = _most_telling(usages)
+    chosen = _select_steps(usages)
     scale = scaled(chosen)
     left = len(usages) - len(chosen)
     note = element("p", f"and {left:,} more steps, which used less", class_="note") if left else ""
-    rows = joined(_row(usage, scale, said) for usage in chosen)
-    return element("div", axis(scale.marks), rows, note, class_="timeline plot", style=grid(scale.marks))
+    rows = join_html(_row(usage, scale, said) for usage in chosen)
+    return element("div", draw_axis(scale.marks), rows, note, class_="timeline plot", style=grid_style(scale.marks))
 
 
-def _most_telling(usages: list[Usage]) -> list[Usage]:
-    """All of a few; of many, those over what they asked for and those that used most, in their own order."""
+def _select_steps(usages: list[Usage]) -> list[Usage]:
+    """The steps to show, in their own order: those over their limit and those that used most."""
     ranked = sorted(usages, key=lambda usage: (not usage.is_over, -usage.most))[:STEPS_MAX]
     kept = {usage.step for usage in ranked}
     return [usage for usage in usages if usage.step in kept]
@@ -108,14 +108,14 @@ def _most_telling(usages: list[Usage]) -> list[Usage]:
 
 def _row(usage: Usage, scale: Scale, said: Callable[[float], str]) -> Html:
     words = f"{said(usage.most)}{f' of {said(usage.asked)}' if usage.asked else ''}"
-    picture = strip(usage, scale, f"{usage.step}: at most {words}")
+    picture = draw_dots(usage, scale, f"{usage.step}: at most {words}")
     took = element("span", words, class_="took over bad" if usage.is_over else "took")
     return element("div", element("span", usage.step, class_="name"), picture, took, class_="lane")
 
 
-def strip(usage: Usage, scale: Scale, said: str) -> Html:
-    """One line: a dot per attempt (equal ones are one), and a mark at what was given."""
-    inside = joined([*_asked(usage, scale), *_dots(usage, scale)])
+def draw_dots(usage: Usage, scale: Scale, said: str) -> Html:
+    """One row: a dot per attempt (equal ones share a dot), and a mark at each limit."""
+    inside = join_html([*_asked(usage, scale), *_dots(usage, scale)])
     return element("svg", element("title", said), inside, class_="track", height=HEIGHT, role="img", aria_label=said)
 
 
@@ -132,7 +132,7 @@ def _percent(share: float) -> str:
 
 
 def _dots(usage: Usage, scale: Scale) -> Iterator[Html]:
-    """Half a percent is no difference: ten thousand items are a few dots."""
+    """Attempts within half a percent share a dot, so that ten thousand items are a few dots."""
     dots = dict.fromkeys((round(scale.share(used) * 200) / 200, is_over) for used, is_over in usage.used)
     for share, is_over in dots:
         yield element("circle", class_="bad" if is_over else "now", cx=_percent(share), cy=11, r=4)
@@ -160,5 +160,5 @@ def _cpu_scale(usages: Sequence[Usage]) -> Scale:
     return Scale(lambda figure: min(figure / high, 1.0), marks)
 
 
-def _cores_said(figure: float) -> str:
+def _format_cores(figure: float) -> str:
     return f"{figure:.2f}" if figure < 10 else f"{figure:.0f}"

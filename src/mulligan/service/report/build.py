@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
@@ -28,10 +29,10 @@ from mulligan.service.costs import Cost, Costs
 from mulligan.service.drawing import draw_svg
 from mulligan.service.next_commands import NextCommand, answers_to, next_commands
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
-from mulligan.service.report.tails import tail
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
 from mulligan.service.run_story import waits
 from mulligan.service.verbs import Service
+from mulligan.worker.folders import opened
 
 # How much of what may be long is kept: a report is to be read, and to be sent to somebody.
 VISITS_MAX = 400
@@ -232,7 +233,7 @@ _ENDED: dict[type[e.Fact], str] = {e.RunCompleted: "completed", e.RunFailed: "fa
 _NO_COST = Cost()
 
 
-def gather(service: Service, run_id: int, now: datetime) -> Report:
+def build_report(service: Service, run_id: int, now: datetime) -> Report:
     """All of a run. Of one that goes on, as its tables are at this moment."""
     state = service.state(run_id)
     seen = _Pass(state, service.first_workflow(run_id), service.called(run_id))
@@ -290,7 +291,7 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
     )
 
 
-def drawing(service: Service, report: Report) -> str:
+def draw_graph(service: Service, report: Report) -> str:
     """The graph of the run's workflow as SVG, coloured by how the steps stand; "" where it is too large to be seen."""
     workflow = service.state(report.run_id).workflow
     if len(workflow.steps) > DRAWN_STEPS_MAX:
@@ -445,7 +446,26 @@ def _log(service: Service, run_id: int, attempt: Attempt | None) -> Log | None:
     if attempt is None or attempt.is_map:
         return None
     files = service.home.folders.logs(run_id, attempt.place, attempt.attempt)
-    (err, is_err_cut), (out, is_out_cut) = tail(files.err, STDERR_BYTES_MAX), tail(files.out, STDOUT_BYTES_MAX)
+    (err, is_err_cut), (out, is_out_cut) = (
+        read_tail(files.err, STDERR_BYTES_MAX),
+        read_tail(files.out, STDOUT_BYTES_MAX),
+    )
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
     written = [path for path, text in ((files.err, err), (files.out, out)) if text]
     return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written)
+
+
+def read_tail(path: str, bytes_max: int) -> tuple[str, bool]:
+    """The last bytes of a file as text, and whether it was cut. Empty if there is no file."""
+    try:
+        with opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - bytes_max))
+            text = file.read(bytes_max).decode("utf-8", "replace")
+    except OSError:
+        return "", False
+    if size <= bytes_max:
+        return text, False
+    # Leave out the line that was cut, unless it is the only one.
+    _, newline, rest = text.partition("\n")
+    return (rest if newline and rest.strip() else text), True
