@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.history.obstacles import Obstacle
-from mulligan.service.breaker_waits import describe, held_up
+from mulligan.service.breaker_waits import describe, find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service
 
@@ -113,8 +113,10 @@ def test_a_place_that_waits_for_a_breaker_is_told_with_its_time(opened: None, fo
     after = service.state(2)
 
     told = f"breaker 'llm' is open until {record.retry_at:%Y-%m-%d %H:%M:%S} UTC"
-    assert held_up(service.store, before) == {}
-    assert held_up(service.store, after) == {"ask": Obstacle("breaker", told, breaker="llm", until=record.retry_at)}
+    assert find_breaker_waits(service.store, before) == {}
+    assert find_breaker_waits(service.store, after) == {
+        "ask": Obstacle("breaker", told, breaker="llm", until=record.retry_at)
+    }
     # from then on it waits for a worker, as any other
     assert describe(record, record.retry_at) == ""
     service.close()

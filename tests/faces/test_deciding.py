@@ -137,8 +137,8 @@ def test_what_the_same_step_did_in_other_runs_is_told():
 
     # Where it failed comes first; run 4 has completed at once.
     assert told == [
-        "  run 2: failed with EXIT_NONZERO 42, bo said retry: node was full; completed on attempt 2",
-        "  run 1: failed with EXIT_NONZERO 42, ann said fail: the mesh is broken; failed with EXIT_NONZERO 42",
+        "  run 2: failed with EXIT_NONZERO 42, bo decided: retry: node was full; completed on attempt 2",
+        "  run 1: failed with EXIT_NONZERO 42, ann decided: fail: the mesh is broken; failed with EXIT_NONZERO 42",
         "  run 4: completed",
     ]
     assert (parked["run_id"], [run["run_id"] for run in parked["earlier"]]) == (3, [2, 1, 4])
@@ -595,7 +595,7 @@ def test_the_story_of_a_refusal_says_who_refused_and_why():
 
     said = mulligan("explain", 1)
 
-    assert "gate  failed, APPROVAL_REFUSED by ann: not today\n" in said.out
+    assert "gate  failed with APPROVAL_REFUSED by ann: not today\n" in said.out
 
 
 def test_an_approval_that_is_classified_and_a_parked_step_that_is_approved_are_told_the_other_verb():

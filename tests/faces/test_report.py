@@ -209,11 +209,11 @@ def test_what_failed_is_told_rung_by_rung_with_what_came_of_it():
     assert [(visit["unit"], visit["visit"], visit["what"], visit["answer"], visit["fate"]) for visit in found] == [
         ("fetch", 1, "EXIT_NONZERO 1: no route", "retried, then completed", "mended"),
         ("build", 1, "EXIT_NONZERO 2", "recovered by its handler", "mended"),
-        ("deploy", 1, "EXIT_NONZERO 9", "routed to 'repair', which completed, and it went again", "mended"),
+        ("deploy", 1, "EXIT_NONZERO 9", "routed to 'repair', which completed; then it ran again", "mended"),
     ]
     assert [[(rung["name"], rung["outcome"], rung["said"]) for rung in visit["rungs"]] for visit in found] == [
         [
-            ("retry", "dealt", "the rule for exit code 1: retry 1 of 3, at once"),
+            ("retry", "dealt", "retry 1 of 3 at once (rule for exit code 1)"),
             ("handle", "unasked", ""),
             ("triage", "unasked", ""),
             ("route", "unasked", ""),
@@ -221,7 +221,7 @@ def test_what_failed_is_told_rung_by_rung_with_what_came_of_it():
         ],
         [
             ("retry", "absent", "no rules"),
-            ("handle", "dealt", "its recovery handler runs"),
+            ("handle", "dealt", "recovery handler started"),
             ("triage", "unasked", ""),
             ("route", "unasked", ""),
             ("end", "unasked", ""),
@@ -230,7 +230,7 @@ def test_what_failed_is_told_rung_by_rung_with_what_came_of_it():
             ("retry", "absent", "no rules"),
             ("handle", "absent", "no handler"),
             ("triage", "absent", "no triage"),
-            ("route", "dealt", "'repair' takes over"),
+            ("route", "dealt", "routed to 'repair'"),
             ("end", "unasked", ""),
         ],
     ]
@@ -241,7 +241,7 @@ def test_the_log_of_a_failed_attempt_is_there_and_the_failure_that_nobody_handle
 
     text = report().text
 
-    assert "✕ fetch EXIT_NONZERO 7: no route not handled: it fails the run" in text
+    assert "✕ fetch EXIT_NONZERO 7: no route not handled: the run fails" in text
     assert "Retry no rules Handle no handler Triage no triage Route no failure edge Converge nobody handled it" in text
     assert "Log of fetch, attempt 1 stderr no route" in text
     assert "load shell skipped" in text
@@ -327,7 +327,7 @@ def test_a_paused_run_says_that_it_is():
     text = report().text
 
     assert "asking ‖ paused Run 1 is paused: lunch. Started " in text
-    assert "the run waits for the pause to be lifted: lunch" in text
+    assert "the run waits for a person to resume the run: lunch" in text
 
 
 def test_what_end_said_is_told():
@@ -336,7 +336,7 @@ def test_what_end_said_is_told():
     page = report()
 
     assert "end returned: completed: it was only the fetch" in page.text
-    assert "not handled, and the run's end let it pass" in page.text
+    assert "not handled, but end returned completed" in page.text
 
 
 def test_what_attempts_were_given_stands_beside_what_they_used():
@@ -407,8 +407,8 @@ def test_a_step_that_fails_in_every_round_is_not_said_to_be_mended():
     found = [(visit["round"], visit["answer"], visit["fate"]) for visit in gathered()["visits"]]
 
     assert found == [
-        (2, "not handled: it fails the run", "open"),
-        (1, "another round gave it a new chance", "left"),
+        (2, "not handled: the run fails", "open"),
+        (1, "ran again in a later round", "left"),
     ]
 
 

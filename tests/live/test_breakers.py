@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.ports import BreakerRecord
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breaker_waits import find_breaker_waits
 from mulligan.service.breakers import reset
 from mulligan.service.verbs import Service
 
@@ -136,7 +136,7 @@ def test_two_runs_share_one_breaker_and_both_go_on_when_it_is_closed_by_hand(liv
 
     def close_it(there: Terminal) -> None:
         there.wait_until(lambda: waits_behind_it(there.service, 2), "they never waited")
-        said = held_up(there.service.store, there.service.state(there.run_id))
+        said = find_breaker_waits(there.service.store, there.service.state(there.run_id))
         assert list(said) == ["ask"] and said["ask"].text.startswith("breaker 'llm' is open until ")
         (there.folder / "up").touch()
         assert reset(there.service, "llm").waiting == 2

@@ -34,7 +34,7 @@ from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.corrections import Corrected
 from mulligan.service.definitions import Workflow, load
 from mulligan.service.formatting import group_title, pluralize
-from mulligan.service.next_commands import answer_to
+from mulligan.service.next_commands import command_for_request
 from mulligan.service.round_plans import ForkPlan, RoundPlan, as_json_of
 from mulligan.service.spending import read_budgets
 from mulligan.service.verbs import Service
@@ -99,7 +99,7 @@ def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_jso
     if as_json:
         show_json(service.show(run_id))
     still = "; what of it runs may end" if running else ""
-    typed = answer_to(run_id, "step_pause", step) + where(home)
+    typed = command_for_request(run_id, "step_pause", step) + where(home)
     complain(f"step '{step}' of run {run_id} is paused{still}; to let it go on: {typed}")
 
 

@@ -18,7 +18,7 @@ COMMANDS = {
     ),
     "workers": ("mulligan.cli.workers:list_workers", "List the workers of a store, and what each runs now."),
     "show": ("mulligan.cli.show:show_run", "Show a run: its steps, what failed, what is waited for."),
-    "explain": ("mulligan.cli.explain:explain", "Tell the story of a run, and what it waits for."),
+    "explain": ("mulligan.cli.explain:explain", "Show the story of a run, and what it waits for."),
     "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),
     "events": ("mulligan.cli.logs:events", "Print the events of a run, one a line."),
     "items": ("mulligan.cli.items:list_items", "List the items of a map or matrix, and what became of each."),

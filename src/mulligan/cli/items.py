@@ -11,7 +11,7 @@ from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, St
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service.formatting import differing, shared_beginning, value_text, values_text
+from mulligan.service.formatting import find_differences, shared_beginning, value_text, values_text
 from mulligan.service.items import history, items, refuse_matrix
 from mulligan.service.overview import in_a_line
 from mulligan.service.verbs import Service
@@ -94,7 +94,7 @@ def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json
 def _columns(values: Sequence[Any]) -> tuple[str, Sequence[str], list[list[str]]]:
     """What the values share, in words; the heads of the columns for what differs, and these columns, row by row."""
     if values and all(isinstance(value, dict) and value for value in values):
-        found = differing(values)
+        found = find_differences(values)
         names = found.names if len(found.names) <= _VALUES_MAX else ()
         if names:
             rows = [[_cell(value[name]) if name in value else "" for name in names] for value in values]

@@ -175,8 +175,8 @@ def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as
         show_json(found)
     elif not _show_logs(service, run_id, step) and told["output"] is not None:
         show_json(told["output"])
-    failure = f", {in_a_line(told['failure'])}" if told["failure"] else ""
-    is_faked = ", faked" if told["faked"] else ""
+    failure = f" with {in_a_line(told['failure'])}" if told["failure"] else ""
+    is_faked = " (faked)" if told["faked"] else ""
     complain(f"step '{step}' {told['status']}{is_faked}{failure}")
 
 

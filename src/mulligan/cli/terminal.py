@@ -72,7 +72,7 @@ def visible(text: str, colours: str = NO_COLOURS) -> str:
     """Text with all that would command a terminal, or deceive whoever reads it, spelled out; but for these colours."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    found: str = import_module("mulligan.service.formatting").spelled(text, colours)
+    found: str = import_module("mulligan.service.formatting").escape_unprintable(text, colours)
     return found
 
 

@@ -15,7 +15,7 @@ from mulligan.service.driver import GPUS_VARIABLE, Capacity, machine
 from mulligan.service.formatting import format_size as told_memory
 from mulligan.service.formatting import pluralize
 from mulligan.service.home import find_home
-from mulligan.service.run_progress import Sentences
+from mulligan.service.run_progress import AnnouncementWriter
 from mulligan.service.worker_loop import attending_worker
 
 
@@ -55,13 +55,13 @@ class Log:
     greeting = ""
 
     def __init__(self) -> None:
-        self._sentences = Sentences()
+        self._writer = AnnouncementWriter()
 
     def committed(self, state: Any, entries: Sequence[Any]) -> None:
         self.tick()
-        for told in self._sentences.of(state, entries):
-            place = f" {told.line.place}" if told.line.place else ""
-            complain(f"{told.line.at.astimezone():%H:%M:%S} run {told.run_id}{place}: {told.line.text}")
+        for one in self._writer.announce(state, entries):
+            place = f" {one.line.place}" if one.line.place else ""
+            complain(f"{one.line.at.astimezone():%H:%M:%S} run {one.run_id}{place}: {one.line.text}")
 
     def trouble(self, message: str) -> None:
         if message:

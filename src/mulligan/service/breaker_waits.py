@@ -1,4 +1,4 @@
-"""Which places of a run are held up by a circuit breaker: they wait for a time, or for a probe, and for no worker."""
+"""The places of a run that wait for a circuit breaker: for a time or a probe, not for a worker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mulligan.history.obstacles import Obstacle
 from mulligan.ports import BreakerRecord, Store
 
 
-def held_up(store: Store, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
-    """The places that are ready and wait for a breaker, and for which. Without breakers it costs nothing."""
+def find_breaker_waits(store: Store, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
+    """The ready places that wait for a breaker, and for which. A workflow without breakers costs nothing."""
     if not state.workflow.breakers:
         return {}
     now = now or datetime.now(UTC)
-    closed = {record.name: found for record in store.breakers() if (found := _obstacle(record, now))}
+    blocking = {record.name: obstacle for record in store.breakers() if (obstacle := _obstacle(record, now))}
     ready = (place for place in state.places.values() if place.status == "ready")
-    return {place.key: closed[place.spec.breaker] for place in ready if place.spec.breaker in closed}
+    return {place.key: blocking[place.spec.breaker] for place in ready if place.spec.breaker in blocking}
 
 
 def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:
@@ -27,9 +27,9 @@ def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:
 
 
 def describe(record: BreakerRecord, now: datetime) -> str:
-    """What a task waits for that asks this breaker; nothing where it need not wait."""
+    """What a task behind this breaker waits for; "" if it need not wait."""
     if record.status == "half_open":
-        return f"breaker '{record.name}' is half open: one task finds out whether it is well again"
+        return f"breaker '{record.name}' is half open: one task probes whether the service works again"
     if record.status == "closed" or record.retry_at is None or record.retry_at <= now:
         return ""
     return f"breaker '{record.name}' is open until {format_time(record.retry_at)}"

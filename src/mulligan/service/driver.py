@@ -29,7 +29,7 @@ from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.ports import Store, WorkerRecord
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breaker_waits import find_breaker_waits
 from mulligan.service.home import Home, log_bytes_max, this_host
 from mulligan.service.locks import Locks
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
@@ -312,7 +312,7 @@ class Driver:
 
     def _waits_for_people(self, drive: RunDriver) -> bool:
         return drive.is_paused_at_a_bug or waits_for_people(
-            drive.state, held_up(self.store, drive.state, self.clock.now())
+            drive.state, find_breaker_waits(self.store, drive.state, self.clock.now())
         )
 
     def _is_time_to_look(self) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from mulligan.errors import StoreUnavailable
-from mulligan.history.estimate import Measured, about, remaining_seconds
-from mulligan.service.run_progress import Following, Moving, in_queue
+from mulligan.history.estimate import StepDuration, format_estimate, remaining_seconds
+from mulligan.service.run_progress import Activity, RunProgress, queued_activities
 from mulligan.service.step_history import typical_durations
 from mulligan.service.verbs import Service
 
@@ -26,33 +26,33 @@ class Outlook:
         self._service = service
         self._slots = slots
         self._monotonic = monotonic
-        self._known: dict[str, Measured] | None = None
+        self._known: dict[str, StepDuration] | None = None
         self._left, self._left_at = "", -ESTIMATE_SECONDS
-        self._queued: Sequence[Moving] = ()
+        self._queued: Sequence[Activity] = ()
         self._queued_at = -QUEUE_SECONDS
 
-    def look(self, following: Following) -> tuple[Sequence[Moving], str]:
+    def look(self, progress: RunProgress) -> tuple[Sequence[Activity], str]:
         """The tasks that nobody takes, and how long it will still take, in words; nothing of what nobody knows."""
         now = self._monotonic()
         try:
-            if following.root is not None and now - self._left_at >= ESTIMATE_SECONDS:
-                self._left, self._left_at = self._estimate(following), now
-            if following.root is not None and now - self._queued_at >= QUEUE_SECONDS:
-                self._queued, self._queued_at = self._ask_queue(following), now
+            if progress.root is not None and now - self._left_at >= ESTIMATE_SECONDS:
+                self._left, self._left_at = self._estimate(progress), now
+            if progress.root is not None and now - self._queued_at >= QUEUE_SECONDS:
+                self._queued, self._queued_at = self._ask_queue(progress), now
         except StoreUnavailable:
             # Whoever drives the run says so. What was known is shown until the store is back.
             pass
         return self._queued, self._left
 
-    def _estimate(self, following: Following) -> str:
-        state = following.root
+    def _estimate(self, progress: RunProgress) -> str:
+        state = progress.root
         assert state is not None
         if self._known is None:
             self._known = typical_durations(self._service.store, state)
-        seconds = remaining_seconds(state, self._known, datetime.now(UTC), self._slots, following.running_since())
-        return "" if seconds is None else about(seconds)
+        seconds = remaining_seconds(state, self._known, datetime.now(UTC), self._slots, progress.running_since())
+        return "" if seconds is None else format_estimate(seconds)
 
-    def _ask_queue(self, following: Following) -> Sequence[Moving]:
-        if following.root is None or not following.counts.get("ready"):
+    def _ask_queue(self, progress: RunProgress) -> Sequence[Activity]:
+        if progress.root is None or not progress.counts.get("ready"):
             return ()
-        return in_queue(self._service.store, self._service.home, following.root)
+        return queued_activities(self._service.store, self._service.home, progress.root)

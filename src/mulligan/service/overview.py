@@ -21,10 +21,10 @@ from mulligan.history.views import run_json
 from mulligan.ports import RunRecord
 from mulligan.service.artifacts import located
 from mulligan.service.attempts import tries_by_step
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breaker_waits import find_breaker_waits
 from mulligan.service.costs import Cost, Costs, total
 from mulligan.service.verbs import Service
-from mulligan.service.worker_capacity import crew_of
+from mulligan.service.worker_capacity import worker_pool_for
 
 # Of how many child runs the steps are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
@@ -58,8 +58,8 @@ def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dic
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
     costs, called = Costs(service.events(run_id)).by_step, _by_step(children)
-    crew = crew_of(service.home, service.store, state)
-    shown = located(service.store.artifacts, run_json(state, held_up(service.store, state), crew))
+    pool = worker_pool_for(service.home, service.store, state)
+    shown = located(service.store.artifacts, run_json(state, find_breaker_waits(service.store, state), pool))
     for name, step in _steps_of(shown):
         step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
         step["items"] = _counted(state, state.places[name])

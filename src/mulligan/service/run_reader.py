@@ -23,14 +23,14 @@ from mulligan.core.turn import fold
 from mulligan.engine.integrity import differing_columns
 from mulligan.errors import MulliganError, UnknownRun, UnknownStep
 from mulligan.formats import NOETL, OURS, load
-from mulligan.history.story import Line, story
+from mulligan.history.story import StoryLine, story
 from mulligan.history.views import run_json
 from mulligan.language.words import did_you_mean
 from mulligan.ports import RunRecord, Store
 from mulligan.service.artifacts import located
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breaker_waits import find_breaker_waits
 from mulligan.service.home import Home
-from mulligan.service.worker_capacity import crew_of
+from mulligan.service.worker_capacity import worker_pool_for
 from mulligan.worker.folders import opened
 
 # How many entries are read from the store at once.
@@ -181,8 +181,8 @@ class Reading:
     def show(self, run_id: int) -> dict[str, Any]:
         """The run as `--json` prints it."""
         state = self.state(run_id)
-        crew = crew_of(self.home, self.store, state)
-        return located(self.store.artifacts, run_json(state, held_up(self.store, state), crew))
+        pool = worker_pool_for(self.home, self.store, state)
+        return located(self.store.artifacts, run_json(state, find_breaker_waits(self.store, state), pool))
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
         """The run's log behind `after`, a page at a time."""
@@ -191,7 +191,7 @@ class Reading:
             yield from page
             after = page[-1].seq
 
-    def explain(self, run_id: int) -> Iterator[Line]:
+    def explain(self, run_id: int) -> Iterator[StoryLine]:
         """The run's story, from its events alone."""
         return story(self.events(run_id), self.first_workflow(run_id), self.called(run_id))
 

@@ -1,4 +1,4 @@
-"""The workers that may be given the tasks of a run: what they have, and what is in use there."""
+"""The workers that may run the tasks of a run: what they have, and what is in use."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mulligan.service.home import Home
 from mulligan.service.locks import Locks
 
 
-def crew_of(home: Home, store: Store, state: State) -> WorkerPool | None:
-    """Who may take the run's tasks; None where none of them waits for a worker, so that nobody needs to look.
+def worker_pool_for(home: Home, store: Store, state: State) -> WorkerPool | None:
+    """The workers that may take the run's tasks; None if no task waits for a worker.
 
-    In a store that several hosts share, any worker may. Else the tasks of a run go to the process that drives it.
+    In a store that several hosts share, any worker may. Otherwise only the process that drives the run does.
     """
     if not any(place.status == "ready" for place in state.places.values()):
         return None
     if store.is_shared:
         return WorkerPool(capacities(home, store))
     holder = store.run(state.run.run_id).holder
-    return WorkerPool(capacities(home, store, holder), no_worker="nobody drives the run")
+    return WorkerPool(capacities(home, store, holder), no_worker="no process is driving the run")
 
 
 def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:
-    """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
+    """Every registered worker that runs tasks, or only the one of that name. A process without cpus runs none."""
     locks = Locks(home, is_shared=store.is_shared)
     tasks: dict[str, list[RunningTask]] = defaultdict(list)
     for one in store.lists.leased():

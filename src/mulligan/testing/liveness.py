@@ -19,7 +19,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import story
-from mulligan.history.views import waiting
+from mulligan.history.views import list_waits
 
 Key = tuple[str, int]
 
@@ -125,8 +125,8 @@ def promise_10_the_story_can_be_told(log: Sequence[Entry]) -> None:
 
 def promise_10_a_run_that_waits_says_for_whom(state: State) -> None:
     """Of one that has not ended, when nothing is on its way any more: a person is waited for, and named."""
-    if state.run.status not in RUN_ENDED and not any(wait.is_for_a_person and wait.text for wait in waiting(state)):
-        waits = [wait.text for wait in waiting(state)]
+    if state.run.status not in RUN_ENDED and not any(wait.is_for_a_person and wait.text for wait in list_waits(state)):
+        waits = [wait.text for wait in list_waits(state)]
         raise AssertionError(f"promise 10: run {state.run.run_id} is {state.run.status} and waits for nobody: {waits}")
 
 

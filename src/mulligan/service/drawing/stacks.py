@@ -14,7 +14,7 @@ from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
-from mulligan.history.matrices import counted_statuses, group_status, group_title
+from mulligan.history.matrices import count_statuses, group_status, group_title
 from mulligan.service.drawing.picture import Link, Node, Picture, build_picture, matrices_by_key
 
 # The smallest fan that becomes a stack; fewer steps are easy to look at one by one.
@@ -113,7 +113,7 @@ def _beginning(nodes: Sequence[Node]) -> str:
 def _card(stack: _Stack) -> Node:
     """One node with what all nodes of a stack have in common, and the counts of their statuses."""
     first, *others = stack.nodes
-    statuses = counted_statuses(node.status for node in stack.nodes if node.status)
+    statuses = count_statuses(node.status for node in stack.nodes if node.status)
     return replace(
         first,
         title=group_title(stack.name, len(stack.nodes)),

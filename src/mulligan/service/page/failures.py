@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
 from mulligan.core.model.formatting import pluralize
-from mulligan.service.failure_summary import times
+from mulligan.service.failure_summary import format_times
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.report import Report
 from mulligan.service.report.build import CodeCount
-from mulligan.service.report.visits import FailedVisit, ItemFailures, Log, Rung, Told
+from mulligan.service.report.visits import FailedVisit, ItemFailures, Log, Rung, VisitLine
 
 # Up to this many blocks are open at first; of more, only the unhandled ones, up to this many.
 OPEN_MAX = 6
@@ -125,7 +125,7 @@ def _visit(visit: FailedVisit, folder: str | None, *, is_open: bool) -> Html:
 def _occurrence(visit: FailedVisit) -> str:
     words = [f"round {visit.round}"] if visit.round > 1 else []
     words += [f"visit {visit.visit}"] if visit.visit > 1 else []
-    words += [f"failed{times(visit.failures)}"] if visit.failures > 1 else []
+    words += [f"failed{format_times(visit.failures)}"] if visit.failures > 1 else []
     return ", ".join(words)
 
 
@@ -156,7 +156,7 @@ def _story(visit: FailedVisit) -> Html:
     return element("details", head, element("table", join_html(lines), class_="story"), class_="inner")
 
 
-def _line(line: Told, unit: str) -> Html:
+def _line(line: VisitLine, unit: str) -> Html:
     where = _where(line.place.removeprefix(unit).lstrip("."))
     said = element("td", element("code", where) if where else "", " " if where else "", line.text, class_=line.tone)
     return element("tr", element("td", f"{line.at:%H:%M:%S}", class_="time"), said)

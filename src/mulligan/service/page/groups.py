@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mulligan.core.model.formatting import pluralize
-from mulligan.history.matrices import counted_statuses, group_counts, group_status, group_title, values_text
+from mulligan.history.matrices import count_statuses, group_counts, group_status, group_title, values_text
 from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.page.styles import STATUSES, status_label
 from mulligan.service.report import Report
@@ -39,7 +39,7 @@ def steps_by_matrix(steps: Sequence[StepLine]) -> dict[str, list[StepLine]]:
 
 def status_counts(steps: Sequence[StepLine]) -> str:
     """`8 failed, 292 completed`."""
-    return group_counts(counted_statuses(step.status for step in steps))
+    return group_counts(count_statuses(step.status for step in steps))
 
 
 def render_matrix(name: str, steps: Sequence[StepLine], rows: Callable[[Sequence[StepLine]], Html]) -> Html:
@@ -58,7 +58,7 @@ def _together(steps: Sequence[StepLine]) -> StepLine:
     return StepLine(
         name=group_title(first.matrix, len(steps)),
         action=first.action,
-        status=group_status(counted_statuses(step.status for step in steps)),
+        status=group_status(count_statuses(step.status for step in steps)),
         visits=0,
         attempts=sum(step.attempts for step in steps),
         recovered=False,

@@ -143,11 +143,11 @@ def _waits(report: Report) -> Html:
     rows = join_html(
         element(
             "li",
-            element("b", asked.where or "the run"),
-            f" waits for {asked.text}",
-            class_="ask" if asked.is_for_a_person else None,
+            element("b", wait.where or "the run"),
+            f" waits for {wait.text}",
+            class_="ask" if wait.is_for_a_person else None,
         )
-        for asked in report.waits
+        for wait in report.waits
     )
     title = element("h3", f"Waiting for ({len(report.waits):,})")
     return join_html([title, element("ul", rows, class_="waits")])

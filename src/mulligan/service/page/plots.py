@@ -29,24 +29,24 @@ class Usage(msgspec.Struct):
     step: str
     used: list[tuple[float, bool]] = []
     # Their limits: a retry may get more than the first attempt.
-    asks: set[float] = set()
+    limits: set[float] = set()
 
     @property
     def most(self) -> float:
         return max(used for used, _ in self.used)
 
     @property
-    def asked(self) -> float:
-        return max(self.asks, default=0.0)
+    def limit(self) -> float:
+        return max(self.limits, default=0.0)
 
     @property
     def is_over(self) -> bool:
         return any(is_over for _, is_over in self.used)
 
-    def add(self, used: float, asked: float | None) -> None:
-        self.used.append((used, asked is not None and used > asked))
-        if asked is not None:
-            self.asks.add(asked)
+    def add(self, used: float, limit: float | None) -> None:
+        self.used.append((used, limit is not None and used > limit))
+        if limit is not None:
+            self.limits.add(limit)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -81,21 +81,23 @@ def _by_step(report: Report, figures: Callable[[Attempt], tuple[float | None, fl
     found: dict[str, Usage] = {}
     whole = matrix_of(report)
     for one in report.attempts:
-        used, asked = figures(one)
+        used, limit = figures(one)
         if used is not None and one.part == "own":
             name = whole.get(step_name(one.place), step_name(one.place))
-            found.setdefault(name, Usage(name)).add(used, asked)
+            found.setdefault(name, Usage(name)).add(used, limit)
     return list(found.values())
 
 
-def _plot(usages: list[Usage], scaled: Callable[[Sequence[Usage]], Scale], said: Callable[[float], str]) -> Html:
+def _plot(
+    usages: list[Usage], scaled: Callable[[Sequence[Usage]], Scale], format_figure: Callable[[float], str]
+) -> Html:
     if not usages:
         return Html("")
     chosen = _select_steps(usages)
     scale = scaled(chosen)
     left = len(usages) - len(chosen)
     note = element("p", f"and {left:,} more steps, which used less", class_="note") if left else ""
-    rows = join_html(_row(usage, scale, said) for usage in chosen)
+    rows = join_html(_row(usage, scale, format_figure) for usage in chosen)
     return element("div", draw_axis(scale.marks), rows, note, class_="timeline plot", style=grid_style(scale.marks))
 
 
@@ -106,24 +108,26 @@ def _select_steps(usages: list[Usage]) -> list[Usage]:
     return [usage for usage in usages if usage.step in kept]
 
 
-def _row(usage: Usage, scale: Scale, said: Callable[[float], str]) -> Html:
-    words = f"{said(usage.most)}{f' of {said(usage.asked)}' if usage.asked else ''}"
+def _row(usage: Usage, scale: Scale, format_figure: Callable[[float], str]) -> Html:
+    words = f"{format_figure(usage.most)}{f' of {format_figure(usage.limit)}' if usage.limit else ''}"
     picture = draw_dots(usage, scale, f"{usage.step}: at most {words}")
     took = element("span", words, class_="took over bad" if usage.is_over else "took")
     return element("div", element("span", usage.step, class_="name"), picture, took, class_="lane")
 
 
-def draw_dots(usage: Usage, scale: Scale, said: str) -> Html:
+def draw_dots(usage: Usage, scale: Scale, description: str) -> Html:
     """One row: a dot per attempt (equal ones share a dot), and a mark at each limit."""
-    inside = join_html([*_asked(usage, scale), *_dots(usage, scale)])
-    return element("svg", element("title", said), inside, class_="track", height=HEIGHT, role="img", aria_label=said)
+    inside = join_html([*_limits(usage, scale), *_dots(usage, scale)])
+    return element(
+        "svg", element("title", description), inside, class_="track", height=HEIGHT, role="img", aria_label=description
+    )
 
 
-def _asked(usage: Usage, scale: Scale) -> Iterator[Html]:
-    if usage.asks:
-        yield element("rect", class_="room", x="0", y=4, width=_percent(scale.share(usage.asked)), height=14, rx=2)
-    for asked in sorted(usage.asks):
-        at = _percent(scale.share(asked))
+def _limits(usage: Usage, scale: Scale) -> Iterator[Html]:
+    if usage.limits:
+        yield element("rect", class_="room", x="0", y=4, width=_percent(scale.share(usage.limit)), height=14, rx=2)
+    for limit in sorted(usage.limits):
+        at = _percent(scale.share(limit))
         yield element("line", class_="asked", x1=at, x2=at, y1=2, y2=20)
 
 
@@ -142,7 +146,7 @@ def _dots(usage: Usage, scale: Scale) -> Iterator[Html]:
 
 
 def _memory_scale(usages: Sequence[Usage]) -> Scale:
-    figures = [figure for usage in usages for figure in (*(used for used, _ in usage.used), *usage.asks)]
+    figures = [figure for usage in usages for figure in (*(used for used, _ in usage.used), *usage.limits)]
     low = 2 ** int(log2(max(min(figures), _MIB) / _MIB)) * _MIB / 2
     high = max(max(figures) * 1.1, low * 16)
     reach = log2(high / low)
@@ -154,7 +158,7 @@ def _memory_scale(usages: Sequence[Usage]) -> Scale:
 
 
 def _cpu_scale(usages: Sequence[Usage]) -> Scale:
-    high = max(1.0, *(max(usage.most, usage.asked) for usage in usages)) * 1.05
+    high = max(1.0, *(max(usage.most, usage.limit) for usage in usages)) * 1.05
     step = max(1, ceil(high / 6)) if high > 2 else 0.5 if high > 1.1 else 0.25
     marks = [Mark(step * number / high, f"{step * number:g}") for number in range(int(high / step) + 1)]
     return Scale(lambda figure: min(figure / high, 1.0), marks)
