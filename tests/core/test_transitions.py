@@ -260,7 +260,7 @@ def test_a_run_obeys_its_table(kind: type[e.Fact], status: str) -> None:
 def test_the_pages_show_the_table(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8") if (DOCS / name).exists() else ""
 
-    assert written == pages()[name], f"docs/{name} and core/state/transitions.py differ: run `{COMMAND}`"
+    assert written == pages()[name], f"docs/reference/{name} and core/state/transitions.py differ: run `{COMMAND}`"
 
 
 def test_the_pages_say_something_about_every_status() -> None:

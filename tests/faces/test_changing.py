@@ -374,7 +374,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
             ("--from", "deploy", "--file", "no.yaml"),
             "error[language.unreadable]: no.yaml: there is no such file\n",
         ),
-        ((), "error[usage]: missing option '--from'\n  how it is used: mulligan fork --help\n"),
+        ((), "error[usage]: missing option '--from'\n  see: mulligan fork --help\n"),
     ],
     ids=["step", "a slip", "input", "no input", "file", "nothing"],
 )

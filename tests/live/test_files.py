@@ -140,7 +140,7 @@ def test_an_input_that_nobody_writes_and_is_not_there_is_refused_before_the_run_
         "error[input.invalid]: 'data.csv' is read and no step writes it, and it is not there\n"
         f"  looked in {live_file.folder}"
     )
-    assert live_file.service.runs() == []
+    assert live_file.service.reader.runs() == []
 
     live_file.write("data.csv", "1\n")
     assert live_file.run(READS).steps["load"]["output"] == "1"

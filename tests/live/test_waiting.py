@@ -100,8 +100,8 @@ def test_a_wait_whose_process_was_killed_ends_when_it_was_due(live: Live):
 
 def _begun(live: Live) -> int:
     """How many attempts have begun in the first run, if there is one yet."""
-    runs = [run for run in live.service.store.runs() if run.run_id == 1]
-    return sum(isinstance(entry.fact, e.AttemptStarted) for entry in live.service.events(1)) if runs else 0
+    runs = [run for run in live.service.reader.store.runs() if run.run_id == 1]
+    return sum(isinstance(entry.fact, e.AttemptStarted) for entry in live.service.reader.events(1)) if runs else 0
 
 
 @pytest.mark.parametrize(

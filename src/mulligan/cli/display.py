@@ -13,9 +13,7 @@ from typing import Any
 from mulligan.cli.console_style import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import where_there_is_room
-from mulligan.service.forecast import Outlook
-from mulligan.service.next_commands import command_for_request
-from mulligan.service.run_progress import Activity, Announcement, RunProgress
+from mulligan.service import Activity, Announcement, Forecast, RunProgress, command_for_request
 
 # A run that ends earlier shows only its lines.
 LIVE_AFTER_SECONDS = 0.4
@@ -32,7 +30,7 @@ class Display:
         self,
         paper: Paper,
         home: str = "",
-        outlook: Outlook | None = None,
+        outlook: Forecast | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.paper = paper

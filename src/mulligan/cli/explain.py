@@ -13,8 +13,8 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.show import question, until
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
+from mulligan.service import LocatedLine, LocatedWait
 from mulligan.service.formatting import single_line
-from mulligan.service.run_story import LocatedLine, LocatedWait, run_story, run_waits
 
 # The largest width of the column of places, and the number of lines that it is measured on.
 PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
@@ -31,15 +31,15 @@ def explain(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the story of a run, and what it waits for.
+    """Explain what happened in a run, and what it waits for.
 
     The story lists each failure, which rule matched or why none did, what handlers, people and failure edges did about
     it, and why edges were not taken.
     """
     with service_at(home) as service:
         run_id, place = find_run_and_step(service, run, step)
-        story = run_story(service, run_id, place, is_tree=tree)
-        waits = run_waits(service, run_id, place)
+        story = service.story(run_id, place, is_tree=tree)
+        waits = service.waits(run_id, place)
         if as_json:
             show_json([*map(_as_json, story), *map(_wait_as_json, waits)])
             return

@@ -13,8 +13,7 @@ from rich.text import Text
 from mulligan.cli.console_style import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import visible
-from mulligan.service.next_commands import command_for_request
-from mulligan.service.run_progress import Activity, RunProgress
+from mulligan.service import Activity, RunProgress, command_for_request
 
 ROWS_MAX = 8
 BAR_CHARS = 24

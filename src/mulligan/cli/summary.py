@@ -10,10 +10,17 @@ from mulligan.cli.console_style import Paper
 from mulligan.cli.display import PLACE_CHARS_MAX
 from mulligan.cli.groups import kinds_text
 from mulligan.cli.tables import length
-from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures
+from mulligan.service import (
+    FailureGroup,
+    FailureOutcome,
+    Fate,
+    MatrixFailures,
+    Outcome,
+    commands_for_wait,
+    group_failures,
+    suggest_commands,
+)
 from mulligan.service.formatting import group_title, pluralize, single_line
-from mulligan.service.next_commands import commands_for_wait, next_commands
-from mulligan.service.outcome import MatrixFailures, Outcome
 
 # The most failures, and the most waits, that are listed.
 LISTED_MAX = 20
@@ -174,8 +181,8 @@ def _default(due: datetime | None) -> str:
 
 
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
-    """The suggested commands."""
-    found = next_commands(
+    """What one would type now."""
+    found = suggest_commands(
         outcome.run_id,
         outcome.ending if outcome.ending != "ended" else outcome.status,
         has_run_out=any(one.is_open and one.has_run_out for one in outcome.failures),

@@ -29,7 +29,7 @@ from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.ports import Store, WorkerRecord
-from mulligan.service.breaker_waits import find_breaker_waits
+from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home, log_bytes_max, this_host
 from mulligan.service.locks import Locks
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock

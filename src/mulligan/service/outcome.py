@@ -18,11 +18,11 @@ from mulligan.errors import StoreUnavailable
 from mulligan.history.matrices import count_failures
 from mulligan.history.phrases import describe_degraded
 from mulligan.history.views import Wait, count_steps, list_waits
-from mulligan.service.artifacts import located
+from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.driver import Driver, Ending
 from mulligan.service.failure_summary import FailureOutcome, FailureSummary
 from mulligan.service.run_progress import RunProgress
-from mulligan.service.verbs import Service
+from mulligan.service.run_reader import RunReader
 
 __all__ = ["MatrixFailures", "Outcome", "Wait", "build_outcome"]
 
@@ -83,7 +83,7 @@ _EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "inter
 
 
 def build_outcome(
-    service: Service,
+    service: RunReader,
     driver: Driver,
     run_id: int,
     ending: Ending,
@@ -109,7 +109,7 @@ def build_outcome(
         counts=count_steps(state),
         failures=failures,
         waits=_waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
-        outputs=located(service.store.artifacts, run.outputs),
+        outputs=with_artifact_paths(service.store.artifacts, run.outputs),
         is_cut=progress.is_cut,
         up_to_date=sum(place.reused_run_id > 0 for place in state.steps()),
         matrices=_matrices(state, failures),
@@ -143,7 +143,7 @@ def _matrix_failures(state: State, name: str, failed: list[str]) -> MatrixFailur
     return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
 
 
-def _whole_seconds(service: Service, run_id: int, driven: float, *, is_taken_up: bool) -> float:
+def _whole_seconds(service: RunReader, run_id: int, driven: float, *, is_taken_up: bool) -> float:
     """The time from the creation of the run to its last update, as in lists and reports.
 
     At least the time that it was driven. If the store does not answer, only that time: a run that is interrupted while
@@ -159,7 +159,7 @@ def _whole_seconds(service: Service, run_id: int, driven: float, *, is_taken_up:
     return whole if record.status in RUN_ENDED else driven
 
 
-def add_earlier_events(service: Service, run_id: int, progress: RunProgress) -> bool:
+def add_earlier_events(service: RunReader, run_id: int, progress: RunProgress) -> bool:
     """Add the earlier entries of a run to `progress` before it is driven; return whether there are any.
 
     Later sentences refer to them, so that a resumed run has the same story lines.
@@ -177,7 +177,7 @@ def _spent(state: State) -> str:
     return in_words(spent) if is_shown else ""
 
 
-def _latest_state(service: Service, driver: Driver, run_id: int, ending: Ending, progress: RunProgress) -> State:
+def _latest_state(service: RunReader, driver: Driver, run_id: int, ending: Ending, progress: RunProgress) -> State:
     drive, last = driver.engine.drives.get(run_id), progress.root
     if drive is not None:
         return drive.state
@@ -186,7 +186,7 @@ def _latest_state(service: Service, driver: Driver, run_id: int, ending: Ending,
     return service.state(run_id) if last is None or has_missed_the_end else last
 
 
-def _complete_summary(service: Service, state: State, summary: FailureSummary) -> FailureSummary:
+def _complete_summary(service: RunReader, state: State, summary: FailureSummary) -> FailureSummary:
     """The summary with the earlier entries added; with all entries, if there are no later ones."""
     before = summary.first_seq or state.run.seq + 1
     if 1 < before <= ENTRIES_READ_MAX:

@@ -22,10 +22,10 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import STORY_FACTS, StoryLine, StoryWriter
 from mulligan.history.views import StepCounter, Wait, describe_pause, list_waits
 from mulligan.ports import Store
-from mulligan.service.breaker_waits import find_breaker_waits
+from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.failure_summary import FailureSummary
 from mulligan.service.home import Home
-from mulligan.service.worker_capacity import worker_pool_for
+from mulligan.service.workers import find_worker_pool
 
 # With more steps than the first, only unusual facts are announced; and never more lines than the second.
 STEPS_ANNOUNCED_MAX, LINES_MAX = 100, 1000
@@ -349,7 +349,7 @@ def queued_activities(store: Store, home: Home, state: State) -> list[Activity]:
     """
     if len(state.graph.nodes) > STEPS_QUEUED_MAX or state.run.status != "running":
         return []
-    found = list_waits(state, find_breaker_waits(store, state), worker_pool_for(home, store, state))
+    found = list_waits(state, find_breaker_waits(store, state), find_worker_pool(home, store, state))
     by_text = {wait.text: wait for wait in reversed(found) if wait.kind in ("worker", "breaker") and wait.obstacles}
     return [_queued(state, wait) for wait in reversed(by_text.values()) if _is_blocked(state, wait)]
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.place_keys import is_part, step_name
-from mulligan.history.story import StoryLine
-from mulligan.service.overview import name_called
-from mulligan.service.verbs import Service
+from mulligan.history.story import StoryLine, story
+from mulligan.service.overview import name_called, show_run
+from mulligan.service.run_reader import RunReader
 
 __all__ = ["LocatedLine", "LocatedWait", "StoryLine", "run_story", "run_waits"]
 
@@ -31,12 +31,12 @@ class LocatedWait(msgspec.Struct, frozen=True):
     wait: dict[str, Any]
 
 
-def run_story(service: Service, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
+def run_story(service: RunReader, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
     """The story of a run, of one of its steps or of a matrix; as a tree, with those of its child runs."""
     return _located_lines(service, run_id, _place_filter(service, run_id, step), is_tree, "")
 
 
-def _place_filter(service: Service, run_id: int, step: str) -> Callable[[str], bool]:
+def _place_filter(service: RunReader, run_id: int, step: str) -> Callable[[str], bool]:
     """A filter for places: those of a step or a part of one, of a matrix, or with "" of the whole run."""
     if not step:
         return lambda place: True
@@ -47,9 +47,9 @@ def _place_filter(service: Service, run_id: int, step: str) -> Callable[[str], b
 
 
 def _located_lines(
-    service: Service, run_id: int, is_selected: Callable[[str], bool], is_tree: bool, prefix: str
+    service: RunReader, run_id: int, is_selected: Callable[[str], bool], is_tree: bool, prefix: str
 ) -> Iterator[LocatedLine]:
-    for line in service.explain(run_id):
+    for line in story(service.events(run_id), service.first_workflow(run_id), service.called(run_id)):
         if not is_selected(line.place):
             continue
         yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/"), line)
@@ -57,9 +57,9 @@ def _located_lines(
             yield from _located_lines(service, line.child_run_id, lambda place: True, True, f"{prefix}{line.place}/")
 
 
-def run_waits(service: Service, run_id: int, step: str = "") -> list[LocatedWait]:
+def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWait]:
     """What the run, or one of its steps, waits for; for a child run, also what that waits for."""
-    run = service.show(run_id)
+    run = show_run(service, run_id)
     waiting = run["waiting_for"]
     if step:
         is_selected = _place_filter(service, run_id, step)
@@ -68,11 +68,13 @@ def run_waits(service: Service, run_id: int, step: str = "") -> list[LocatedWait
     return list(_located_waits(service, run_id, waiting, ""))
 
 
-def _located_waits(service: Service, run_id: int, waiting: list[dict[str, Any]], prefix: str) -> Iterator[LocatedWait]:
+def _located_waits(
+    service: RunReader, run_id: int, waiting: list[dict[str, Any]], prefix: str
+) -> Iterator[LocatedWait]:
     if any(wait["kind"] == "child" for wait in waiting):
         name_called(waiting, service.called(run_id))
     for wait in waiting:
         where = f"{prefix}{wait.get('place', '')}".rstrip("/")
         yield LocatedWait(run_id, where, wait)
         if child := wait.get("child_run_id"):
-            yield from _located_waits(service, child, service.show(child)["waiting_for"], f"{where}/")
+            yield from _located_waits(service, child, show_run(service, child)["waiting_for"], f"{where}/")

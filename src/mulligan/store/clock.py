@@ -1,6 +1,6 @@
 """The clock of a process: it starts with the wall clock, and from then on counts the seconds that pass.
 
-See docs/adr/0022-the-clock-of-a-process.md.
+See docs/project/adr/0022-the-clock-of-a-process.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Python's own search goes back and tries again: a few choices in an expression, such as `.*a.*b.*c`, and a message that
 was made for it takes hours, in which the engine does nothing else. What steps say is nobody's to trust. So where an
 expression has more than one choice, a set of places in it moves along the text, once, and never goes back. Why no
-library does this: docs/adr/0024.
+library does this: docs/project/adr/0024.
 
 The dialect is Python's, but for what needs to go back: backreferences, looking ahead or behind, conditions, possessive
 and atomic parts. A part that takes one character, or looks at a place, is still asked of Python, and means what it

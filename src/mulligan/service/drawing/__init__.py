@@ -6,24 +6,9 @@ Pure and deterministic: the same workflow gives the same bytes, in time roughly 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import msgspec
-
-from mulligan.core.model.workflow import Workflow
 from mulligan.service.drawing.mermaid import draw_mermaid
+from mulligan.service.drawing.picture import Picture
 from mulligan.service.drawing.stacks import choose_picture
 from mulligan.service.drawing.svg import draw_svg
 
-__all__ = ["count_links", "draw_mermaid", "draw_svg", "picture_json"]
-
-
-def picture_json(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Any:
-    """The nodes and links of the picture as plain data; similar steps are one node, unless `is_expanded`."""
-    return msgspec.to_builtins(choose_picture(workflow, statuses, is_expanded=is_expanded))
-
-
-def count_links(workflow: Workflow, *, is_expanded: bool = False) -> int:
-    """The number of links in the picture."""
-    return len(choose_picture(workflow, None, is_expanded=is_expanded).links)
+__all__ = ["Picture", "choose_picture", "draw_mermaid", "draw_svg"]

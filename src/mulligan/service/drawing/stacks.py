@@ -33,7 +33,9 @@ class _Stack:
     nodes: tuple[Node, ...]
 
 
-def choose_picture(workflow: Workflow, statuses: Mapping[str, str] | None, *, is_expanded: bool) -> Picture:
+def choose_picture(
+    workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False
+) -> Picture:
     """The picture of a workflow: with every step by itself if `is_expanded`, otherwise with similar steps stacked."""
     return build_picture(workflow, statuses) if is_expanded else build_stacked_picture(workflow, statuses)
 

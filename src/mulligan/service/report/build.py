@@ -25,13 +25,13 @@ from mulligan.history.item_names import item_names
 from mulligan.history.story import StoryWriter
 from mulligan.history.views import count_steps
 from mulligan.ports import RunRecord
-from mulligan.service.costs import Cost, Costs
+from mulligan.service.attempts import Cost, Costs
 from mulligan.service.drawing import draw_svg
-from mulligan.service.next_commands import NextCommand, commands_for_wait, next_commands
+from mulligan.service.next_commands import NextCommand, commands_for_wait, suggest_commands
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
+from mulligan.service.run_reader import RunReader
 from mulligan.service.run_story import run_waits
-from mulligan.service.verbs import Service
 from mulligan.worker.folders import opened
 
 # Limits, so that a report stays readable and can be sent by mail.
@@ -233,7 +233,7 @@ _ENDED: dict[type[e.Fact], str] = {e.RunCompleted: "completed", e.RunFailed: "fa
 _NO_COST = Cost()
 
 
-def build_report(service: Service, run_id: int, now: datetime) -> Report:
+def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
     """Build the report of a run, as of `now` if it still runs."""
     state = service.state(run_id)
     reader = _LogReader(state, service.first_workflow(run_id), service.called(run_id))
@@ -291,7 +291,7 @@ def build_report(service: Service, run_id: int, now: datetime) -> Report:
     )
 
 
-def draw_graph(service: Service, report: Report) -> str:
+def draw_graph(service: RunReader, report: Report) -> str:
     """The graph of the run's workflow as SVG, coloured by status; "" if it is too large."""
     workflow = service.state(report.run_id).workflow
     if len(workflow.steps) > DRAWN_STEPS_MAX:
@@ -318,13 +318,11 @@ def _counts(last: Any) -> Counts:
     return Counts(*(getattr(last, name) for name in Counts.__struct_fields__))
 
 
-def _waits(service: Service, run_id: int) -> Iterator[ReportWait]:
-    for waits in run_waits(service, run_id)[:WAITS_MAX]:
-        is_asking = waits.wait["kind"] in ("triage", "approval", "pause", "step_pause")
-        commands = commands_for_wait(
-            waits.run_id, waits.wait["kind"], waits.wait.get("place", ""), waits.wait.get("steps", ())
-        )
-        yield ReportWait(waits.run_id, waits.where, waits.wait["text"], is_asking, commands)
+def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
+    for one in run_waits(service, run_id)[:WAITS_MAX]:
+        is_asking = one.wait["kind"] in ("triage", "approval", "pause", "step_pause")
+        commands = commands_for_wait(one.run_id, one.wait["kind"], one.wait.get("place", ""), one.wait.get("steps", ()))
+        yield ReportWait(one.run_id, one.where, one.wait["text"], is_asking, commands)
 
 
 def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
@@ -347,27 +345,24 @@ def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
 
 
 def _next_commands(
-    service: Service, record: RunRecord, state: State, visits: list[FailedVisit], waits: list[ReportWait]
+    service: RunReader, record: RunRecord, state: State, visits: list[FailedVisit], waits: list[ReportWait]
 ) -> list[NextCommand]:
     """The commands to show: responses to what the run waits for, or those for a run in this status."""
     run_id, status = record.run_id, state.run.status
-    found = [NextCommand(one, "") for asking in waits for one in asking.commands]
+    found = [NextCommand(one, "") for wait in waits for one in wait.commands]
     if found:
         return found[:NEXT_MAX]
     if status not in RUN_ENDED:
         is_left = record.parent_run_id is None and service.driver_of(record) is None
-        standing, status = (
-            NextCommand(f"mulligan show {run_id}", "the current status"),
-            "interrupted" if is_left else "",
-        )
-        return next_commands(run_id, status) or [standing]
+        show = NextCommand(f"mulligan show {run_id}", "the current status")
+        return suggest_commands(run_id, "interrupted" if is_left else "") or [show]
     open_ = [visit for visit in visits if visit.fate == "open"]
     # An agent that was kept from starting wrote nothing.
     wrote = (visit for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED") and not visit.spent_budget)
     logs = [_to_read(run_id, visit) for visit in islice(wrote, 1)]
     left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.fate == "left")
     completed = [step for step in left if state.places[step].status == "completed"]
-    usual = next_commands(
+    usual = suggest_commands(
         run_id,
         status,
         has_run_out=any(visit.has_run_out for visit in open_),
@@ -434,7 +429,7 @@ def _event(entry: e.Entry) -> EventLine:
 # -- logs ------------------------------------------------------------------------------------------------------------
 
 
-def _with_logs(service: Service, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
+def _with_logs(service: RunReader, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
     """The visits with the logs of their last failed attempts, up to `LOGS_MAX` logs."""
     left = LOGS_MAX
     for visit in visits:
@@ -444,7 +439,7 @@ def _with_logs(service: Service, run_id: int, visits: list[FailedVisit], attempt
     return visits
 
 
-def _log(service: Service, run_id: int, attempt: Attempt | None) -> Log | None:
+def _log(service: RunReader, run_id: int, attempt: Attempt | None) -> Log | None:
     """The log of an attempt; None for a map, which runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None
