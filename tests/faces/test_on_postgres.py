@@ -99,7 +99,7 @@ def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
         "THEN call  edge to 'no' not taken: it matches only TIMEOUT\n"
         "THEN mend  completed; handled the failure of 'call'\n"
         "THEN call  will run again: 'mend' completed\n"
-        "THEN call  visit 2\n"
+        "THEN call  visit 2 started\n"
         "THEN call  called 'inner.yaml' as run 3\n"
         "THEN call/greet  completed\n"
         "THEN call/end  the run completed (1 step)\n"

@@ -67,7 +67,7 @@ def test_a_file_of_fakes_says_each_attempt_and_a_word_comes_before_it() -> None:
     ill = mulligan("rehearse", workflow(NIGHTLY), "--fakes", "fakes.yaml", "--fake", "load=TIMEOUT", "--json")
 
     assert (well.code, well.json) == (0, {"said": "2 loaded"})
-    assert "the rule for HTTP_5XX: retry 1 of 2" in well.err
+    assert "retry 1 of 2 at once (rule for HTTP_5XX)" in well.err
     assert (ill.code, ill.json["steps"]["load"]["failure"]["code"]) == (1, "TIMEOUT")
     assert "cleanup handler started" in ill.err
 

@@ -76,10 +76,10 @@ def test_a_run_that_waits_for_people_says_who_has_to_type_what():
     assert (said.code, said.out) == (4, "")
     assert steady(said.err).partition("\n\n")[2] == (
         "? run 1 waits for a person\n"
-        "  ? sim: a person to classify EXIT_NONZERO 3: odd\n"
+        "  ? sim waits for a person to classify EXIT_NONZERO 3: odd\n"
         "  mulligan logs 1 sim\n"
         "  mulligan classify 1 sim retry --reason 'why'\n"
-        "  ? ship: an approval: ship it?\n"
+        "  ? ship waits for an approval: ship it?\n"
         "  mulligan approve 1 ship --reason 'why'\n"
     )
 
@@ -193,7 +193,7 @@ def test_each_rung_of_the_ladder_is_told_as_it_is_climbed_and_summed_up_in_a_lin
         "THEN ✗ build  attempt 1 failed with EXIT_NONZERO 2: no space\n"
         "THEN ↻ build  recovery handler started\n"
         "THEN ✓ build  recovered by its handler\n"
-        "THEN · check  2 items\n"
+        "THEN · check  expanded to 2 items\n"
         "THEN ✗ check[1]  item failed with EXIT_NONZERO 1\n"
         "THEN ✓ check  completed\n"
         "THEN ✗ deploy  failed with EXIT_NONZERO 1: expired; "
@@ -203,7 +203,7 @@ def test_each_rung_of_the_ladder_is_told_as_it_is_climbed_and_summed_up_in_a_lin
         "THEN ✓ deploy  completed\n"
         "THEN ✗ announce  failed (allowed) with EXIT_NONZERO 7\n"
         "\n"
-        "✓ run 1 completed, not without help, in Ns (6 steps, 1 failed)\n"
+        "✓ run 1 completed (degraded: 1 recovered, 1 handled) in Ns (6 steps, 1 failed)\n"
         "  ✗ announce  EXIT_NONZERO 7 → allowed to fail  (mulligan logs 1 announce)\n"
         "  ✗ check[1]  EXIT_NONZERO 1 → its step completed without it  (mulligan logs 1 check --item 1)\n"
         "  ✓ fetch  EXIT_NONZERO 10: reset → retried, then completed  (mulligan logs 1 fetch)\n"
@@ -280,7 +280,7 @@ def test_of_very_many_that_are_well_again_the_rest_is_said_to_have_failed_before
     said = ran(f"name: wide\nsteps:\n{step}")
 
     lines = steady(said.err).partition("\n\n")[2].splitlines()
-    assert lines[-1] == "  2 more items had failed: mulligan items 1 all"
+    assert lines[-1] == "  2 more items failed at first: mulligan items 1 all"
 
 
 def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_before():
@@ -350,7 +350,7 @@ def test_a_called_run_that_waits_for_people_is_named_in_what_they_have_to_type()
 
     assert said.plain[2].splitlines()[-3:] == [
         "? run 1 waits for a person",
-        "  ? run 2, gate: an approval: deploy?",
+        "  ? run 2, gate waits for an approval: deploy?",
         "  mulligan approve 2 gate --reason 'why'",
     ]
 
