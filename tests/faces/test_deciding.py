@@ -137,7 +137,7 @@ def test_what_the_same_step_did_in_other_runs_is_told():
 
     # Where it failed comes first; run 4 has completed at once.
     assert told == [
-        "  run 2: failed with EXIT_NONZERO 42, bo decided: retry: node was full; completed on attempt 2",
+        "  run 2: failed with EXIT_NONZERO 42, bo said retry: node was full; completed on attempt 2",
         "  run 1: failed with EXIT_NONZERO 42, ann decided: fail: the mesh is broken; failed with EXIT_NONZERO 42",
         "  run 4: completed",
     ]
@@ -372,7 +372,7 @@ def test_a_dry_run_is_told_in_sentences():
 
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines()[0] == "run 1: if 'simulate' were tried again"
-    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2, with a timeout of 1h00m"
+    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2 with a timeout of 1h00m"
 
 
 def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_waits_for_it():

@@ -267,8 +267,8 @@ steps:
 """)
 
     assert mulligan("show", 1).plain[1].splitlines()[2] == (
-        "simulate  pending_failed  1  Ns  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged,"
-        " or its default on THEN"
+        "simulate  pending_failed  1  Ns  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged;"
+        " the default applies on THEN"
     )
 
 

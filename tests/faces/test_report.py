@@ -243,7 +243,7 @@ def test_the_log_of_a_failed_attempt_is_there_and_the_failure_that_nobody_handle
     text = report().text
 
     assert "✕ fetch EXIT_NONZERO 7: no route not handled: the run fails" in text
-    assert "Retry no rules Handle no handler Triage no triage Route no failure edge Converge nobody handled it" in text
+    assert "Retry no rules Handle no handler Triage no triage Route no failure edge Converge not handled" in text
     assert "Log of fetch, attempt 1 stderr no route" in text
     assert "load shell skipped" in text
 
