@@ -352,7 +352,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         [
             "a fork of run 1 from 'deploy': 2 steps to run, 1 kept",
             "kept as they were, although the file has changed them: build",
-            "no longer in the workflow: announce",
+            "no longer in the file: announce",
         ],
     )
 

@@ -138,7 +138,7 @@ def test_what_the_same_step_did_in_other_runs_is_told():
     # Where it failed comes first; run 4 has completed at once.
     assert told == [
         "  run 2: failed with EXIT_NONZERO 42, bo said retry: node was full; completed on attempt 2",
-        "  run 1: failed with EXIT_NONZERO 42, ann decided: fail: the mesh is broken; failed with EXIT_NONZERO 42",
+        "  run 1: failed with EXIT_NONZERO 42, ann said fail: the mesh is broken; failed with EXIT_NONZERO 42",
         "  run 4: completed",
     ]
     assert (parked["run_id"], [run["run_id"] for run in parked["earlier"]]) == (3, [2, 1, 4])
