@@ -130,7 +130,7 @@ def test_a_retry_with_a_larger_budget_goes_on_and_is_told() -> None:
 
     assert said.code == 0
     assert "agents: 5 calls, 67,000 tokens, $0.705" in said.err
-    assert "again, agents may spend $3.00" in mulligan("explain", 1).out
+    assert "; agents may spend $3.00" in mulligan("explain", 1).out
 
 
 @pytest.mark.parametrize(

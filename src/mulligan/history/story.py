@@ -169,8 +169,9 @@ def _reopened(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> _Senten
     again = quote_names(fact.put_back)
     if fact.indexes:
         again = f"{pluralize(len(fact.indexes), 'item')} of '{fact.from_step}'"
-    more = f"{f'; running again: {again}' if again else ''}{raised_in_words(fact.budgets)}"
-    return "", f"round {fact.round} started{_by(fact)}{more}", "try"
+    budgets = raised_in_words(fact.budgets).replace(", ", "; ", 1)
+    running = f"; running again: {again}" if again else ""
+    return "", f"round {fact.round} started{_by(fact)}{running}{budgets}", "try"
 
 
 def _stale(writer: StoryWriter, fact: e.RunStarted | e.RunReopened, at: datetime) -> Iterator[_Sentence]:
