@@ -145,7 +145,7 @@ def test_the_story_and_the_grounds_say_which_cap_to_raise():
     said = [line.text for line in story(run.log, run.state.workflow)]
 
     reached = "max_memory of 1000MiB reached; raise it, or make the step need less"
-    assert f"the rule for OUT_OF_MEMORY: no retry, {reached}" in said
+    assert f"no retry: {reached} (the rule for OUT_OF_MEMORY)" in said
     place = run["a"]
     assert [one.reason for one in why_not(place.spec, place.climb, place.failure)] == [reached]
 
