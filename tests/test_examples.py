@@ -25,9 +25,9 @@ from jsonschema import Draft202012Validator
 from mulligan.core.model import events as e
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
-from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
+from mulligan.service.drawing import draw_mermaid, draw_svg
 
 from .live.runner import Live, Ran, opened
 from .worker.web import as_json, serving

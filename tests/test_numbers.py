@@ -1,4 +1,4 @@
-"""A bound that a page tells is the one that the code keeps: whoever changes one is told of the other."""
+"""The limits that pages mention are those of the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mulligan.history import consumption
 from mulligan.language.matrix import COMBINATIONS_MAX
 from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.page.timeline import BARS_MAX
-from mulligan.service.report import gathering as report
+from mulligan.service.report import build as report
 from mulligan.worker import log_limit, secret_commands, secret_encodings, secrets, supervisor
 from mulligan.worker.actions import http, http_response
 from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX

@@ -25,9 +25,9 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
-from mulligan.language.drawing import draw_svg
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
+from mulligan.service.drawing import draw_svg
 
 from .live.runner import Live, opened, wait_until
 

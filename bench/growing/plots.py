@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mulligan.language.drawing.palette import ACTIONS, DARK, FONT, LIGHT, Palette
-from mulligan.service.page.markup import Html, element, joined
+from mulligan.service.drawing.palette import ACTIONS, DARK, FONT, LIGHT, Palette
+from mulligan.service.page.markup import Html, element, join_html
 
 from .figures import Line
 
@@ -109,7 +109,7 @@ def chart(title: str, note: str, lines: Sequence[Line], x: Axis, y: Axis) -> str
     sizes = sorted({size for line in lines for size, _ in line.points})
     across = Span(sizes[0], sizes[-1]) if len(sizes) > 1 else Span(sizes[0], sizes[0] * 10)
     up = span([figure for line in lines for _, figure in line.points])
-    body = joined(
+    body = join_html(
         [
             _style(),
             element("rect", class_="page", width=WIDTH, height=HEIGHT, rx=8),

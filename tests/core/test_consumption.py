@@ -13,9 +13,9 @@ from mulligan.history.consumption import (
     GIB,
     MIB,
     Advice,
-    Asked,
     Consumption,
-    Used,
+    Requested,
+    Usage,
     advice,
     consumption,
     written_duration,
@@ -58,8 +58,8 @@ def test_attempts_are_added_up_and_the_most_that_one_had_is_kept() -> None:
         ],
     )
 
-    assert (found.name, found.parts, found.asked) == ("solve", 1, Asked(GIB, 2, 1, ("big",), 600))
-    assert found.used == Used(
+    assert (found.name, found.parts, found.asked) == ("solve", 1, Requested(GIB, 2, 1, ("big",), 600))
+    assert found.used == Usage(
         attempts=2,
         wall_seconds=6.0,
         cpu_seconds=5.0,
@@ -85,7 +85,7 @@ def test_all_items_of_a_map_are_one_and_their_commands_ask_for_it() -> None:
     )
 
     assert (found.parts, found.used.attempts, found.used.memory) == (2, 3, 200 * MIB)
-    assert found.asked == Asked(memory=256 * MIB, timeout=9)
+    assert found.asked == Requested(memory=256 * MIB, timeout=9)
 
 
 def test_all_steps_of_a_matrix_are_one() -> None:
@@ -117,7 +117,7 @@ def test_the_time_that_every_end_has_was_asked_for_by_nobody() -> None:
 
     [found] = consumption(plan, [e.Entry(1, T0, 0, well("end", wall_seconds=0.1))])
 
-    assert (found.name, found.asked, found.advice) == ("end", Asked(), ())
+    assert (found.name, found.asked, found.advice) == ("end", Requested(), ())
 
 
 @pytest.mark.parametrize("said", [None, "much", float("nan"), [1]])
@@ -182,43 +182,43 @@ def test_those_that_ended_well_are_advised_from_beside_one_that_hung() -> None:
 
 MEMORY = [
     # close to its limit, and above what only watching would allow
-    (512 * MIB, Used(memory=500 * MIB), [("memory", "640MiB", "close", "it used 500MiB of 512MiB")]),
+    (512 * MIB, Usage(memory=500 * MIB), [("memory", "640MiB", "close", "it used 500MiB of 512MiB")]),
     # far more than it needs
-    (8 * GIB, Used(memory=700 * MIB), [("memory", "896MiB", "too_much", "it used 700MiB of 8.0GiB")]),
+    (8 * GIB, Usage(memory=700 * MIB), [("memory", "896MiB", "too_much", "it used 700MiB of 8.0GiB")]),
     # less than twice is none of our business
-    (GIB, Used(memory=600 * MIB), []),
+    (GIB, Usage(memory=600 * MIB), []),
     # a small step is not made smaller than any limit is good for
-    (512 * MIB, Used(memory=3 * MIB), [("memory", "64MiB", "too_much", "it used 3MiB of 512MiB")]),
-    (64 * MIB, Used(memory=3 * MIB), []),
+    (512 * MIB, Usage(memory=3 * MIB), [("memory", "64MiB", "too_much", "it used 3MiB of 512MiB")]),
+    (64 * MIB, Usage(memory=3 * MIB), []),
     # nothing was asked for
-    (None, Used(memory=2 * GIB), [("memory", "2560MiB", "not_asked", "it used 2.0GiB, and asked for none")]),
-    (None, Used(memory=63 * MIB), []),
-    (None, Used(), []),
-    (GIB, Used(), []),
+    (None, Usage(memory=2 * GIB), [("memory", "2560MiB", "not_asked", "it used 2.0GiB and requested none")]),
+    (None, Usage(memory=63 * MIB), []),
+    (None, Usage(), []),
+    (GIB, Usage(), []),
     # ran out, and never ended well
     (
         512 * MIB,
-        Used(memory=510 * MIB, out_of_memory=2, too_little_memory=512 * MIB),
+        Usage(memory=510 * MIB, out_of_memory=2, too_little_memory=512 * MIB),
         [("memory", "768MiB", "ran_out", "it ran out at 512MiB")],
     ),
     # ran out, and then ended well with more: what it took then is known
     (
         512 * MIB,
-        Used(memory=600 * MIB, memory_well=600 * MIB, out_of_memory=1, too_little_memory=512 * MIB),
+        Usage(memory=600 * MIB, memory_well=600 * MIB, out_of_memory=1, too_little_memory=512 * MIB),
         [("memory", "768MiB", "ran_out", "it ran out at 512MiB")],
     ),
     # others ended well with less: they say nothing of the one that ran out
     (
         512 * MIB,
-        Used(memory=512 * MIB, memory_well=100 * MIB, out_of_memory=1, too_little_memory=512 * MIB),
+        Usage(memory=512 * MIB, memory_well=100 * MIB, out_of_memory=1, too_little_memory=512 * MIB),
         [("memory", "768MiB", "ran_out", "it ran out at 512MiB")],
     ),
 ]
 
 
 @pytest.mark.parametrize(("asked", "used", "expected"), MEMORY)
-def test_memory_is_proposed_by_what_was_used(asked: int | None, used: Used, expected: list[Any]) -> None:
-    assert pieces(advice(Asked(memory=asked), used)) == expected
+def test_memory_is_proposed_by_what_was_used(asked: int | None, used: Usage, expected: list[Any]) -> None:
+    assert pieces(advice(Requested(memory=asked), used)) == expected
 
 
 def test_the_failure_says_what_was_too_little_where_the_attempt_had_more_than_the_workflow_says() -> None:
@@ -233,22 +233,22 @@ def test_the_failure_says_what_was_too_little_where_the_attempt_had_more_than_th
 # -- cpus ------------------------------------------------------------------------------------------------------------
 
 CPUS = [
-    (4.0, Used(cpus=0.9), [("cpus", "2", "too_much", "it kept 0.9 busy of 4")]),
-    (4.0, Used(cpus=0.1), [("cpus", "0.25", "too_much", "it kept 0.1 busy of 4")]),
-    (0.25, Used(cpus=0.01), []),
-    (2.0, Used(cpus=1.2), []),
-    (2.0, Used(cpus=3.7), [("cpus", "4", "close", "it kept 3.7 busy of 2")]),
-    (None, Used(cpus=3.7), [("cpus", "4", "not_asked", "it kept 3.7 busy")]),
-    (None, Used(cpus=1.2), []),
+    (4.0, Usage(cpus=0.9), [("cpus", "2", "too_much", "it used 0.9 of 4")]),
+    (4.0, Usage(cpus=0.1), [("cpus", "0.25", "too_much", "it used 0.1 of 4")]),
+    (0.25, Usage(cpus=0.01), []),
+    (2.0, Usage(cpus=1.2), []),
+    (2.0, Usage(cpus=3.7), [("cpus", "4", "close", "it used 3.7 of 2")]),
+    (None, Usage(cpus=3.7), [("cpus", "4", "not_asked", "it used 3.7")]),
+    (None, Usage(cpus=1.2), []),
     # Nobody asked: whoever waits for a network is not told to.
-    (None, Used(cpus=0.01), []),
-    (4.0, Used(), []),
+    (None, Usage(cpus=0.01), []),
+    (4.0, Usage(), []),
 ]
 
 
 @pytest.mark.parametrize(("asked", "used", "expected"), CPUS)
-def test_cpus_are_proposed_by_how_many_were_busy(asked: float | None, used: Used, expected: list[Any]) -> None:
-    assert pieces(advice(Asked(cpus=asked), used)) == expected
+def test_cpus_are_proposed_by_how_many_were_busy(asked: float | None, used: Usage, expected: list[Any]) -> None:
+    assert pieces(advice(Requested(cpus=asked), used)) == expected
 
 
 def test_a_moment_says_nothing_of_cpus() -> None:
@@ -260,28 +260,28 @@ def test_a_moment_says_nothing_of_cpus() -> None:
 # -- time ------------------------------------------------------------------------------------------------------------
 
 TIME = [
-    (60.0, Used(seconds_well=58.0), [("timeout", "3m", "close", "it took 58s of 60s")]),
-    (7200.0, Used(seconds_well=100.0), [("timeout", "5m", "too_much", "it took 1m40s of 2h00m")]),
+    (60.0, Usage(seconds_well=58.0), [("timeout", "3m", "close", "it took 58s of 60s")]),
+    (7200.0, Usage(seconds_well=100.0), [("timeout", "5m", "too_much", "it took 1m40s of 2h00m")]),
     # ten times is what a timeout may be
-    (600.0, Used(seconds_well=60.0), []),
+    (600.0, Usage(seconds_well=60.0), []),
     # a step that takes no time needs no better timeout
-    (60.0, Used(seconds_well=0.1), []),
-    (None, Used(seconds_well=1300.0), [("timeout", "1h30m", "not_asked", "it took 21m40s, and has no timeout")]),
-    (None, Used(seconds_well=59.0), []),
-    (30.0, Used(timed_out=1, too_little_seconds=30.0), [("timeout", "1m", "ran_out", "it was not done in 30s")]),
+    (60.0, Usage(seconds_well=0.1), []),
+    (None, Usage(seconds_well=1300.0), [("timeout", "1h30m", "not_asked", "it took 21m40s and has no timeout")]),
+    (None, Usage(seconds_well=59.0), []),
+    (30.0, Usage(timed_out=1, too_little_seconds=30.0), [("timeout", "1m", "ran_out", "it did not finish in 30s")]),
     (
         30.0,
-        Used(seconds_well=40.0, timed_out=1, too_little_seconds=30.0),
-        [("timeout", "50s", "ran_out", "it was not done in 30s")],
+        Usage(seconds_well=40.0, timed_out=1, too_little_seconds=30.0),
+        [("timeout", "50s", "ran_out", "it did not finish in 30s")],
     ),
     # the deadline of its visit: another timeout would not help
-    (None, Used(timed_out=1), []),
+    (None, Usage(timed_out=1), []),
 ]
 
 
 @pytest.mark.parametrize(("asked", "used", "expected"), TIME)
-def test_a_timeout_is_proposed_by_how_long_it_took(asked: float | None, used: Used, expected: list[Any]) -> None:
-    assert pieces(advice(Asked(timeout=asked), used)) == expected
+def test_a_timeout_is_proposed_by_how_long_it_took(asked: float | None, used: Usage, expected: list[Any]) -> None:
+    assert pieces(advice(Requested(timeout=asked), used)) == expected
 
 
 def test_an_attempt_that_was_not_done_says_how_much_time_was_too_little() -> None:
@@ -293,15 +293,15 @@ def test_an_attempt_that_was_not_done_says_how_much_time_was_too_little() -> Non
         ],
     )
 
-    assert pieces(found.advice) == [("timeout", "40s", "ran_out", "it was not done in 20s")]
+    assert pieces(found.advice) == [("timeout", "40s", "ran_out", "it did not finish in 20s")]
 
 
 # -- what to write ---------------------------------------------------------------------------------------------------
 
 
 def test_what_to_write_keeps_what_else_is_asked_for() -> None:
-    asked = Asked(memory=GIB, cpus=2, gpus=1, labels=("big", "fast"), timeout=10)
-    used = Used(memory=GIB, seconds_well=10.0, cpus=1.5)
+    asked = Requested(memory=GIB, cpus=2, gpus=1, labels=("big", "fast"), timeout=10)
+    used = Usage(memory=GIB, seconds_well=10.0, cpus=1.5)
 
     found = Consumption("solve", 1, asked, used, advice(asked, used))
 
@@ -312,7 +312,7 @@ def test_what_to_write_keeps_what_else_is_asked_for() -> None:
 
 
 def test_where_all_fits_there_is_nothing_to_write() -> None:
-    assert Consumption("solve", 1, Asked(), Used()).to_write == {}
+    assert Consumption("solve", 1, Requested(), Usage()).to_write == {}
 
 
 @pytest.mark.parametrize(

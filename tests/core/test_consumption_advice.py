@@ -10,7 +10,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import END_TIMEOUT_SECONDS, Resources, Step
 from mulligan.history import consumption as c
-from mulligan.history.consumption import GIB, MIB, Asked, Consumption, Used, advice, consumption
+from mulligan.history.consumption import GIB, MIB, Consumption, Requested, Usage, advice, consumption
 from mulligan.testing.history import T0, command, step, workflow
 
 
@@ -26,7 +26,7 @@ def told(*steps: Step, facts: list[e.Fact]) -> tuple[Consumption, ...]:
     return consumption(workflow(*steps), [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)])
 
 
-def written(asked: Asked, used: Used) -> list[tuple[str, str]]:
+def written(asked: Requested, used: Usage) -> list[tuple[str, str]]:
     return [(one.why, one.written) for one in advice(asked, used)]
 
 
@@ -51,7 +51,7 @@ def written(asked: Asked, used: Used) -> list[tuple[str, str]]:
     ],
 )
 def test_what_memory_is_well_and_what_is_not(asked: int | None, used: int, expected: list[tuple[str, str]]) -> None:
-    assert written(Asked(memory=asked), Used(memory=used)) == expected
+    assert written(Requested(memory=asked), Usage(memory=used)) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_memory_is_well_and_what_is_not(asked: int | None, used: int, expec
     ],
 )
 def test_memory_is_rounded_up_to_figures_that_people_write(used: int, expected: str) -> None:
-    assert written(Asked(), Used(memory=used)) == [("not_asked", expected)]
+    assert written(Requested(), Usage(memory=used)) == [("not_asked", expected)]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_memory_is_rounded_up_to_figures_that_people_write(used: int, expected: 
     ],
 )
 def test_after_running_out_what_ended_well_with_more_is_the_measure(well_with: int, expected: str) -> None:
-    used = Used(memory=well_with * MIB, memory_well=well_with * MIB, out_of_memory=1, too_little_memory=512 * MIB)
+    used = Usage(memory=well_with * MIB, memory_well=well_with * MIB, out_of_memory=1, too_little_memory=512 * MIB)
 
-    assert written(Asked(memory=512 * MIB), used) == [("ran_out", expected)]
+    assert written(Requested(memory=512 * MIB), used) == [("ran_out", expected)]
 
 
 def test_what_ran_out_is_the_most_of_what_was_given_what_is_written_and_what_was_seen() -> None:
@@ -129,7 +129,7 @@ def test_what_ran_out_is_the_most_of_what_was_given_what_is_written_and_what_was
 def test_how_many_cpus_are_well_and_how_many_are_not(
     asked: float | None, busy: float, expected: list[tuple[str, str]]
 ) -> None:
-    assert written(Asked(cpus=asked), Used(cpus=busy)) == expected
+    assert written(Requested(cpus=asked), Usage(cpus=busy)) == expected
 
 
 def test_an_attempt_of_a_second_says_how_many_cpus_it_kept_busy_and_the_busiest_counts() -> None:
@@ -168,7 +168,7 @@ def test_an_attempt_of_a_second_says_how_many_cpus_it_kept_busy_and_the_busiest_
     ],
 )
 def test_what_time_is_well_and_what_is_not(asked: float | None, took: float, expected: list[tuple[str, str]]) -> None:
-    assert written(Asked(timeout=asked), Used(seconds_well=took)) == expected
+    assert written(Requested(timeout=asked), Usage(seconds_well=took)) == expected
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_what_time_is_well_and_what_is_not(asked: float | None, took: float, exp
     ],
 )
 def test_time_is_rounded_up_to_figures_that_people_write(too_little: float, expected: str) -> None:
-    used = Used(timed_out=1, too_little_seconds=too_little)
+    used = Usage(timed_out=1, too_little_seconds=too_little)
 
-    assert written(Asked(timeout=too_little), used) == [("ran_out", expected)]
+    assert written(Requested(timeout=too_little), used) == [("ran_out", expected)]
 
 
 def test_time_that_was_too_little_is_what_was_given_or_else_what_is_written() -> None:
@@ -206,7 +206,7 @@ def test_a_failure_for_another_reason_ran_out_of_nothing() -> None:
 
     [found] = told(step("a"), facts=[bad("a", "EXIT_NONZERO", details, wall_seconds=2.5, peak_memory=MIB)])
 
-    assert found.used == Used(attempts=1, wall_seconds=2.5, memory=MIB)
+    assert found.used == Usage(attempts=1, wall_seconds=2.5, memory=MIB)
 
 
 # -- what was asked --------------------------------------------------------------------------------------------------
@@ -221,14 +221,14 @@ def test_the_most_that_any_step_of_a_matrix_asks_for_is_asked_for() -> None:
 
     [found] = told(*steps, facts=[well("s2", wall_seconds=0.1)])
 
-    assert found.asked == Asked(3 * MIB, 0.5, 2, ("big",), 9)
+    assert found.asked == Requested(3 * MIB, 0.5, 2, ("big",), 9)
     assert (found.name, found.parts) == ("s", 1)
 
 
 def test_no_cpus_at_all_are_asked_for_too() -> None:
     [found] = told(step("a", resources=Resources(cpus=0)), facts=[well("a", wall_seconds=0.1)])
 
-    assert found.asked == Asked(cpus=0)
+    assert found.asked == Requested(cpus=0)
 
 
 def test_only_the_time_that_every_end_has_is_nobodys_wish() -> None:
@@ -288,21 +288,21 @@ def test_the_longest_that_ended_well_counts_not_the_last() -> None:
 # -- what to write ---------------------------------------------------------------------------------------------------
 
 
-def of(asked: Asked, *given: c.Advice) -> dict[str, str]:
-    return Consumption("a", 1, asked, Used(), given).to_write
+def of(asked: Requested, *given: c.Advice) -> dict[str, str]:
+    return Consumption("a", 1, asked, Usage(), given).to_write
 
 
 def test_only_what_is_advised_is_written() -> None:
     memory = c.Advice("memory", GIB, "close", "")
     cpus = c.Advice("cpus", 1.5, "close", "")
     timeout = c.Advice("timeout", 90.0, "close", "")
-    asked = Asked(memory=GIB, cpus=0, timeout=10)
+    asked = Requested(memory=GIB, cpus=0, timeout=10)
 
     assert of(asked, timeout) == {"timeout": "1m30s"}
     assert of(asked, cpus) == {"resources": "{cpus: 1.5, memory: 1GiB}"}
     assert of(asked, memory) == {"resources": "{cpus: 0, memory: 1GiB}"}
-    assert of(Asked(), memory) == {"resources": "{memory: 1GiB}"}
-    assert of(Asked(labels=("a",)), cpus, timeout) == {"resources": "{cpus: 1.5, labels: [a]}", "timeout": "1m30s"}
+    assert of(Requested(), memory) == {"resources": "{memory: 1GiB}"}
+    assert of(Requested(labels=("a",)), cpus, timeout) == {"resources": "{cpus: 1.5, labels: [a]}", "timeout": "1m30s"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Action, Map, Resources, Triage
-from mulligan.history.estimate import Measured, about, measured, remaining_seconds, typical
+from mulligan.history.estimate import StepDuration, format_estimate, measure_steps, median_durations, remaining_seconds
 from mulligan.testing.history import T0, History, edge, expression, retry, step, workflow
 
 
@@ -19,11 +19,11 @@ def at(seconds: float) -> datetime:
     return T0 + timedelta(seconds=seconds)
 
 
-def usual(**seconds: float) -> dict[str, Measured]:
-    return {name: Measured(took) for name, took in seconds.items()}
+def usual(**seconds: float) -> dict[str, StepDuration]:
+    return {name: StepDuration(took) for name, took in seconds.items()}
 
 
-def left(run: History, known: dict[str, Measured], *, slots: float = 2.0, now: float = 0.0, **since: float) -> Any:
+def left(run: History, known: dict[str, StepDuration], *, slots: float = 2.0, now: float = 0.0, **since: float) -> Any:
     return remaining_seconds(run.state, known, at(now), slots, {name: at(began) for name, began in since.items()})
 
 
@@ -39,8 +39,8 @@ def test_a_step_took_the_time_from_its_first_attempt_to_its_end_with_its_retries
 
     run.started("a").wait(2).fail("a").wait(5).started("a").wait(1).ok("a")
 
-    found = measured(run.log)
-    assert found is not None and found["a"] == Measured(8.0)
+    found = measure_steps(run.log)
+    assert found is not None and found["a"] == StepDuration(8.0)
 
 
 def test_a_step_that_took_over_an_earlier_result_tells_nothing_of_its_time():
@@ -53,9 +53,9 @@ def test_a_step_that_took_over_an_earlier_result_tells_nothing_of_its_time():
         for entry in run.log
     ]
 
-    found = measured(reused)
+    found = measure_steps(reused)
 
-    assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, Measured(1.0))
+    assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, StepDuration(1.0))
 
 
 def test_a_faked_step_tells_nothing_of_its_time():
@@ -63,9 +63,9 @@ def test_a_faked_step_tells_nothing_of_its_time():
     run = History(faked).start()
     run.started("b").wait(1).ok("b")
 
-    found = measured(run.log)
+    found = measure_steps(run.log)
 
-    assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, Measured(1.0))
+    assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, StepDuration(1.0))
 
 
 def test_nobody_knows_how_long_somebody_holds_a_step():
@@ -88,23 +88,23 @@ def test_a_step_that_was_skipped_took_nothing_and_a_map_says_how_many_items_it_h
 
     run.wait(6).ok("m[0].0", "m[1].0", "m[2].0")
 
-    found = measured(run.log)
-    assert found is not None and (found["m"], found["no"]) == (Measured(6.0, 3), Measured(0.0))
+    found = measure_steps(run.log)
+    assert found is not None and (found["m"], found["no"]) == (StepDuration(6.0, 3), StepDuration(0.0))
 
 
 def test_a_run_with_loops_or_rounds_says_nothing_of_the_next():
     looping = run_of(step("a", next=["a"], max_visits=2)).ok("a").fire_all().ok("a")
     reopened = run_of(step("a")).fail("a").retry().ok("a")
 
-    assert (measured(looping.log), measured(reopened.log)) == (None, None)
+    assert (measure_steps(looping.log), measure_steps(reopened.log)) == (None, None)
 
 
 def test_what_is_typical_is_the_middle_of_the_runs_that_know_a_step():
-    runs = [usual(a=1.0), {"a": Measured(9.0, 4)}, {"a": Measured(2.0, 2), "b": Measured(5.0)}]
+    runs = [usual(a=1.0), {"a": StepDuration(9.0, 4)}, {"a": StepDuration(2.0, 2), "b": StepDuration(5.0)}]
 
-    assert typical(runs) == {"a": Measured(2.0, 2), "b": Measured(5.0)}
-    assert typical([usual(a=1.0), usual(a=2.0)]) == usual(a=1.5)
-    assert typical([]) == {}
+    assert median_durations(runs) == {"a": StepDuration(2.0, 2), "b": StepDuration(5.0)}
+    assert median_durations([usual(a=1.0), usual(a=2.0)]) == usual(a=1.5)
+    assert median_durations([]) == {}
 
 
 # -- what will be ------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_steps_that_follow_each_other_add_up_and_what_has_run_of_one_is_taken_of
 def test_steps_side_by_side_share_the_slots():
     run = run_of(*(step(f"s{n}") for n in range(4)))
 
-    known = {f"s{n}": Measured(10.0) for n in range(4)}
+    known = {f"s{n}": StepDuration(10.0) for n in range(4)}
     assert [left(run, known, slots=slots) for slots in (1, 2, 4, 100)] == [40.0, 20.0, 10.0, 10.0]
 
 
@@ -148,7 +148,7 @@ def test_a_map_is_as_far_as_its_items_are_and_longer_with_more_of_them():
         step("m", map=Map(over=expression("list"), max_parallel=1), do=(step("c"),)), answers={"list": [1, 2, 3, 4]}
     )
 
-    known = {"m": Measured(10.0, 2)}
+    known = {"m": StepDuration(10.0, 2)}
     assert left(run, known) == 20.0
     assert left(run.ok("m[0].0"), known) == 15.0
 
@@ -200,14 +200,14 @@ def test_a_run_that_is_paused_or_has_ended_or_has_no_past_has_no_estimate():
     ],
 )
 def test_a_length_is_said_as_roughly_as_it_is_known(seconds: float, text: str):
-    assert about(seconds) == text
+    assert format_estimate(seconds) == text
 
 
 def test_the_estimate_of_a_finished_history_agrees_with_what_it_took():
     first = run_of(step("a"), step("b", needs=["a"]), step("c"))
     first.started("a").started("c").wait(4).ok("a").started("b").wait(3).ok("b").ok("c")
-    found = measured(first.log)
+    found = measure_steps(first.log)
     assert found is not None
     assert [type(entry.fact) for entry in first.log][-1] is e.RunCompleted
 
-    assert left(run_of(step("a"), step("b", needs=["a"]), step("c")), typical([found])) == 7.0
+    assert left(run_of(step("a"), step("b", needs=["a"]), step("c")), median_durations([found])) == 7.0

@@ -31,7 +31,7 @@ def test_the_log_the_story_and_the_run_say_that_it_was_faked() -> None:
     run = faked(workflow(step("a"), step("b", needs=["a"])), a=(FakeEnd(),)).ok("b")
 
     assert {fact.place: fact.is_faked for fact in run.facts(e.AttemptStarted)} == {"a": True}
-    assert "completed, faked" in [line.text for line in story(run.log, run.state.workflow)]
+    assert "completed (faked)" in [line.text for line in story(run.log, run.state.workflow)]
     assert {name: one["faked"] for name, one in run_json(run.state)["steps"].items()} == {"a": True, "b": False}
 
 

@@ -92,7 +92,7 @@ def test_one_that_ran_out_of_all_that_max_memory_allows_is_not_tried_with_the_sa
     assert [fact.adjusted for fact in run.facts(e.RetryScheduled)] == [Adjusted(memory=1000 * MIB)]
     assert run.passed == [("retry", "max_memory_reached"), ("route", "no_route")]
     assert (run.status, run["a"].failure.details["cap"]) == ("failed", "max_memory")
-    assert describe_failure(run["a"].failure) == "OUT_OF_MEMORY at 1000MiB of 1000MiB, all that max_memory allows"
+    assert describe_failure(run["a"].failure) == "OUT_OF_MEMORY at 1000MiB of 1000MiB, the limit of max_memory"
 
 
 @pytest.mark.parametrize(("peak", "retries"), [(999 * MIB, 1), (1000 * MIB, 0)])
@@ -108,7 +108,7 @@ def test_one_that_was_not_done_in_max_timeout_is_not_given_the_same_time_again()
     run = run_of(rule, timeout=30.0).fail("a", None, is_timed_out=True)
 
     assert run.passed[0] == ("retry", "max_timeout_reached")
-    assert describe_failure(run["a"].failure) == "TIMEOUT after 30s, all that max_timeout allows"
+    assert describe_failure(run["a"].failure) == "TIMEOUT after 30s, the limit of max_timeout"
 
 
 def test_at_its_max_timeout_it_is_tried_again_as_long_as_it_gets_more_processors():
@@ -144,8 +144,8 @@ def test_the_story_and_the_grounds_say_which_cap_to_raise():
 
     said = [line.text for line in story(run.log, run.state.workflow)]
 
-    reached = "max_memory of 1000MiB is reached: raise it, or make the step need less"
-    assert f"the rule for OUT_OF_MEMORY: no retry, {reached}" in said
+    reached = "max_memory of 1000MiB reached; raise it, or make the step need less"
+    assert f"no retry: {reached} (the rule for OUT_OF_MEMORY)" in said
     place = run["a"]
     assert [one.reason for one in why_not(place.spec, place.climb, place.failure)] == [reached]
 

@@ -146,4 +146,4 @@ def test_the_story_says_what_was_skipped_and_why() -> None:
 
     told = [(line.place, line.text) for line in story(run.log, run.state.workflow)]
 
-    assert ("m[0].0", "skipped: item > 2 does not hold") in told
+    assert ("m[0].0", "skipped: condition not met: item > 2") in told

@@ -9,12 +9,12 @@ import pytest
 from mulligan.core.model.workflow import Need, Step, Workflow
 from mulligan.core.state.state import State
 from mulligan.history.matrices import (
-    differing,
+    find_differences,
     group_counts,
     group_status,
     group_title,
     matrix_groups,
-    quoted_steps,
+    quote_steps,
     step_title,
 )
 from mulligan.history.views import run_json
@@ -85,8 +85,8 @@ def test_whoever_waits_for_many_steps_of_a_matrix_names_the_matrix():
 def test_one_step_of_a_matrix_is_named_itself_also_beside_others():
     state = History(swept(3)).start().state
 
-    assert quoted_steps(state, ["sim_2"]) == "'sim_2'"
-    assert quoted_steps(state, ["load", "sim_2", "sim_3"]) == "'sim' (2 of its 3 steps), 'load'"
+    assert quote_steps(state, ["sim_2"]) == "'sim_2'"
+    assert quote_steps(state, ["load", "sim_2", "sim_3"]) == "'sim' (2 of its 3 steps), 'load'"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,6 @@ def test_a_step_of_a_matrix_is_named_with_its_values_any_other_by_its_name():
 def test_what_many_values_share_is_told_from_what_differs(
     values: list[dict[str, Any]], shared: dict[str, Any], names: tuple[str, ...]
 ):
-    found = differing(values)
+    found = find_differences(values)
 
     assert (found.shared, found.names) == (shared, names)

@@ -40,9 +40,9 @@ def test_where_no_worker_answers_that_is_all_there_is_to_say():
 
 
 def test_who_drives_a_run_alone_is_missed_in_its_own_words():
-    [obstacle] = WorkerPool([], no_worker="nobody drives the run").obstacles(Demand())
+    [obstacle] = WorkerPool([], no_worker="no process is driving the run").obstacles(Demand())
 
-    assert obstacle.text == "nobody drives the run"
+    assert obstacle.text == "no process is driving the run"
 
 
 def test_each_label_that_no_worker_has_is_named():
@@ -104,7 +104,7 @@ def test_of_many_workers_the_room_of_all_is_said_and_no_more_than_a_few_holders(
 
     [obstacle] = found(Demand(cpus=2.0), *workers)
 
-    assert obstacle.text.startswith("it asks for 2 cpus, and 15 of 20 of 5 workers are in use by run 0 'a', run 1 'a'")
+    assert obstacle.text.startswith("it asks for 2 cpus, and 15 of 20 on 5 workers are in use by run 0 'a', run 1 'a'")
     assert obstacle.text.endswith(" and 2 more")
     assert (len(obstacle.used_by), obstacle.used_by_count, obstacle.free) == (HOLDERS_NAMED_MAX, 5, 1.0)
 

@@ -294,12 +294,12 @@ def test_whoever_has_more_room_says_more_names() -> None:
     [
         (None, ""),
         (Adjusted(), ""),
-        (Adjusted(memory=512 * MIB), ", with 512MiB of memory"),
-        (Adjusted(cpus=1), ", with 1 cpu"),
-        (Adjusted(cpus=2.5), ", with 2.5 cpus"),
-        (Adjusted(timeout=90), ", with a timeout of 90s"),
+        (Adjusted(memory=512 * MIB), " with 512MiB of memory"),
+        (Adjusted(cpus=1), " with 1 cpu"),
+        (Adjusted(cpus=2.5), " with 2.5 cpus"),
+        (Adjusted(timeout=90), " with a timeout of 90s"),
         # Nought is a value.
-        (Adjusted(memory=0, cpus=0, timeout=0), ", with 0B of memory and 0 cpus and a timeout of 0s"),
+        (Adjusted(memory=0, cpus=0, timeout=0), " with 0B of memory and 0 cpus and a timeout of 0s"),
     ],
 )
 def test_what_the_next_attempt_gets_more_of(adjusted: Adjusted | None, said: str) -> None:

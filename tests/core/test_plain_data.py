@@ -13,8 +13,8 @@ from mulligan.core.effects.effects import EnterMore, QueueTask, SetTimer
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import Manifest, UpstreamOutput
-from mulligan.history.consumption import Used
-from mulligan.history.story import Line
+from mulligan.history.consumption import Usage
+from mulligan.history.story import StoryLine
 from mulligan.history.views import Wait
 from mulligan.testing.history import T0
 
@@ -60,8 +60,8 @@ def test_a_failure_of_which_nothing_is_said_is_an_error_that_may_be_retried() ->
 
 
 def test_what_nobody_measured_is_nought() -> None:
-    assert set(msgspec.structs.astuple(Used())) == {0, None}
-    assert Used().tokens is None
+    assert set(msgspec.structs.astuple(Usage())) == {0, None}
+    assert Usage().tokens is None
 
 
 def test_a_context_of_nothing_has_an_account_of_nothing() -> None:
@@ -73,7 +73,7 @@ def test_a_context_of_nothing_has_an_account_of_nothing() -> None:
 
 
 def test_what_is_for_nobody_in_particular_names_nobody() -> None:
-    timer, wait, line = SetTimer("run", T0), Wait("all", "everything else"), Line(T0, "a", "text")
+    timer, wait, line = SetTimer("run", T0), Wait("all", "everything else"), StoryLine(T0, "a", "text")
 
     assert (timer.place, timer.number) == ("", 0)
     assert (wait.place, wait.attempt, wait.worker, wait.count) == ("", 0, "", 0)

@@ -54,7 +54,7 @@ def test_a_rule_that_is_used_up_says_how_often_it_was_asked():
 def test_a_rule_that_fits_less_well_names_the_one_that_was_asked():
     run = parked(Rule(any=True), Rule(exit_codes=(42,), max_retries=0)).fail("a", 42)
 
-    assert reasons(run) == [("any failure", "rule 2 was asked instead"), ("exit code 42", "used up, 0 of 0")]
+    assert reasons(run) == [("any failure", "rule 2 was used instead"), ("exit code 42", "used up, 0 of 0")]
 
 
 def test_a_failure_without_an_exit_code_has_none_that_could_fit():
@@ -72,13 +72,13 @@ def test_a_fatal_failure_is_retried_only_by_a_rule_that_names_its_code():
 def test_attempts_that_are_used_up_are_told_as_such():
     run = parked(Rule(any=True), max_attempts=2).fail("a", 42).fail("a", 42)
 
-    assert reasons(run) == [("any failure", "max_attempts is used up, 2 of 2")]
+    assert reasons(run) == [("any failure", "max_attempts reached, 2 of 2")]
 
 
 def test_attempts_of_a_rule_that_are_used_up_are_told_as_its_own():
     run = parked(Rule(any=True, max_attempts=2)).fail("a", 42).fail("a", 42)
 
-    assert reasons(run) == [("any failure", "its max_attempts is used up, 2 of 2")]
+    assert reasons(run) == [("any failure", "its max_attempts reached, 2 of 2")]
 
 
 def test_a_deadline_that_leaves_no_time_is_told_as_such():
@@ -91,7 +91,7 @@ def test_after_a_rerun_the_rules_are_not_asked():
     run = parked(Rule(exit_codes=(10,)), on_failure=handler("fix", rerun=1)).fail("a", 42)
     run.ok("a.on_failure@1.0").fail("a", 42)
 
-    assert reasons(run) == [("exit code 10", "rules are not asked again after a rerun")]
+    assert reasons(run) == [("exit code 10", "rules do not apply after a rerun")]
 
 
 def test_a_step_without_rules_has_no_reasons():
@@ -125,4 +125,4 @@ def test_what_is_parked_knows_since_when_and_why_and_the_word_on_it_stays():
 def test_of_two_rules_that_fit_alike_the_second_names_the_first(rule: Rule, looks_for: str):
     run = parked(rule, rule).fail("a", 42, stderr_tail="diverged")
 
-    assert reasons(run) == [(looks_for, "used up, 0 of 0"), (looks_for, "rule 1 was asked instead")]
+    assert reasons(run) == [(looks_for, "used up, 0 of 0"), (looks_for, "rule 1 was used instead")]

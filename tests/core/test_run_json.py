@@ -13,7 +13,7 @@ from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Ru
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.history.obstacles import Obstacle
-from mulligan.history.views import NAMES_MAX, Progress, Wait, progress, run_json, waiting, waits_for_people
+from mulligan.history.views import NAMES_MAX, StepCounter, Wait, count_steps, list_waits, run_json, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
 
@@ -318,7 +318,7 @@ def test_a_step_waits_for_a_worker_and_then_for_its_attempt():
         {"kind": "task", "text": "attempt 1 on w7", "place": "a", "attempt": 1, "worker": "w7"}
     ]
     run.cancel()
-    assert of_step(run, "a")[0]["text"] == "attempt 1 on w7, which was asked to end"
+    assert of_step(run, "a")[0]["text"] == "attempt 1 on w7 (asked to stop)"
 
 
 def test_a_step_that_backs_off_waits_for_its_delay_and_its_recovery_script():
@@ -389,7 +389,7 @@ def test_an_approval_a_wait_and_a_child_run_are_waited_for():
         [
             {
                 "kind": "timer",
-                "text": "its time, 2026-01-01 00:00:10 UTC",
+                "text": "its timer, due at 2026-01-01 00:00:10 UTC",
                 "place": "nap",
                 "attempt": 1,
                 "due": "2026-01-01T00:00:10Z",
@@ -416,7 +416,7 @@ def test_a_map_waits_for_its_items_and_names_some_of_what_runs():
     assert of_step(run, "m") == [
         {
             "kind": "items",
-            "text": "items: 2 running, 2 to come, 1 failed, of 5",
+            "text": "items: 2 running, 2 not started, 1 failed, 5 in total",
             "place": "m",
             "attempt": 1,
             "count": 4,
@@ -444,7 +444,9 @@ def test_a_step_that_lists_its_items_waits_for_that():
     assert [wait["place"] for wait in of_step(run, "m")] == ["m.lister@1"]
 
 
-@pytest.mark.parametrize(("then", "text"), [("rerun", "'fix' to repair it"), ("continue", "'fix' to stand in for it")])
+@pytest.mark.parametrize(
+    ("then", "text"), [("rerun", "'fix' to complete, before it runs again"), ("continue", "'fix' to stand in for it")]
+)
 def test_a_failed_step_that_may_come_back_waits_for_its_remediation(then: Any, text: str):
     run = History(workflow(step("a", next=[edge("fix", "failure", then=then)]), step("fix"))).start()
 
@@ -458,7 +460,7 @@ def test_a_failed_step_that_may_come_back_waits_for_its_remediation(then: Any, t
 def test_end_waits_for_everything_else():
     run = History(workflow(step("a"))).start()
 
-    expected = [{"kind": "all", "text": "everything else to end", "place": "end"}]
+    expected = [{"kind": "all", "text": "all other steps to end", "place": "end"}]
     assert run_json(run.state)["end"]["waiting_for"] == expected
 
 
@@ -469,7 +471,7 @@ def test_a_run_waits_for_what_its_active_steps_wait_for():
     flow = workflow(step("a"), asking(), step("z", needs=["a"]))
     run = History(flow).start().started("a")
 
-    assert waiting(run.state) == [
+    assert list_waits(run.state) == [
         Wait("task", "attempt 1 on w1", "a", 1, worker="w1"),
         Wait("approval", "an approval: ship it?", "ask", 1),
     ]
@@ -491,7 +493,7 @@ def test_times_do_not_count_as_somebody_who_moves_the_run():
 
     run.fail("a")
 
-    assert waiting(run.state)[0] == Wait("retry", "attempt 2, due at 2026-01-01 00:01:00 UTC", "a", 2, at(60))
+    assert list_waits(run.state)[0] == Wait("retry", "attempt 2, due at 2026-01-01 00:01:00 UTC", "a", 2, at(60))
     assert waits_for_people(run.state) is True
 
 
@@ -517,8 +519,8 @@ def test_a_paused_run_waits_for_a_person_once_nothing_runs():
     run.ok("a")
 
     assert (while_running, waits_for_people(run.state)) == (False, True)
-    assert waiting(run.state) == [Wait("pause", "the pause to be lifted")]
-    assert of_step(run, "b") == [{"kind": "pause", "text": "the pause to be lifted", "place": "b", "attempt": 1}]
+    assert list_waits(run.state) == [Wait("pause", "a person to resume the run")]
+    assert of_step(run, "b") == [{"kind": "pause", "text": "a person to resume the run", "place": "b", "attempt": 1}]
     run.resume()
     assert waits_for_people(run.state) is False
 
@@ -544,14 +546,14 @@ def test_an_undo_and_a_loop_are_waited_for_by_the_run():
     undoing = History(workflow(step("u", undo=command("un")), step("f", needs=["u"]))).start().ok("u").fail("f")
 
     expected = Wait("loop", "the loop back to 'a', due at 2026-01-01 00:00:09 UTC", "b", due=at(9))
-    assert waiting(run.state) == [expected]
-    assert waiting(undoing.state) == [Wait("worker", "its undo: a worker for attempt 1", "u.undo@1", 1)]
+    assert list_waits(run.state) == [expected]
+    assert list_waits(undoing.state) == [Wait("worker", "its undo: a worker for attempt 1", "u.undo@1", 1)]
 
 
 def test_a_run_that_has_ended_waits_for_nothing():
     run = History(workflow(step("a"))).start().fail("a")
 
-    assert (waiting(run.state), waits_for_people(run.state)) == ([], False)
+    assert (list_waits(run.state), waits_for_people(run.state)) == ([], False)
 
 
 class Watched(Simulation):
@@ -575,7 +577,7 @@ def expect_waits(state: State) -> None:
 def test_whatever_happens_a_run_and_its_steps_say_what_they_wait_for(seed: int):
     history = Watched(seed).run()
 
-    assert waiting(history.state) == []
+    assert list_waits(history.state) == []
 
 
 # -- how far it is ---------------------------------------------------------------------------------------------------
@@ -585,7 +587,7 @@ def test_steps_are_counted_by_status():
     flow = workflow(step("a"), step("b"), step("c", needs=["a"]), step("d", rules=retry(1, delay=5)))
     run = History(flow).start().ok("b").fail("d")
 
-    assert progress(run.state) == {
+    assert count_steps(run.state) == {
         "waiting": 1,
         "ready": 1,
         "running": 0,
@@ -600,7 +602,7 @@ def test_steps_are_counted_by_status():
 
 
 def test_a_run_that_has_not_started_counts_nothing():
-    assert set(progress(State(workflow(step("a")))).values()) == {0}
+    assert set(count_steps(State(workflow(step("a")))).values()) == {0}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -608,15 +610,15 @@ def test_counts_that_are_kept_up_to_date_are_those_of_a_recount(seed: int):
     history = Simulation(seed).run()
     log = history.log
     state = State(history.workflow)
-    kept = Progress(state)
+    kept = StepCounter(state)
 
     for start in range(0, len(log), 3):
         turn = log[start : start + 3]
         for entry in turn:
             evolve(state, entry)
-        kept.see(turn)
+        kept.update(turn)
 
-        assert kept.counts == progress(state)
+        assert kept.counts == count_steps(state)
 
 
 def test_what_a_breaker_holds_up_waits_for_that_and_for_no_worker():
@@ -626,7 +628,7 @@ def test_what_a_breaker_holds_up_waits_for_that_and_for_no_worker():
     shown = run_json(run.state, {"a": obstacle})
 
     waits = {name: shown["steps"][name]["waiting_for"] for name in ("a", "b")}
-    text = "its turn: breaker 'llm' is open until noon"
+    text = "its breaker: breaker 'llm' is open until noon"
     told = {"kind": "breaker", "text": obstacle.text, "breaker": "llm", "until": "2026-01-01T00:00:00Z"}
     due = {"due": "2026-01-01T00:00:00Z", "obstacles": [told]}
     assert waits["a"] == [{"kind": "breaker", "text": text, "place": "a", "attempt": 1, **due}]

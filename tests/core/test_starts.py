@@ -114,6 +114,6 @@ def test_a_step_that_nobody_has_come_to_yet_waits_for_its_turn_and_the_run_for_n
 
     shown = run_json(run.state)
 
-    assert shown["steps"]["c"]["waiting_for"] == [{"kind": "entry", "text": "its turn to be entered", "place": "c"}]
-    assert {"kind": "entry", "text": "more of its first steps to be entered"} in shown["waiting_for"]
+    assert shown["steps"]["c"]["waiting_for"] == [{"kind": "entry", "text": "its turn to start", "place": "c"}]
+    assert {"kind": "entry", "text": "its remaining first steps to start"} in shown["waiting_for"]
     assert not waits_for_people(run.state)

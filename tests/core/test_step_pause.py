@@ -11,7 +11,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Map, Triage
 from mulligan.core.turn import fold, turn
 from mulligan.errors import MulliganError, Refused, RunFinished, UnknownStep
-from mulligan.history.views import run_json, waiting, waits_for_people
+from mulligan.history.views import list_waits, run_json, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -233,9 +233,9 @@ def test_a_run_that_is_stopping_holds_no_step():
 def test_a_held_step_says_who_holds_it_and_the_run_waits_for_a_person():
     run = run_of(step("a"), step("b")).pause_step("a", by="ann", reason="the mirror is down").ok("b")
 
-    [wait] = waiting(run.state)
+    [wait] = list_waits(run.state)
     assert (wait.kind, wait.place, wait.steps) == ("step_pause", "a", ["a"])
-    assert wait.text == "somebody to resume it, which is paused by ann: the mirror is down"
+    assert wait.text == "a person to resume it (paused by ann: the mirror is down)"
     assert waits_for_people(run.state)
     shown = run_json(run.state)["steps"]
     assert shown["a"]["paused"] == {"by": "ann", "reason": "the mirror is down", "at": "2026-01-01T00:00:00Z"}
@@ -251,7 +251,7 @@ def test_while_something_else_runs_the_run_does_not_wait_for_a_person():
 def test_of_a_held_map_one_line_says_it_for_all_its_items():
     run = mapped(30).pause_step("m")
 
-    assert [wait.kind for wait in waiting(run.state)] == ["items", "step_pause"]
+    assert [wait.kind for wait in list_waits(run.state)] == ["items", "step_pause"]
 
 
 def test_the_row_of_a_held_step_says_so_for_whoever_looks_over_all_runs():

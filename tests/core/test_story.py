@@ -29,8 +29,8 @@ def test_a_retry_with_its_script_and_delay_is_told():
     run.fail("fetch", exit_code=11, stderr_tail="lock is held\n").ok("fetch.script@1").wait(2).ok("fetch")
 
     assert told(run) == [
-        "fetch: attempt 1 failed, EXIT_NONZERO 11: lock is held",
-        "fetch: the rule for exit code 11: retry 1 of 3, in 2.0s, after its recovery script",
+        "fetch: attempt 1 failed with EXIT_NONZERO 11: lock is held",
+        "fetch: retry 1 of 3 in 2.0s after its recovery script (rule for exit code 11)",
         "fetch.script@1: completed: clean",
         "fetch: completed",
         "end: the run completed (1 step)",
@@ -43,8 +43,8 @@ def test_a_script_that_fails_is_told_and_that_the_retry_comes():
     run.fail("fetch", exit_code=11).fail("fetch.script@1", exit_code=3).wait(2).ok("fetch")
 
     assert told(run)[2:4] == [
-        "fetch.script@1: attempt 1 failed, EXIT_NONZERO 3",
-        "fetch.script@1: failed; the retry comes all the same",
+        "fetch.script@1: attempt 1 failed with EXIT_NONZERO 3",
+        "fetch.script@1: failed; the retry runs anyway",
     ]
 
 
@@ -60,16 +60,16 @@ def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
     run.fail("a", stderr_tail="connection reset by peer").fail("a", exit_code=11)
 
     assert told(run) == [
-        "a: attempt 1 failed, TIMEOUT after 5s",
-        "a: the rule for TIMEOUT: retry 1 of 1, at once, with a timeout of 10s",
-        "a: attempt 2 failed, EXIT_NONZERO 10",
-        "a: the rule for exit codes 10, 11: retry 1 of 1, at once, with a timeout of 10s",
-        "a: attempt 3 failed, EXIT_NONZERO 1: connection reset by peer",
-        "a: the rule for 'reset by': retry 1 of 1, at once, with a timeout of 10s",
-        "a: attempt 4 failed, EXIT_NONZERO 11",
-        "a: the rule for exit codes 10, 11: no retry left of 1",
-        "a: failed, EXIT_NONZERO 11",
-        "end: the run failed: nobody handled the failure of 'a' (1 step, 1 failed)",
+        "a: attempt 1 failed with TIMEOUT after 5s",
+        "a: retry 1 of 1 at once with a timeout of 10s (rule for TIMEOUT)",
+        "a: attempt 2 failed with EXIT_NONZERO 10",
+        "a: retry 1 of 1 at once with a timeout of 10s (rule for exit codes 10, 11)",
+        "a: attempt 3 failed with EXIT_NONZERO 1: connection reset by peer",
+        "a: retry 1 of 1 at once with a timeout of 10s (rule for 'reset by')",
+        "a: attempt 4 failed with EXIT_NONZERO 11",
+        "a: no retry: the only retry of the rule for exit codes 10, 11 is used up",
+        "a: failed with EXIT_NONZERO 11",
+        "end: the run failed: failure of 'a' not handled (1 step, 1 failed)",
     ]
 
 
@@ -77,24 +77,24 @@ def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
     ("fields", "outcome", "said"),
     [
         # there are rules, and none is for it
-        ({"rules": (Rule(exit_codes=(7,)),)}, {"exit_code": 3}, "a: no rule matches"),
+        ({"rules": (Rule(exit_codes=(7,)),)}, {"exit_code": 3}, "a: no retry: no rule matches"),
         # one is for anything, but not for this
         (
             {"rules": retry(3)},
             {"exit_code": None, "code": "HTTP_4XX", "message": "not found"},
-            "a: no rule names HTTP_4XX, and nothing else retries it",
+            "a: no retry: HTTP_4XX is fatal, and no rule names it",
         ),
-        ({"rules": retry(0)}, {}, "a: the rule for any failure: no retries"),
-        ({"rules": retry(9), "max_attempts": 1}, {}, "a: max_attempts is used up: 1"),
+        ({"rules": retry(0)}, {}, "a: no retry: the rule for any failure allows none"),
+        ({"rules": retry(9), "max_attempts": 1}, {}, "a: no retry: max_attempts of 1 reached"),
         (
             {"rules": (Rule(any=True, max_attempts=1),)},
             {},
-            "a: the rule for any failure: no retry after 1 attempt",
+            "a: no retry: the rule for any failure allows 1 attempt",
         ),
         (
             {"rules": retry(9, delay=60), "deadline": 30.0},
             {},
-            "a: its deadline of 30s leaves no time for a retry",
+            "a: no retry: the deadline of 30s leaves no time",
         ),
     ],
     ids=["none matches", "fatal", "none granted", "max_attempts", "max_attempts of a rule", "deadline"],
@@ -113,8 +113,8 @@ def test_a_step_without_rules_has_nothing_to_say_of_them():
     run.fail("a")
 
     assert told(run) == [
-        "a: failed, EXIT_NONZERO 1",
-        "end: the run failed: nobody handled the failure of 'a' (1 step, 1 failed)",
+        "a: failed with EXIT_NONZERO 1",
+        "end: the run failed: failure of 'a' not handled (1 step, 1 failed)",
     ]
 
 
@@ -126,12 +126,12 @@ def test_a_worker_that_is_lost_again_and_again_is_told_until_it_is_a_failure():
 
     assert told(run)[:2] == [
         "a: attempt 1 lost: its worker is gone",
-        "a: runs again as attempt 2: a lost worker spends no retry",
+        "a: runs again as attempt 2; a lost worker does not use up a retry",
     ]
     assert told(run)[6:9] == [
         "a: attempt 4 lost: its worker is gone",
-        "a: lost more than 3 times: that is a failure now",
-        "a: failed, WORKER_LOST: the worker running it was lost (w1)",
+        "a: lost its worker more than 3 times, which counts as a failure",
+        "a: failed with WORKER_LOST: the worker that ran it is gone (w1)",
     ]
 
 
@@ -147,17 +147,17 @@ def test_a_used_up_rule_a_handler_that_fails_and_a_route_are_told():
     run.fail("a").fail("a.on_failure@1.0", exit_code=5).ok("fix").ok("a")
 
     assert told(run) == [
-        "a: attempt 1 failed, EXIT_NONZERO 1",
-        "a: the rule for any failure: no retries",
-        "a: its recovery handler runs",
-        "a.on_failure@1.0: attempt 1 failed, EXIT_NONZERO 5",
-        "a: its handler failed too, EXIT_NONZERO 5",
-        "a: failed, EXIT_NONZERO 1; 'fix' takes over, and then it goes again",
-        "fix: completed; that handles the failure of 'a'",
-        "a: goes again: 'fix' has completed",
-        "a: visit 2",
+        "a: attempt 1 failed with EXIT_NONZERO 1",
+        "a: no retry: the rule for any failure allows none",
+        "a: recovery handler started",
+        "a.on_failure@1.0: attempt 1 failed with EXIT_NONZERO 5",
+        "a: handler also failed with EXIT_NONZERO 5",
+        "a: failed with EXIT_NONZERO 1; routed to 'fix'; 'a' will run again when it completes",
+        "fix: completed; handled the failure of 'a'",
+        "a: will run again: 'fix' completed",
+        "a: visit 2 started",
         "a: completed",
-        "end: the run completed, not without help (2 steps, 1 handled)",
+        "end: the run completed (degraded: 1 handled) (2 steps)",
     ]
 
 
@@ -168,12 +168,12 @@ def test_each_command_of_a_handler_is_told_and_what_a_cleanup_changes_nothing_ab
     run.fail("a", stderr_tail="no space").ok("a.on_failure@1.0").ok("a.on_failure@1.1")
 
     assert told(run)[:-1] == [
-        "a: attempt 1 failed, EXIT_NONZERO 1: no space",
-        "a: its cleanup handler runs, 2 commands, 30s at most",
+        "a: attempt 1 failed with EXIT_NONZERO 1: no space",
+        "a: cleanup handler started (2 commands, timeout 30s)",
         "a.on_failure@1.0: completed: one",
         "a.on_failure@1.1: completed: two",
-        "a: its cleanup is done; the failure stands",
-        "a: failed, EXIT_NONZERO 1",
+        "a: cleanup handler finished; the failure stands",
+        "a: failed with EXIT_NONZERO 1",
     ]
 
 
@@ -184,14 +184,14 @@ def test_a_handler_within_a_handler_is_told():
     run.fail("a").fail("a.on_failure@1.0").ok("a.on_failure@1.0.on_failure@1.0").fail("a.on_failure@1.1")
 
     assert told(run)[2:] == [
-        "a.on_failure@1.0: attempt 1 failed, EXIT_NONZERO 1",
-        "a.on_failure@1.0: its recovery handler runs",
+        "a.on_failure@1.0: attempt 1 failed with EXIT_NONZERO 1",
+        "a.on_failure@1.0: recovery handler started",
         "a.on_failure@1.0.on_failure@1.0: completed: y",
-        "a.on_failure@1.0: recovered, by its handler: x",
-        "a.on_failure@1.1: attempt 1 failed, EXIT_NONZERO 1",
-        "a.on_failure@1.1: failed, which it may",
-        "a: recovered, by its handler",
-        "end: the run completed, not without help (1 step, 1 recovered)",
+        "a.on_failure@1.0: recovered by its handler: x",
+        "a.on_failure@1.1: attempt 1 failed with EXIT_NONZERO 1",
+        "a.on_failure@1.1: failed (allowed)",
+        "a: recovered by its handler",
+        "end: the run completed (degraded: 1 recovered) (1 step)",
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_command_that_runs_elsewhere_since_its_host_is_gone_is_told():
 
     run.started("a", host="h1").fail("a").started("a.on_failure@1.0", host="h2").ok("a.on_failure@1.0")
 
-    assert told(run)[2] == "a.on_failure@1.0: runs on h2: h1, where its attempt ran, is gone"
+    assert told(run)[2] == "a.on_failure@1.0: runs on h2; h1, where its earlier attempt ran, is gone"
 
 
 def test_a_fallback_a_warning_a_skip_and_a_rejected_result_are_told():
@@ -217,15 +217,15 @@ def test_a_fallback_a_warning_a_skip_and_a_rejected_result_are_told():
     run.fail("w", exit_code=0, reported=({"code": "SLOW", "severity": "warning", "message": "took an hour"},))
 
     assert told(run) == [
-        "s: skipped: inputs.x > 1 does not hold",
-        "a: its result is not accepted, VALIDATION_FAILED: 'fine' does not hold",
-        "a: its fallback handler runs",
+        "s: skipped: condition not met: inputs.x > 1",
+        "a: result rejected: VALIDATION_FAILED: 'fine' does not hold",
+        "a: fallback handler started",
         "a.on_failure@1.0: completed: other",
-        "a: recovered, by its fallback handler",
-        "f: failed, which it may, EXIT_NONZERO 1",
-        "w: warning, SLOW: took an hour",
+        "a: recovered by its fallback handler",
+        "f: failed (allowed) with EXIT_NONZERO 1",
+        "w: warning: SLOW: took an hour",
         "w: completed",
-        "end: the run completed, not without help (4 steps, 1 recovered, 1 skipped)",
+        "end: the run completed (degraded: 1 recovered) (4 steps, 1 skipped)",
     ]
 
 
@@ -240,7 +240,7 @@ def test_a_time_is_told_in_the_units_in_which_people_say_it(timeout: float, told
 
     run.fail("a")
 
-    assert told(run)[-1] == f"a: parked for a person to decide; if nobody does, it fails in {told_as}"
+    assert told(run)[-1] == f"a: parked for a decision; without one, it will fail in {told_as}"
 
 
 def test_triage_pause_cancel_and_a_new_round_are_told():
@@ -250,17 +250,17 @@ def test_triage_pause_cancel_and_a_new_round_are_told():
     run.cancel(reason="enough").retry()
 
     assert told(run) == [
-        "a: attempt 1 failed, EXIT_NONZERO 42",
-        "a: parked for a person to decide; if nobody does, it fails in 60s",
-        "a: someone says retry: a cosmic ray",
+        "a: attempt 1 failed with EXIT_NONZERO 42",
+        "a: parked for a decision; without one, it will fail in 60s",
+        "a: someone decided: retry: a cosmic ray",
         "paused by someone",
         "resumed by someone",
         "stopping: cancelled by someone: enough",
         "a: cancelled",
         "b: cancelled",
         "end: the run was cancelled: enough (2 steps)",
-        "round 2 by someone: again; 'a', 'b' again",
-        "a: visit 2",
+        "round 2 started by someone: again; running again: 'a', 'b'",
+        "a: visit 2 started",
     ]
 
 
@@ -269,7 +269,7 @@ def test_what_a_person_adds_to_a_retry_is_told():
 
     run.fail("a").classify("a", "retry", reason="a large month", memory=2**31, timeout=90.0)
 
-    assert told(run)[-1] == "a: someone says retry, with 2.0GiB of memory and a timeout of 90s: a large month"
+    assert told(run)[-1] == "a: someone decided: retry with 2.0GiB of memory and a timeout of 90s: a large month"
 
 
 def test_a_default_that_applies_since_nobody_came_is_told():
@@ -278,8 +278,8 @@ def test_a_default_that_applies_since_nobody_came_is_told():
     run.fail("a").wait(60)
 
     assert told(run)[1:] == [
-        "a: parked for a person to decide; if nobody does, it is tried again in 60s",
-        "a: nobody decided in time: retry",
+        "a: parked for a decision; without one, it will be retried in 60s",
+        "a: no decision in time, default applied: retry",
     ]
 
 
@@ -300,7 +300,7 @@ def test_who_approved_and_who_was_interrupted_are_told():
     assert told(run)[:3] == [
         "gate: approved by someone: all green",
         "gate: completed",
-        "a: attempt 1 interrupted: it goes again",
+        "a: attempt 1 interrupted; it will run again",
     ]
 
 
@@ -316,15 +316,15 @@ def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
 
     assert told(run) == [
         "a: completed",
-        "m: 2 items",
+        "m: expanded to 2 items",
         "m[0].0: attempt 1 lost: its worker is gone",
-        "m[0].0: runs again as attempt 2: a lost worker spends no retry",
-        "m[1]: item failed, SIGNALED by SIGKILL (signal 9)",
-        "m: failed, ITEMS_FAILED: 1 of 2 items failed",
-        "a: its undo runs",
-        "a.undo@1: attempt 1 failed, EXIT_NONZERO 1",
-        "a: could not be undone, UNDO_FAILED: exit code 1",
-        "end: the run failed: nobody handled the failure of 'm' (2 steps, 1 failed)",
+        "m[0].0: runs again as attempt 2; a lost worker does not use up a retry",
+        "m[1]: item failed with SIGNALED by SIGKILL (signal 9)",
+        "m: failed with ITEMS_FAILED: 1 of 2 items failed",
+        "a: undo started",
+        "a.undo@1: attempt 1 failed with EXIT_NONZERO 1",
+        "a: undo failed with UNDO_FAILED: exit code 1",
+        "end: the run failed: failure of 'm' not handled (2 steps, 1 failed)",
     ]
 
 
@@ -336,29 +336,29 @@ def test_the_rules_and_handlers_of_items_are_told_like_those_of_steps():
     run.fail("m[0].0").fail("m[0].0").ok("m[0].0.on_failure@2.0").ok("m[0].0").ok("m[1].0")
 
     assert told(run) == [
-        "m: 2 items",
-        "m[0].0: attempt 1 failed, EXIT_NONZERO 1",
-        "m[0].0: the rule for any failure: retry 1 of 1, at once",
-        "m[0].0: attempt 2 failed, EXIT_NONZERO 1",
-        "m[0].0: the rule for any failure: no retry left of 1",
-        "m[0].0: its recovery handler runs",
+        "m: expanded to 2 items",
+        "m[0].0: attempt 1 failed with EXIT_NONZERO 1",
+        "m[0].0: retry 1 of 1 at once (rule for any failure)",
+        "m[0].0: attempt 2 failed with EXIT_NONZERO 1",
+        "m[0].0: no retry: the only retry of the rule for any failure is used up",
+        "m[0].0: recovery handler started",
         "m[0].0.on_failure@2.0: completed: mend",
-        "m[0].0: its handler is done: it runs again",
-        "m[0]: item recovered, on the run after its handler",
+        "m[0].0: handler finished; running again",
+        "m[0]: item recovered on the rerun after its handler",
         "m: completed",
-        "end: the run completed, not without help (1 step, 1 recovered)",
+        "end: the run completed (degraded: 1 recovered) (1 step)",
     ]
 
 
 @pytest.mark.parametrize(
     ("status", "ending"),
     [
-        ("completed", ["child: run 2 completed", "child: completed", "end: the run completed (1 step)"]),
+        ("completed", ["child: child run 2 completed", "child: completed", "end: the run completed (1 step)"]),
         (
             "failed",
             [
-                "child: failed, CHILD_FAILED: child run 2 failed",
-                "end: the run failed: nobody handled the failure of 'child' (1 step, 1 failed)",
+                "child: failed with CHILD_FAILED: child run 2 failed",
+                "end: the run failed: failure of 'child' not handled (1 step, 1 failed)",
             ],
         ),
     ],
@@ -369,7 +369,7 @@ def test_a_child_run_is_named_and_how_it_ended(status: str, ending: list[str]):
 
     run.child_ended("child", status)
 
-    assert told(run) == ["child: calls 'c.yaml' as run 2", *ending]
+    assert told(run) == ["child: called 'c.yaml' as run 2", *ending]
 
 
 def test_what_end_says_of_a_run_is_told_as_its_word():
@@ -378,7 +378,7 @@ def test_what_end_says_of_a_run_is_told_as_its_word():
 
     run.ok("a").ok("end", output='{"status": "failed", "reason": "too few rows"}')
 
-    assert told(run) == ["a: completed", "end: completed", "end: the run failed, end says: too few rows (1 step)"]
+    assert told(run) == ["a: completed", "end: completed", "end: the run failed, end returned: too few rows (1 step)"]
 
 
 def test_a_run_that_is_stopped_says_what_for():
@@ -388,7 +388,7 @@ def test_a_run_that_is_stopped_says_what_for():
     hasty.started("b").fail("a")
     late.wait(60)
 
-    assert told(hasty)[1] == "stopping: fail-fast, EXIT_NONZERO in 'a'"
+    assert told(hasty)[1] == "stopping: fail-fast: EXIT_NONZERO in 'a'"
     assert told(late) == [
         "stopping: the run took longer than its timeout",
         "a: cancelled",

@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Rule, Template, Triage, Workflow
-from mulligan.history.story import Line, Teller, story
+from mulligan.history.story import StoryLine, StoryWriter, story
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, shell, step, workflow
 
 BAD = failure("EXIT_NONZERO", "no space left", exit_code=7)
@@ -33,10 +33,10 @@ def entries(*facts: e.Fact) -> list[e.Entry]:
     return [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)]
 
 
-def lines(*facts: e.Fact, flow: Workflow | None = FLOW, children: Any = None) -> list[Line]:
+def lines(*facts: e.Fact, flow: Workflow | None = FLOW, children: Any = None) -> list[StoryLine]:
     """What is said of the last of them, by somebody who has told the others."""
-    teller = Teller(flow, children)
-    return [teller.tell(entry) for entry in entries(*facts)][-1]
+    writer = StoryWriter(flow, children)
+    return [writer.lines_for(entry) for entry in entries(*facts)][-1]
 
 
 def said(*facts: e.Fact, flow: Workflow | None = FLOW, children: Any = None) -> list[tuple[str, str, str]]:
@@ -56,17 +56,17 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.RunPaused(), ("", "paused", "wait")),
     (e.RunResumed("ann"), ("", "resumed by ann", "plain")),
     (e.RunStopping("cancelled", by="ann", reason="enough"), ("", "stopping: cancelled by ann: enough", "bad")),
-    (e.RunStopping("cancelled", now=True), ("", "stopping: cancelled, at once", "bad")),
-    (e.RunStopping("failed_fast", reason="TIMEOUT in 'a'"), ("", "stopping: fail-fast, TIMEOUT in 'a'", "bad")),
+    (e.RunStopping("cancelled", now=True), ("", "stopping immediately: cancelled", "bad")),
+    (e.RunStopping("failed_fast", reason="TIMEOUT in 'a'"), ("", "stopping: fail-fast: TIMEOUT in 'a'", "bad")),
     (e.RunStopping("timed_out", reason="too long"), ("", "stopping: too long", "bad")),
-    (e.RunReopened(2, "ann", "again"), ("", "round 2 by ann: again", "try")),
-    (e.RunReopened(2, "", "", ("a", "b")), ("", "round 2; 'a', 'b' again", "try")),
+    (e.RunReopened(2, "ann", "again"), ("", "round 2 started by ann: again", "try")),
+    (e.RunReopened(2, "", "", ("a", "b")), ("", "round 2 started; running again: 'a', 'b'", "try")),
     (
         e.RunReopened(3, "ann", "", ("m",), from_step="m", indexes=(1, 2)),
-        ("", "round 3 by ann; 2 items of 'm' again", "try"),
+        ("", "round 3 started by ann; running again: 2 items of 'm'", "try"),
     ),
     (e.RunCompleted(total_steps=2), ("end", "the run completed (2 steps)", "good")),
-    (e.RunCompleted(degraded=True, total_steps=1), ("end", "the run completed, not without help (1 step)", "good")),
+    (e.RunCompleted(degraded=True, total_steps=1), ("end", "the run completed (degraded) (1 step)", "good")),
     (e.RunCancelled(total_steps=1), ("end", "the run was cancelled (1 step)", "bad")),
     (
         e.RunFailed(
@@ -81,112 +81,115 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     ),
     (e.RunFailed(reason="too few", total_steps=1), ("end", "the run failed: too few (1 step)", "bad")),
     (e.StepEntered("a", 1), None),
-    (e.StepEntered("a", 2), ("a", "visit 2", "plain")),
+    (e.StepEntered("a", 2), ("a", "visit 2 started", "plain")),
     (e.StepEntered("end", 2), None),
-    (e.StepSkipped("a", "when"), ("a", "skipped: its condition does not hold", "plain")),
-    (e.StepSkipped("b", "when"), ("b", "skipped: inputs.b does not hold", "plain")),
-    (e.StepSkipped("a", "no_arrival"), ("a", "skipped: no edge led to it", "plain")),
+    (e.StepSkipped("a", "when"), ("a", "skipped: condition not met", "plain")),
+    (e.StepSkipped("b", "when"), ("b", "skipped: condition not met: inputs.b", "plain")),
+    (e.StepSkipped("a", "no_arrival"), ("a", "skipped: no edge to it was taken", "plain")),
     (e.StepSkipped("b", "no_arrival"), ("b", "skipped: not every edge to it was taken", "plain")),
-    (e.StepSkipped("a", "need_unmet"), ("a", "skipped: what it needs did not complete", "plain")),
-    (e.StepSkipped("a", "unreachable"), ("a", "skipped: nothing can lead to it any more", "plain")),
-    (e.StepSkipped("a", "loop_limit"), ("a", "skipped: max_visits is used up", "plain")),
-    (e.StepSkipped("b", "unreachable"), ("b", "skipped: nothing can lead to it any more", "plain")),
+    (e.StepSkipped("a", "need_unmet"), ("a", "skipped: a step that it needs did not complete", "plain")),
+    (e.StepSkipped("a", "unreachable"), ("a", "skipped: it can no longer be reached", "plain")),
+    (e.StepSkipped("a", "loop_limit"), ("a", "skipped: max_visits reached", "plain")),
+    (e.StepSkipped("b", "unreachable"), ("b", "skipped: it can no longer be reached", "plain")),
     (e.StepSkipped("a", "of_old_times"), ("a", "skipped: of old times", "plain")),
-    (e.StepRestored("a", "no_arrival"), ("a", "stays as it was: no edge led to it", "plain")),
+    (e.StepRestored("a", "no_arrival"), ("a", "keeps its earlier result: no edge to it was taken", "plain")),
     (e.StepCompleted("a", 1), ("a", "completed", "good")),
-    (e.StepCompleted("a", 1, no_route=True), ("a", "completed; none of its edges holds", "good")),
-    (e.StepCompleted("a", 1, recovered_by="recovery"), ("a", "recovered, by its handler", "good")),
-    (e.StepCompleted("a", 1, recovered_by="rerun"), ("a", "recovered, on the run after its handler", "good")),
-    (e.StepCompleted("a", 1, recovered_by="fallback"), ("a", "recovered, by its fallback handler", "good")),
+    (e.StepCompleted("a", 1, no_route=True), ("a", "completed; no condition of its edges was met", "good")),
+    (e.StepCompleted("a", 1, recovered_by="recovery"), ("a", "recovered by its handler", "good")),
+    (e.StepCompleted("a", 1, recovered_by="rerun"), ("a", "recovered on the rerun after its handler", "good")),
+    (e.StepCompleted("a", 1, recovered_by="fallback"), ("a", "recovered by its fallback handler", "good")),
     # An end that nobody wrote only evaluates: that is no news.
     (e.StepCompleted("end", 1), None),
     (e.StepCompleted("end", 1, attempt=1), ("end", "completed", "good")),
-    (e.StepFailed("a", 1, BAD), ("a", "failed, EXIT_NONZERO 7: no space left", "bad")),
-    (e.StepFailed("a", 1, BAD, is_allowed=True), ("a", "failed, which it may, EXIT_NONZERO 7: no space left", "bad")),
+    (e.StepFailed("a", 1, BAD), ("a", "failed with EXIT_NONZERO 7: no space left", "bad")),
+    (e.StepFailed("a", 1, BAD, is_allowed=True), ("a", "failed (allowed) with EXIT_NONZERO 7: no space left", "bad")),
     (e.StepCancelled("a", 1), ("a", "cancelled", "bad")),
-    (e.StepParked("a", 1, 1, BAD, "always"), ("a", "parked for a person to decide", "wait")),
+    (e.StepParked("a", 1, 1, BAD, "always"), ("a", "parked for a decision", "wait")),
     (
         e.StepParked("a", 1, 1, BAD, "always", SOON),
-        ("a", "parked for a person to decide; if nobody does, it is tried again in 90s", "wait"),
+        ("a", "parked for a decision; without one, it will be retried in 90s", "wait"),
     ),
     (
         e.StepParked("b", 1, 1, BAD, "always", SOON),
-        ("b", "parked for a person to decide; if nobody does, it fails in 90s", "wait"),
+        ("b", "parked for a decision; without one, it will fail in 90s", "wait"),
     ),
     (
         e.StepParked("c", 1, 1, BAD, "always", SOON),
-        ("c", "parked for a person to decide; if nobody does, its default applies in 90s", "wait"),
+        ("c", "parked for a decision; without one, the default applies in 90s", "wait"),
     ),
-    (e.StepClassified("a", 1, "retry", "known", "ann"), ("a", "ann says retry: known", "try")),
+    (e.StepClassified("a", 1, "retry", "known", "ann"), ("a", "ann decided: retry: known", "try")),
     (
         e.StepClassified("a", 1, "retry", "known", "", e.Adjusted(cpus=2)),
-        ("a", "someone says retry, with 2 cpus: known", "try"),
+        ("a", "a person decided: retry with 2 cpus: known", "try"),
     ),
-    (e.StepClassified("a", 1, "fail", "", "", is_default=True), ("a", "nobody decided in time: fail", "try")),
-    (e.StepPutBack("a", "rerun", "fix"), ("a", "goes again: 'fix' has completed", "try")),
+    (
+        e.StepClassified("a", 1, "fail", "", "", is_default=True),
+        ("a", "no decision in time, default applied: fail", "try"),
+    ),
+    (e.StepPutBack("a", "rerun", "fix"), ("a", "will run again: 'fix' completed", "try")),
     (e.StepPutBack("a", "arrival", "fix"), None),
-    (e.StepStoodIn("a", "fix"), ("a", "'fix' stands in for it", "good")),
+    (e.StepStoodIn("a", "fix"), ("a", "'fix' stood in for it", "good")),
     (e.StepSettled("a", "failed"), None),
-    (e.StepSettled("a", "failed", BAD), ("a", "nothing could stand in for it, EXIT_NONZERO 7: no space left", "bad")),
-    (e.LoopTaken("a", 0, "b", 3, SOON), ("a", "loop 3, back to 'b', in 90s", "try")),
+    (e.StepSettled("a", "failed", BAD), ("a", "no step could stand in for it: EXIT_NONZERO 7: no space left", "bad")),
+    (e.LoopTaken("a", 0, "b", 3, SOON), ("a", "loop 3: back to 'b' in 90s", "try")),
     (e.AttemptScheduled("a", 1), None),
     (
         e.AttemptScheduled("a", 2, "lost"),
-        ("a", "runs again as attempt 2: a lost worker spends no retry", "try"),
+        ("a", "runs again as attempt 2; a lost worker does not use up a retry", "try"),
     ),
     (e.AttemptStarted("a", 1, "w", "h1"), None),
     (
         e.AttemptStarted("a", 1, "w", "h2", instead_of="h1"),
-        ("a", "runs on h2: h1, where its attempt ran, is gone", "try"),
+        ("a", "runs on h2; h1, where its earlier attempt ran, is gone", "try"),
     ),
-    (e.AttemptStarted("c", 1), ("c", "calls 'c.yaml'", "plain")),
-    (e.AttemptFailed("a", 3, BAD), ("a", "attempt 3 failed, EXIT_NONZERO 7: no space left", "bad")),
+    (e.AttemptStarted("c", 1), ("c", "called 'c.yaml'", "plain")),
+    (e.AttemptFailed("a", 3, BAD), ("a", "attempt 3 failed with EXIT_NONZERO 7: no space left", "bad")),
     (e.AttemptSucceeded("a", 1, {"approved": 1}), None),
     (
         e.AttemptSucceeded("a", 1, {"approved": True, "by": "ann", "reason": "fine"}),
         ("a", "approved by ann: fine", "good"),
     ),
-    (e.AttemptSucceeded("a", 1, warnings=(LATE, WARNING)), ("a", "warning, SLOW: took long", "wait")),
-    (e.AttemptInterrupted("a", 2), ("a", "attempt 2 interrupted: it goes again", "try")),
+    (e.AttemptSucceeded("a", 1, warnings=(LATE, WARNING)), ("a", "warning: SLOW: took long", "wait")),
+    (e.AttemptInterrupted("a", 2), ("a", "attempt 2 interrupted; it will run again", "try")),
     (e.AttemptLost("a", 2), ("a", "attempt 2 lost: its worker is gone", "bad")),
-    (e.ResultRejected("a", 1, BAD), ("a", "its result is not accepted, EXIT_NONZERO 7: no space left", "bad")),
-    (e.RetryScheduled("a", 2, 0, 1, SOON), ("a", "the rule for any failure: retry 1 of 2, in 90s", "try")),
-    (e.RetryScheduled("b", 2, 0, 1, SOON), ("b", "rule 1: retry 1, in 90s", "try")),
+    (e.ResultRejected("a", 1, BAD), ("a", "result rejected: EXIT_NONZERO 7: no space left", "bad")),
+    (e.RetryScheduled("a", 2, 0, 1, SOON), ("a", "retry 1 of 2 in 90s (rule for any failure)", "try")),
+    (e.RetryScheduled("b", 2, 0, 1, SOON), ("b", "retry 1 in 90s (rule 1)", "try")),
     # A rule that the file no longer has.
-    (e.RetryScheduled("a", 2, 1, 3, SOON), ("a", "rule 2: retry 3, in 90s", "try")),
+    (e.RetryScheduled("a", 2, 1, 3, SOON), ("a", "retry 3 in 90s (rule 2)", "try")),
     (
         e.RetryScheduled("a", 2, 0, 1, T0, True, e.Adjusted(timeout=5)),
         (
             "a",
-            "the rule for any failure: retry 1 of 2, at once, after its recovery script, with a timeout of 5s",
+            "retry 1 of 2 at once after its recovery script with a timeout of 5s (rule for any failure)",
             "try",
         ),
     ),
-    (e.HandlerStarted("a", 1, "recovery"), ("a", "its recovery handler runs, 2 commands, 90s at most", "try")),
-    (e.HandlerStarted("r", 1, "recovery"), ("r", "its recovery handler runs", "try")),
-    (e.HandlerStarted("b", 1, "cleanup"), ("b", "its cleanup handler runs", "try")),
+    (e.HandlerStarted("a", 1, "recovery"), ("a", "recovery handler started (2 commands, timeout 90s)", "try")),
+    (e.HandlerStarted("r", 1, "recovery"), ("r", "recovery handler started", "try")),
+    (e.HandlerStarted("b", 1, "cleanup"), ("b", "cleanup handler started", "try")),
     (e.HandlerSucceeded("a", 1, "recovery"), None),
     # A handler that the file no longer has.
     (e.HandlerSucceeded("b", 1, "recovery"), None),
-    (e.HandlerSucceeded("r", 1, "recovery"), ("r", "its handler is done: it runs again", "try")),
-    (e.HandlerSucceeded("a", 1, "cleanup"), ("a", "its cleanup is done", "plain")),
-    (e.HandlerSucceeded("a", 1, "custom", {"status": "failed"}), ("a", "its handler decides: failed", "plain")),
+    (e.HandlerSucceeded("r", 1, "recovery"), ("r", "handler finished; running again", "try")),
+    (e.HandlerSucceeded("a", 1, "cleanup"), ("a", "cleanup handler finished", "plain")),
+    (e.HandlerSucceeded("a", 1, "custom", {"status": "failed"}), ("a", "handler decided: failed", "plain")),
     (e.HandlerSucceeded("a", 1, "custom", {"status": "completed"}), None),
     (e.HandlerSucceeded("a", 1, "custom", "nonsense"), None),
     (e.HandlerSucceeded("a", 1, "fallback", {"status": "failed"}), None),
     (
         e.HandlerFailed("a", 1, failure("HANDLER_FAILED", "", cause=(BAD,))),
-        ("a", "its handler failed too, EXIT_NONZERO 7: no space left", "bad"),
+        ("a", "handler also failed with EXIT_NONZERO 7: no space left", "bad"),
     ),
-    (e.MapExpanded("m", 1, [1, 2]), ("m", "2 items", "plain")),
-    (e.MapExpanded("m", 1, []), ("m", "0 items", "plain")),
-    (e.MapExpanded("m", 2, None, (1,)), ("m", "1 item once more", "try")),
-    (e.ItemFailed("m[0]", "m", 0, BAD), ("m[0]", "item failed, EXIT_NONZERO 7: no space left", "bad")),
+    (e.MapExpanded("m", 1, [1, 2]), ("m", "expanded to 2 items", "plain")),
+    (e.MapExpanded("m", 1, []), ("m", "expanded to 0 items", "plain")),
+    (e.MapExpanded("m", 2, None, (1,)), ("m", "running 1 item again", "try")),
+    (e.ItemFailed("m[0]", "m", 0, BAD), ("m[0]", "item failed with EXIT_NONZERO 7: no space left", "bad")),
     (e.ItemCompleted("m[0]", "m", 0), None),
-    (e.ItemCompleted("m[0]", "m", 0, None, "recovery"), ("m[0]", "item recovered, by its handler", "good")),
+    (e.ItemCompleted("m[0]", "m", 0, None, "recovery"), ("m[0]", "item recovered by its handler", "good")),
     (e.UndoCompleted("a", 1), ("a", "undone", "good")),
-    (e.UndoFailed("a", 1, BAD), ("a", "could not be undone, EXIT_NONZERO 7: no space left", "bad")),
-    (e.WarningRecorded("a", WARNING), ("a", "warning, SLOW: took long", "wait")),
+    (e.UndoFailed("a", 1, BAD), ("a", "undo failed with EXIT_NONZERO 7: no space left", "bad")),
+    (e.WarningRecorded("a", WARNING), ("a", "warning: SLOW: took long", "wait")),
     (e.ItemEntered("m[0]", "m", 0), None),
 ]
 
@@ -197,26 +200,26 @@ def test_a_fact_is_told_about_whom_it_is_in_its_words_and_tone(fact: e.Fact, lin
 
 
 DETAILS: list[tuple[e.Fact, list[tuple[str, str, str]]]] = [
-    (e.UndoStarted("a", 1), [("a", "its undo runs", "try")]),
-    (e.ReportRefused("a", 2, "stale_attempt"), [("a", "a late report on attempt 2 is ignored", "plain")]),
+    (e.UndoStarted("a", 1), [("a", "undo started", "try")]),
+    (e.ReportRefused("a", 2, "stale_attempt"), [("a", "late report on attempt 2 ignored", "plain")]),
     (e.CommandCompleted("a.on_failure@1.0", "a", "handler"), [("a.on_failure@1.0", "completed", "good")]),
     (
         e.CommandCompleted("a.script@1", "a", "script", recovered_by="recovery"),
-        [("a.script@1", "recovered, by its handler", "good")],
+        [("a.script@1", "recovered by its handler", "good")],
     ),
     (e.CommandCompleted("m[0].0", "m[0]", "do"), []),
     (
         e.CommandFailed("a.script@1", "a", "script", BAD),
-        [("a.script@1", "failed; the retry comes all the same", "bad")],
+        [("a.script@1", "failed; the retry runs anyway", "bad")],
     ),
     (
         e.CommandFailed("a.on_failure@1.0", "a", "handler", BAD, is_allowed=True),
-        [("a.on_failure@1.0", "failed, which it may", "bad")],
+        [("a.on_failure@1.0", "failed (allowed)", "bad")],
     ),
     (e.CommandFailed("a.on_failure@1.0", "a", "handler", BAD), []),
-    (e.CommandSkipped("m[0].0", "m[0]", "do", 0), [("m[0].0", "skipped: x > 1 does not hold", "plain")]),
-    (e.CommandSkipped("m[0].1", "m[0]", "do", 1), [("m[0].1", "skipped: its condition does not hold", "plain")]),
-    (e.CommandSkipped("z[0].0", "z[0]", "do", 0), [("z[0].0", "skipped: its condition does not hold", "plain")]),
+    (e.CommandSkipped("m[0].0", "m[0]", "do", 0), [("m[0].0", "skipped: condition not met: x > 1", "plain")]),
+    (e.CommandSkipped("m[0].1", "m[0]", "do", 1), [("m[0].1", "skipped: condition not met", "plain")]),
+    (e.CommandSkipped("z[0].0", "z[0]", "do", 0), [("z[0].0", "skipped: condition not met", "plain")]),
 ]
 
 
@@ -228,51 +231,51 @@ def test_some_facts_are_told_to_whoever_asks_why_and_to_nobody_else(
 
     assert [(line.place, line.text, line.tone) for line in found] == expected
     assert all(line.is_detail for line in found)
-    assert Teller(FLOW, has_details=False).tell(entries(fact)[0]) == []
+    assert StoryWriter(FLOW, has_details=False).lines_for(entries(fact)[0]) == []
 
 
 def test_what_the_attempts_of_a_round_get_is_a_detail_beside_its_sentence() -> None:
     found = lines(e.RunReopened(2, "ann", "", ("a",), adjustments={"a": e.Adjusted(cpus=2), "b": e.Adjusted()}))
 
     assert [(line.place, line.text, line.tone, line.is_detail) for line in found] == [
-        ("", "round 2 by ann; 'a' again", "try", False),
-        ("a", "goes again, with 2 cpus", "try", True),
-        ("b", "goes again", "try", True),
+        ("", "round 2 started by ann; running again: 'a'", "try", False),
+        ("a", "runs again with 2 cpus", "try", True),
+        ("b", "runs again", "try", True),
     ]
 
 
 # -- why there is no retry -------------------------------------------------------------------------------------------
 
 PASSED: list[tuple[str, str, e.Fact | None, str]] = [
-    ("a", "no_rule", None, "no rule matches"),
+    ("a", "no_rule", None, "no retry: no rule matches"),
     ("b", "no_rule", None, ""),
-    ("a", "no_rule", e.AttemptFailed("a", 1, FATAL), "no rule names HTTP_4XX, and nothing else retries it"),
+    ("a", "no_rule", e.AttemptFailed("a", 1, FATAL), "no retry: HTTP_4XX is fatal, and no rule names it"),
     ("b", "no_rule", e.AttemptFailed("b", 1, FATAL), ""),
-    ("a", "retries_exhausted", None, "its retries are used up"),
+    ("a", "retries_exhausted", None, "no retry: all retries are used up"),
     (
         "a",
         "retries_exhausted",
         e.AttemptFailed("a", 1, BAD),
-        "the rule for any failure: no retry left of 2",
+        "no retry: all 2 retries of the rule for any failure are used up",
     ),
-    ("d", "retries_exhausted", e.AttemptFailed("d", 1, BAD), "the rule for any failure: no retries"),
+    ("d", "retries_exhausted", e.AttemptFailed("d", 1, BAD), "no retry: the rule for any failure allows none"),
     (
         "d",
         "rule_attempts_exhausted",
         e.AttemptFailed("d", 1, BAD),
-        "the rule for any failure: no retry after 1 attempt",
+        "no retry: the rule for any failure allows 1 attempt",
     ),
-    ("d", "attempts_exhausted", None, "max_attempts is used up: 4"),
-    ("a", "attempts_exhausted", None, "max_attempts is used up"),
-    ("d", "deadline_passed", None, "its deadline of 90s leaves no time for a retry"),
-    ("a", "deadline_passed", None, "its deadline leaves no time for a retry"),
-    ("a", "handler_failure_fatal", None, "its handler failed, and that is fatal"),
+    ("d", "attempts_exhausted", None, "no retry: max_attempts of 4 reached"),
+    ("a", "attempts_exhausted", None, "no retry: max_attempts reached"),
+    ("d", "deadline_passed", None, "no retry: the deadline of 90s leaves no time"),
+    ("a", "deadline_passed", None, "no retry: the deadline leaves no time"),
+    ("a", "handler_failure_fatal", None, "not parked: its handler failed, which is fatal"),
     ("a", "critical", None, "not parked: the failure is critical"),
     ("a", "rule_matched", None, "not parked: a rule matched"),
     ("d", "rule_matched", None, "not parked: a rule matched"),
     ("a", "no_handler", None, ""),
-    ("z", "attempts_exhausted", None, "max_attempts is used up"),
-    ("z", "deadline_passed", None, "its deadline leaves no time for a retry"),
+    ("z", "attempts_exhausted", None, "no retry: max_attempts reached"),
+    ("z", "deadline_passed", None, "no retry: the deadline leaves no time"),
     ("z", "no_rule", None, ""),
 ]
 
@@ -286,9 +289,11 @@ def test_why_a_rung_let_a_failure_pass(place: str, reason: str, before: e.Fact |
 
 def test_reruns_that_are_used_up_are_those_after_a_loss_or_those_of_a_handler() -> None:
     assert said(e.RungPassed("a", "retry", "reruns_exhausted")) == [
-        ("a", "lost more than 3 times: that is a failure now", "plain")
+        ("a", "lost its worker more than 3 times, which counts as a failure", "plain")
     ]
-    assert said(e.RungPassed("a", "handle", "reruns_exhausted")) == [("a", "its handler's reruns are used up", "plain")]
+    assert said(e.RungPassed("a", "handle", "reruns_exhausted")) == [
+        ("a", "no rerun: the reruns of its handler are used up", "plain")
+    ]
 
 
 # -- what was told before --------------------------------------------------------------------------------------------
@@ -298,16 +303,16 @@ def test_a_failure_that_was_told_in_full_is_said_in_a_word_when_it_ends_its_step
     told, other = e.AttemptFailed("a", 1, BAD), failure("EXIT_NONZERO", "another", exit_code=7)
     between = e.HandlerStarted("a", 1, "recovery")
 
-    assert said(told, between, e.StepFailed("a", 1, BAD))[0][1] == "failed, EXIT_NONZERO 7"
-    assert said(told, between, e.StepFailed("a", 1, other))[0][1] == "failed, EXIT_NONZERO 7: another"
+    assert said(told, between, e.StepFailed("a", 1, BAD))[0][1] == "failed with EXIT_NONZERO 7"
+    assert said(told, between, e.StepFailed("a", 1, other))[0][1] == "failed with EXIT_NONZERO 7: another"
     renamed = failure("SIGNALED", "no space left")
-    assert said(told, between, e.StepFailed("a", 1, renamed))[0][1] == "failed, SIGNALED: no space left"
+    assert said(told, between, e.StepFailed("a", 1, renamed))[0][1] == "failed with SIGNALED: no space left"
 
 
 def test_a_step_that_failed_at_its_only_attempt_says_all_that_the_attempt_did() -> None:
     [line] = lines(e.AttemptFailed("a", 1, BAD), e.StepFailed("a", 1, BAD))
 
-    assert (line.is_whole, line.text) == (True, "failed, EXIT_NONZERO 7: no space left")
+    assert (line.is_whole, line.text) == (True, "failed with EXIT_NONZERO 7: no space left")
 
 
 @pytest.mark.parametrize(
@@ -331,20 +336,20 @@ def test_only_what_is_said_right_after_the_attempt_says_all_of_it(facts: tuple[e
 
 
 def test_a_step_that_failed_later_than_its_attempt_is_told_beside_it() -> None:
-    teller = Teller(FLOW)
-    teller.tell(e.Entry(1, T0, 0, e.AttemptFailed("a", 1, BAD)))
+    writer = StoryWriter(FLOW)
+    writer.lines_for(e.Entry(1, T0, 0, e.AttemptFailed("a", 1, BAD)))
 
-    [line] = teller.tell(e.Entry(2, SOON, 0, e.StepFailed("a", 1, BAD)))
+    [line] = writer.lines_for(e.Entry(2, SOON, 0, e.StepFailed("a", 1, BAD)))
 
-    assert (line.is_whole, line.text, line.at, line.seq) == (False, "failed, EXIT_NONZERO 7", SOON, 2)
+    assert (line.is_whole, line.text, line.at, line.seq) == (False, "failed with EXIT_NONZERO 7", SOON, 2)
 
 
 def test_the_story_leaves_out_what_is_said_twice_and_nothing_else() -> None:
     facts = (e.AttemptFailed("b", 1, LATE), e.AttemptFailed("a", 1, BAD), e.StepFailed("a", 1, BAD), e.RunFailed())
 
     assert [(line.seq, line.text) for line in story(entries(*facts))] == [
-        (1, "attempt 1 failed, TIMEOUT"),
-        (3, "failed, EXIT_NONZERO 7: no space left"),
+        (1, "attempt 1 failed with TIMEOUT"),
+        (3, "failed with EXIT_NONZERO 7: no space left"),
         (4, "the run failed (0 steps)"),
     ]
     assert list(story([])) == []
@@ -363,10 +368,10 @@ def test_a_child_run_is_named_where_it_is_known() -> None:
     [calls] = lines(e.AttemptStarted("c", 1), children=children)
     [again] = lines(e.AttemptStarted("c", 2), children=children)
 
-    assert (calls.text, calls.child_run_id) == ("calls 'c.yaml' as run 7", 7)
-    assert (again.text, again.child_run_id) == ("calls 'c.yaml'", 0)
+    assert (calls.text, calls.child_run_id) == ("called 'c.yaml' as run 7", 7)
+    assert (again.text, again.child_run_id) == ("called 'c.yaml'", 0)
     [ended] = lines(e.AttemptSucceeded("c", 1), children=children)
-    assert (ended.text, ended.tone, ended.child_run_id) == ("run 7 completed", "good", 0)
+    assert (ended.text, ended.tone, ended.child_run_id) == ("child run 7 completed", "good", 0)
 
 
 def test_a_run_that_failed_names_those_whom_nobody_handled_as_far_as_all_are_known() -> None:
@@ -376,10 +381,10 @@ def test_a_run_that_failed_names_those_whom_nobody_handled_as_far_as_all_are_kno
         return said(*facts)[0][1]
 
     assert text(one, e.RunFailed(failed_steps_count=1)) == (
-        "the run failed: nobody handled the failure of 'a' (0 steps, 1 failed)"
+        "the run failed: failure of 'a' not handled (0 steps, 1 failed)"
     )
     assert text(one, two, e.RunFailed(failed_steps_count=2)) == (
-        "the run failed: nobody handled the failures of 'a', 'b' (0 steps, 2 failed)"
+        "the run failed: failures of 'a', 'b' not handled (0 steps, 2 failed)"
     )
     assert text(two, e.RunFailed(failed_steps_count=2)) == "the run failed (0 steps, 2 failed)"
     assert text(one, e.RunCancelled(failed_steps_count=1)) == "the run was cancelled (0 steps, 1 failed)"
@@ -389,7 +394,7 @@ def test_a_run_that_failed_names_those_whom_nobody_handled_as_far_as_all_are_kno
 def test_what_end_returned_is_told_as_its_word() -> None:
     says = e.StepCompleted("end", 1, output={"status": "failed", "reason": "too few"})
 
-    assert said(says, e.RunFailed(reason="too few"))[0][1] == "the run failed, end says: too few (0 steps)"
+    assert said(says, e.RunFailed(reason="too few"))[0][1] == "the run failed, end returned: too few (0 steps)"
     assert said(says, e.RunFailed())[0][1] == "the run failed (0 steps)"
 
 
@@ -402,7 +407,7 @@ def test_what_end_did_not_say_is_not_told_as_its_word(reason: str) -> None:
 
 
 def test_a_line_about_nothing_in_particular_is_plain_and_no_detail() -> None:
-    line = Line(T0, "a", "text")
+    line = StoryLine(T0, "a", "text")
 
     assert (line.tone, line.seq, line.is_detail, line.is_whole, line.child_run_id) == ("plain", 0, False, False, 0)
 
@@ -410,7 +415,7 @@ def test_a_line_about_nothing_in_particular_is_plain_and_no_detail() -> None:
 def test_a_cleanup_after_a_failure_changes_nothing_about_it() -> None:
     done = e.HandlerSucceeded("a", 1, "cleanup")
 
-    assert said(e.AttemptFailed("a", 1, BAD), done) == [("a", "its cleanup is done; the failure stands", "plain")]
+    assert said(e.AttemptFailed("a", 1, BAD), done) == [("a", "cleanup handler finished; the failure stands", "plain")]
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -475,32 +480,32 @@ def details(*facts: e.Fact) -> list[tuple[str, str]]:
         (
             (0,),
             [
-                "edge to 'y' not taken: the one to 'x' comes first",
+                "edge to 'y' not taken: the edge to 'x' comes first",
                 # It came before, and its condition was not met.
-                "edge to 'z' not taken: output.z does not hold",
+                "edge to 'z' not taken: condition not met: output.z",
             ],
         ),
         (
             (2, 3),
             [
-                "edge to 'x' not taken: the one to 'z' comes first",
-                "edge to 'y' not taken: the one to 'z' comes first",
-                "edge to 'tell' taken: it is for every end, and handles nothing",
+                "edge to 'x' not taken: the edge to 'z' comes first",
+                "edge to 'y' not taken: the edge to 'z' comes first",
+                "edge to 'tell' taken: on always; it handles no failure",
             ],
         ),
         (
             (1, 4),
             [
-                "edge to 'x' not taken: the one to 'y' leads back, and goes alone",
-                "edge to 'z' not taken: output.z does not hold",
+                "edge to 'x' not taken: the loop edge to 'y' is taken alone",
+                "edge to 'z' not taken: condition not met: output.z",
             ],
         ),
         (
             (),
             [
-                "edge to 'x' not taken: an edge that leads back goes alone",
-                "edge to 'y' not taken: output.y does not hold",
-                "edge to 'z' not taken: output.z does not hold",
+                "edge to 'x' not taken: a loop edge is taken alone",
+                "edge to 'y' not taken: condition not met: output.y",
+                "edge to 'z' not taken: condition not met: output.z",
             ],
         ),
     ],
@@ -514,7 +519,7 @@ def test_where_all_fitting_edges_are_taken_none_comes_first() -> None:
 
     [_, detail] = lines(e.StepCompleted("s", 1, taken=(0,)), flow=both)
 
-    assert detail.text == "edge to 'y' not taken: output.y does not hold"
+    assert detail.text == "edge to 'y' not taken: condition not met: output.y"
 
 
 def test_an_edge_for_every_end_comes_before_no_other() -> None:
@@ -524,7 +529,7 @@ def test_an_edge_for_every_end_comes_before_no_other() -> None:
 
     [_, detail, _] = lines(e.StepCompleted("s", 1, taken=(0,)), flow=both)
 
-    assert detail.text == "edge to 'y' not taken: output.y does not hold"
+    assert detail.text == "edge to 'y' not taken: condition not met: output.y"
 
 
 def test_edges_of_one_priority_come_in_the_order_of_the_file() -> None:
@@ -532,7 +537,7 @@ def test_edges_of_one_priority_come_in_the_order_of_the_file() -> None:
 
     [_, detail] = lines(e.StepCompleted("s", 1, taken=(0,)), flow=both)
 
-    assert detail.text == "edge to 'y' not taken: the one to 'x' comes first"
+    assert detail.text == "edge to 'y' not taken: the edge to 'x' comes first"
 
 
 def failed(route: e.Route, *taken: int) -> e.StepFailed:
@@ -542,12 +547,15 @@ def failed(route: e.Route, *taken: int) -> e.StepFailed:
 @pytest.mark.parametrize(
     ("route", "text"),
     [
-        (e.Route("selected", 5, "fix", 1), "failed, TIMEOUT; 'fix' takes over, and then it goes again"),
-        (e.Route("selected", 6, "stand", 1), "failed, TIMEOUT; 'stand' takes over and is to stand in for it"),
-        (e.Route("selected", None, "fix", 1), "failed, TIMEOUT; 'fix' takes over"),
-        (e.Route("skipped_terminal", reason="stopping"), "failed, TIMEOUT; the run is stopping"),
-        (e.Route("no_route", reason="no_edge_fits"), "failed, TIMEOUT; no failure edge fits"),
-        (e.Route("no_route"), "failed, TIMEOUT"),
+        (
+            e.Route("selected", 5, "fix", 1),
+            "failed with TIMEOUT; routed to 'fix'; 's' will run again when it completes",
+        ),
+        (e.Route("selected", 6, "stand", 1), "failed with TIMEOUT; routed to 'stand', which will stand in for 's'"),
+        (e.Route("selected", None, "fix", 1), "failed with TIMEOUT; routed to 'fix'"),
+        (e.Route("skipped_terminal", reason="stopping"), "failed with TIMEOUT; not routed: the run is stopping"),
+        (e.Route("no_route", reason="no_edge_fits"), "failed with TIMEOUT; no failure edge matches"),
+        (e.Route("no_route"), "failed with TIMEOUT"),
     ],
 )
 def test_who_takes_over_after_a_failure_and_what_comes_then(route: e.Route, text: str) -> None:
@@ -565,21 +573,21 @@ def test_of_each_failure_edge_that_was_not_chosen_it_is_told_why() -> None:
     found = details(failed(e.Route("selected", 2, "z", 1, passed=passed), 3, 7))
 
     assert [text for text, _ in found] == [
-        "edge to 'fix' not taken: it is for TIMEOUT and exit codes 1, 2",
-        "edge to 'stand' not taken: the one to 'z' comes first",
-        "edge to 'x' not taken: max_visits is used up",
-        "edge to 'y' not taken: 'y' has been entered already",
-        "edge to 'bell' taken beside: it handles nothing",
-        "edge to 'horn' not taken: it is for TIMEOUT",
-        "edge to 'tell' taken: it is for every end, and handles nothing",
+        "edge to 'fix' not taken: it matches only TIMEOUT and exit codes 1, 2",
+        "edge to 'stand' not taken: the edge to 'z' comes first",
+        "edge to 'x' not taken: max_visits reached",
+        "edge to 'y' not taken: 'y' was already entered",
+        "edge to 'bell' also taken; it handles no failure",
+        "edge to 'horn' not taken: it matches only TIMEOUT",
+        "edge to 'tell' taken: on always; it handles no failure",
     ]
     assert {tone for _, tone in found} == {"plain"}
 
 
 def test_a_bell_that_may_ring_no_more_says_so() -> None:
     assert details(failed(e.Route("no_route"), 8)) == [
-        ("edge to 'bell' not taken: max_visits is used up", "plain"),
-        ("edge to 'horn' taken beside: it handles nothing", "plain"),
+        ("edge to 'bell' not taken: max_visits reached", "plain"),
+        ("edge to 'horn' also taken; it handles no failure", "plain"),
     ]
 
 
@@ -596,7 +604,7 @@ def test_whoever_does_not_know_the_workflow_says_what_the_facts_say() -> None:
     found = lines(failed(route, 3, 7), flow=None)
 
     assert [line.text for line in found] == [
-        "failed, TIMEOUT; 'fix' takes over",
+        "failed with TIMEOUT; routed to 'fix'",
         "edge to 'stand' not taken: does not fit",
     ]
     assert said(e.StepCompleted("s", 1, taken=()), flow=None) == [("s", "completed", "good")]

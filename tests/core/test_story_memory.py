@@ -16,7 +16,7 @@ BAD = failure("EXIT_NONZERO", exit_code=1)
 def remembering(flow: Workflow | None, *facts: e.Fact) -> StoryMemory:
     memory = StoryMemory(flow)
     for fact in facts:
-        memory.see(fact)
+        memory.update(fact)
     return memory
 
 
@@ -75,7 +75,7 @@ def test_the_one_that_is_missing_in_a_group_is_looked_for_once() -> None:
     memory = remembering(NEEDY, failed("b"))
     first = memory.unmet_need("grouped")
 
-    memory.see(failed("a"))
+    memory.update(failed("a"))
 
     # It is still true, and was told to the first that asked.
     assert (first, memory.unmet_need("alike")) == ("b", "b")
@@ -85,7 +85,7 @@ def test_a_member_that_goes_again_is_missing_no_more() -> None:
     memory = remembering(NEEDY, failed("a"), failed("b"))
     first = memory.unmet_need("grouped")
 
-    memory.see(e.StepEntered("a", 2))
+    memory.update(e.StepEntered("a", 2))
 
     assert (first, memory.unmet_need("alike")) == ("a", "b")
 
@@ -94,9 +94,9 @@ def test_another_round_looks_again_at_who_is_missing() -> None:
     memory = remembering(NEEDY)
     assert memory.unmet_need("grouped") == ""
 
-    memory.see(failed("b"))
+    memory.update(failed("b"))
     before = memory.unmet_need("grouped")
-    memory.see(e.RunReopened(2, "", "", ()))
+    memory.update(e.RunReopened(2, "", "", ()))
 
     # That nobody is missing is believed as long as the round lasts.
     assert (before, memory.unmet_need("grouped")) == ("", "b")
@@ -134,46 +134,50 @@ def test_what_has_ended_has_no_last_failure(end: e.Fact) -> None:
 
 def test_a_failure_is_open_until_the_visit_that_it_was_sent_to_completes() -> None:
     memory = remembering(None, failed("a", to="fix"))
-    assert (memory.unhandled(), memory.carried("fix", 1), memory.carried("fix", 2)) == (["a"], ["a"], [])
+    assert (memory.unhandled_steps(), memory.failures_routed_to("fix", 1), memory.failures_routed_to("fix", 2)) == (
+        ["a"],
+        ["a"],
+        [],
+    )
 
-    memory.see(e.StepCompleted("fix", 1))
+    memory.update(e.StepCompleted("fix", 1))
 
-    assert (memory.unhandled(), memory.carried("fix", 1)) == ([], [])
+    assert (memory.unhandled_steps(), memory.failures_routed_to("fix", 1)) == ([], [])
 
 
 def test_a_remediation_that_fails_hands_on_what_it_was_to_deal_with() -> None:
     memory = remembering(None, failed("a", to="fix"), failed("fix", to="more"))
-    assert (memory.carried("more", 1), memory.carried("fix", 1)) == (["fix", "a"], [])
+    assert (memory.failures_routed_to("more", 1), memory.failures_routed_to("fix", 1)) == (["fix", "a"], [])
 
-    memory.see(e.StepCompleted("more", 1))
+    memory.update(e.StepCompleted("more", 1))
 
-    assert memory.unhandled() == []
+    assert memory.unhandled_steps() == []
 
 
 def test_a_remediation_that_fails_with_nobody_to_go_to_leaves_all_of_it() -> None:
-    assert remembering(None, failed("a", to="fix"), failed("fix")).unhandled() == ["a", "fix"]
+    assert remembering(None, failed("a", to="fix"), failed("fix")).unhandled_steps() == ["a", "fix"]
 
 
 def test_what_may_fail_and_the_failure_of_end_are_nobodys_to_handle() -> None:
-    assert remembering(None, failed("a", is_allowed=True), failed("end")).unhandled() == []
+    assert remembering(None, failed("a", is_allowed=True), failed("end")).unhandled_steps() == []
 
 
 def test_a_step_that_failed_in_two_visits_is_named_once() -> None:
     memory = remembering(None, failed("a", to="fix"), failed("a", to="fix", visit=2))
 
-    assert (memory.unhandled(), memory.carried("fix", 1)) == (["a"], ["a"])
+    assert (memory.unhandled_steps(), memory.failures_routed_to("fix", 1)) == (["a"], ["a"])
 
 
 def test_what_was_handled_and_came_to_nothing_is_open_again() -> None:
     lost = remembering(None, e.StepSettled("a", "failed", BAD))
 
-    assert (lost.unhandled(), remembering(None, e.StepSettled("a", "failed")).unhandled()) == (["a"], [])
+    assert (lost.unhandled_steps(), remembering(None, e.StepSettled("a", "failed")).unhandled_steps()) == (["a"], [])
 
 
 def test_another_round_begins_with_nothing_open() -> None:
     memory = remembering(None, failed("a"), failed("b", to="fix"), e.RunReopened(2, "", "", ("a",)))
 
-    assert (memory.unhandled(), memory.carried("fix", 1)) == ([], [])
+    assert (memory.unhandled_steps(), memory.failures_routed_to("fix", 1)) == ([], [])
 
 
 # -- what the workflow says ------------------------------------------------------------------------------------------
@@ -186,10 +190,10 @@ def test_what_a_command_does_is_known_while_it_is_open() -> None:
     memory = remembering(workflow(step("a", on_failure=Handler((inner,)))), e.CommandEntered(FIX, "a", "handler"))
     below = f"{FIX}.on_failure@1.0"
 
-    memory.see(e.CommandEntered(below, FIX, "handler"))
+    memory.update(e.CommandEntered(below, FIX, "handler"))
 
     assert (memory.spec(FIX), memory.spec(below)) == (inner, command("again"))
-    memory.see(e.CommandCompleted(FIX, "a", "handler"))
+    memory.update(e.CommandCompleted(FIX, "a", "handler"))
     assert memory.spec(FIX) is None
 
 

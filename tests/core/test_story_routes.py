@@ -6,7 +6,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Backoff, Need
-from mulligan.history.story import Teller, story
+from mulligan.history.story import StoryWriter, story
 from mulligan.testing.history import History, edge, step, workflow
 from mulligan.testing.simulator import Simulation
 
@@ -32,19 +32,19 @@ def test_the_chosen_failure_edge_is_told_and_of_every_other_why_not():
     run.fail("a", exit_code=2).ok("fix", "page", "log")
 
     assert told(run) == [
-        "a: failed, EXIT_NONZERO 2; 'fix' takes over",
-        "a: edge to 'slow' not taken: it is for TIMEOUT",
-        "a: edge to 'last' not taken: the one to 'fix' comes first",
-        "a: edge to 'page' taken beside: it handles nothing",
-        "a: edge to 'mail' not taken: it is for exit code 9",
-        "a: edge to 'log' taken: it is for every end, and handles nothing",
-        "slow: skipped: no edge led to it",
-        "last: skipped: no edge led to it",
-        "mail: skipped: no edge led to it",
-        "fix: completed; that handles the failure of 'a'",
+        "a: failed with EXIT_NONZERO 2; routed to 'fix'",
+        "a: edge to 'slow' not taken: it matches only TIMEOUT",
+        "a: edge to 'last' not taken: the edge to 'fix' comes first",
+        "a: edge to 'page' also taken; it handles no failure",
+        "a: edge to 'mail' not taken: it matches only exit code 9",
+        "a: edge to 'log' taken: on always; it handles no failure",
+        "slow: skipped: no edge to it was taken",
+        "last: skipped: no edge to it was taken",
+        "mail: skipped: no edge to it was taken",
+        "fix: completed; handled the failure of 'a'",
         "page: completed",
         "log: completed",
-        "end: the run completed, not without help (7 steps, 1 handled, 3 skipped)",
+        "end: the run completed (degraded: 1 handled) (7 steps, 3 skipped)",
     ]
 
 
@@ -60,12 +60,12 @@ def test_where_no_failure_edge_fits_that_is_told_and_who_is_skipped_for_it():
     run.fail("a")
 
     assert told(run) == [
-        "a: failed, EXIT_NONZERO 1; no failure edge fits",
-        "a: edge to 'slow' not taken: it is for TIMEOUT",
-        "slow: skipped: no edge led to it",
+        "a: failed with EXIT_NONZERO 1; no failure edge matches",
+        "a: edge to 'slow' not taken: it matches only TIMEOUT",
+        "slow: skipped: no edge to it was taken",
         "n: skipped: 'a' did not complete",
         "o: skipped: 'a' did not complete",
-        "end: the run failed: nobody handled the failure of 'a' (4 steps, 1 failed, 3 skipped)",
+        "end: the run failed: failure of 'a' not handled (4 steps, 1 failed, 3 skipped)",
     ]
 
 
@@ -80,11 +80,11 @@ def test_the_last_remediation_of_a_chain_handles_all_the_failures_that_led_to_it
     run.fail("a").fail("b").ok("c")
 
     assert told(run) == [
-        "a: failed, EXIT_NONZERO 1; 'b' takes over",
-        "b: failed, EXIT_NONZERO 1; 'c' takes over and is to stand in for it",
-        "c: completed; that handles the failures of 'b', 'a'",
-        "b: 'c' stands in for it",
-        "end: the run completed, not without help (3 steps, 2 handled)",
+        "a: failed with EXIT_NONZERO 1; routed to 'b'",
+        "b: failed with EXIT_NONZERO 1; routed to 'c', which will stand in for 'b'",
+        "c: completed; handled the failures of 'b', 'a'",
+        "b: 'c' stood in for it",
+        "end: the run completed (degraded: 2 handled) (3 steps)",
     ]
 
 
@@ -94,8 +94,8 @@ def test_a_chain_of_remediations_that_comes_to_nothing_is_told():
     run.fail("a").fail("b").fail("c")
 
     assert told(run)[2:] == [
-        "c: failed, EXIT_NONZERO 1; that leaves the failures of 'b', 'a' unhandled",
-        "end: the run failed: nobody handled the failures of 'a', 'b', 'c' (3 steps, 3 failed)",
+        "c: failed with EXIT_NONZERO 1; failures of 'b', 'a' not handled",
+        "end: the run failed: failures of 'a', 'b', 'c' not handled (3 steps, 3 failed)",
     ]
 
 
@@ -108,8 +108,8 @@ def test_of_success_edges_those_are_told_that_were_not_taken():
 
     assert told(run)[:3] == [
         "a: completed",
-        "a: edge to 'small' not taken: output < 9 does not hold",
-        "a: edge to 'other' not taken: the one to 'tiny' comes first",
+        "a: edge to 'small' not taken: condition not met: output < 9",
+        "a: edge to 'other' not taken: the edge to 'tiny' comes first",
     ]
 
 
@@ -121,12 +121,12 @@ def test_a_loop_is_told_with_its_number_and_its_delay():
 
     assert told(run) == [
         "a: completed",
-        "a: edge to 'b' not taken: done does not hold",
-        "a: loop 1, back to 'a', in 5.0s",
-        "a: visit 2",
+        "a: edge to 'b' not taken: condition not met: done",
+        "a: loop 1: back to 'a' in 5.0s",
+        "a: visit 2 started",
         "a: completed",
-        "a: edge to 'b' not taken: done does not hold",
-        "a: loop 2, back to 'a', in 10s",
+        "a: edge to 'b' not taken: condition not met: done",
+        "a: loop 2: back to 'a' in 10s",
     ]
 
 
@@ -140,16 +140,16 @@ def test_who_looks_on_from_the_middle_says_less_and_nothing_wrong():
     rest = story(run.log[known:], flow)
     assert [f"{line.place}: {line.text}" for line in rest] == [
         "b: completed",
-        "end: the run completed, not without help (4 steps, 1 handled, 2 skipped)",
+        "end: the run completed (degraded: 1 handled) (4 steps, 2 skipped)",
     ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whoever_is_told_as_unhandled_is_whom_the_verdict_counts(seed: int):
     history = Simulation(f"story {seed}").run()
-    teller = Teller(history.workflow)
+    writer = StoryWriter(history.workflow)
 
     for entry in history.log:
         if isinstance(entry.fact, _ENDS):
-            assert len(teller.memory.unhandled()) == entry.fact.failed_steps_count
-        teller.tell(entry)
+            assert len(writer.memory.unhandled_steps()) == entry.fact.failed_steps_count
+        writer.lines_for(entry)

@@ -61,7 +61,7 @@ def test_the_failure_carries_the_output_that_was_refused():
     run = checked(False).ok("a", output={"rows": 0})
 
     assert own(run).details == {"output": {"rows": 0}}
-    assert describe_failure(own(run)) == "VALIDATION_FAILED: 'output.size() > 0' does not hold; it gave {\"rows\":0}"
+    assert describe_failure(own(run)) == "VALIDATION_FAILED: 'output.size() > 0' does not hold; output: {\"rows\":0}"
 
 
 def test_of_a_long_output_that_was_refused_the_failure_carries_head_and_tail():
@@ -80,7 +80,7 @@ def test_a_large_output_that_was_refused_stays_a_reference():
     run = checked(False).ok("a", output=reference)
 
     assert own(run).details == {"output": reference}
-    assert describe_failure(own(run)).endswith("; it gave an output of 81,920 bytes")
+    assert describe_failure(own(run)).endswith("; output: an output of 81,920 bytes")
 
 
 def test_without_an_output_there_is_none_to_show():

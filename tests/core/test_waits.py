@@ -11,7 +11,7 @@ from mulligan.core.model.events import RunReopened
 from mulligan.core.model.workflow import Action, Handler, Map, Need, Resources, Rule, Triage
 from mulligan.core.state.state import State
 from mulligan.history.obstacles import Obstacle, RunningTask, WorkerCapacity, WorkerPool
-from mulligan.history.views import Progress, Wait, progress, run_json, waiting, waits_for_people
+from mulligan.history.views import StepCounter, Wait, count_steps, list_waits, run_json, waits_for_people
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -37,7 +37,7 @@ def texts(run: History, name: str, held: dict[str, Obstacle] | None = None) -> l
 def test_a_person_is_waited_for_whatever_else_is_told_after_that() -> None:
     run = run_of(step("ask", action=ASK), step("later", rules=retry(1, delay=60))).fail("later")
 
-    assert [wait.kind for wait in waiting(run.state)] == ["approval", "retry"]
+    assert [wait.kind for wait in list_waits(run.state)] == ["approval", "retry"]
     assert waits_for_people(run.state) is True
 
 
@@ -52,9 +52,9 @@ def test_why_a_run_is_paused_is_told() -> None:
 
     run.report(r.PauseRequested(run.clock, by="ann", reason="engine_error"))
 
-    assert [wait.text for wait in waiting(run.state)] == ["the pause to be lifted: engine_error"]
+    assert [wait.text for wait in list_waits(run.state)] == ["a person to resume the run: engine_error"]
     plain = run_of(step("a")).pause()
-    assert [wait.text for wait in waiting(plain.state)] == ["the pause to be lifted"]
+    assert [wait.text for wait in list_waits(plain.state)] == ["a person to resume the run"]
 
 
 @pytest.mark.parametrize(("params", "text"), [({"message": "go?"}, "an approval: go?"), ({}, "an approval")])
@@ -68,7 +68,7 @@ def test_an_approval_is_told_with_its_message_if_it_has_one(params: dict[str, An
 
 
 def test_a_run_that_was_never_told_anything_waits_for_nothing() -> None:
-    assert waiting(State(workflow(step("a")))) == []
+    assert list_waits(State(workflow(step("a")))) == []
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
@@ -77,7 +77,7 @@ def test_a_run_at_its_end_waits_for_nothing_whatever_its_steps_look_like(status:
 
     run.state.run.status = status
 
-    assert waiting(run.state) == []
+    assert list_waits(run.state) == []
 
 
 def test_first_steps_that_nobody_has_come_to_wait_for_their_turn() -> None:
@@ -86,8 +86,8 @@ def test_first_steps_that_nobody_has_come_to_wait_for_their_turn() -> None:
 
     run.report_once(r.RunRequested(run.clock, run_id=1))
 
-    assert texts(run, "b") == ["entry: its turn to be entered"]
-    assert waiting(run.state)[-1] == Wait("entry", "more of its first steps to be entered")
+    assert texts(run, "b") == ["entry: its turn to start"]
+    assert list_waits(run.state)[-1] == Wait("entry", "its remaining first steps to start")
 
 
 # -- needs and edges -------------------------------------------------------------------------------------------------
@@ -144,11 +144,11 @@ def mapped(count: int, **fields: Any) -> History:
 
 def test_items_are_counted_with_those_that_failed_if_any_did() -> None:
     run = mapped(2)
-    assert texts(run, "m")[0] == "items: items: 2 running, 0 to come, of 2"
+    assert texts(run, "m")[0] == "items: items: 2 running, 0 not started, 2 in total"
 
     run.fail("m[0].0")
 
-    assert texts(run, "m")[0] == "items: items: 1 running, 0 to come, 1 failed, of 2"
+    assert texts(run, "m")[0] == "items: items: 1 running, 0 not started, 1 failed, 2 in total"
 
 
 def test_a_map_that_is_to_run_its_failed_items_again_waits_for_that_and_for_no_item() -> None:
@@ -166,7 +166,7 @@ def test_a_map_whose_result_is_checked_waits_for_the_check_and_for_no_item() -> 
 
     run.ok("m[0].0")
 
-    assert texts(run, "m") == ["worker: its check: a worker for attempt 1"]
+    assert texts(run, "m") == ["worker: its validation: a worker for attempt 1"]
 
 
 def test_of_many_items_those_are_named_that_somebody_works_at() -> None:
@@ -177,7 +177,7 @@ def test_of_many_items_those_are_named_that_somebody_works_at() -> None:
     found = texts(run, "m")
 
     assert found[:3] == [
-        "items: items: 14 running, 0 to come, of 14",
+        "items: items: 14 running, 0 not started, 14 in total",
         "worker: a worker for attempt 1",
         "worker: a worker for attempt 1",
     ]
@@ -192,7 +192,7 @@ def test_a_breaker_holds_up_what_waits_for_a_worker_and_nothing_else() -> None:
 
     held = dict.fromkeys("ab", Obstacle("breaker", "'llm' is open", breaker="llm"))
 
-    assert texts(run, "a", held) == ["breaker: its turn: 'llm' is open"]
+    assert texts(run, "a", held) == ["breaker: its breaker: 'llm' is open"]
     assert texts(run, "b", held) == ["task: attempt 1 on w1"]
     assert texts(run, "c", held) == ["worker: a worker for attempt 1"]
 
@@ -201,10 +201,10 @@ def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:
     run = run_of(step("a", resources=Resources(labels=("big",))), step("b"))
     crew = WorkerPool([WorkerCapacity("w1", "h1", cpus=1.0, tasks=(RunningTask(7, "sim"),))])
 
-    waits = {name: run_json(run.state, crew=crew)["steps"][name]["waiting_for"] for name in "ab"}
+    waits = {name: run_json(run.state, pool=crew)["steps"][name]["waiting_for"] for name in "ab"}
 
     assert [(wait["kind"], wait["is_impossible"], wait["text"]) for wait in waits["a"]] == [
-        ("worker", True, "a worker for attempt 1, which none that is up can ever take: no worker has label 'big'")
+        ("worker", True, "a worker for attempt 1 (no worker that is up can run it): no worker has label 'big'")
     ]
     [wait] = waits["b"]
     assert "is_impossible" not in wait
@@ -217,7 +217,7 @@ def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:
 def test_a_step_for_which_a_worker_has_room_says_no_more_than_that_it_waits() -> None:
     run = run_of(step("a"))
 
-    [wait] = run_json(run.state, crew=WorkerPool([WorkerCapacity("w1", "h1", cpus=1.0)]))["steps"]["a"]["waiting_for"]
+    [wait] = run_json(run.state, pool=WorkerPool([WorkerCapacity("w1", "h1", cpus=1.0)]))["steps"]["a"]["waiting_for"]
 
     assert wait == {"kind": "worker", "text": "a worker for attempt 1", "place": "a", "attempt": 1}
 
@@ -228,7 +228,7 @@ def test_a_step_that_max_parallel_holds_back_says_so_and_names_what_is_under_way
     assert of_step(run, "b") == [
         {
             "kind": "limit",
-            "text": "room: max_parallel is 1, and 'a' is under way",
+            "text": "a free slot: max_parallel is 1, and 'a' is running",
             "place": "b",
             "steps": ["a"],
             "count": 1,
@@ -260,14 +260,14 @@ def test_what_runs_for_a_step_is_told_in_its_owners_words() -> None:
     assert texts(run, "scripted")[0] == f"worker: its recovery script: {worker}"
     assert texts(run, "handled") == [f"worker: its handler: {worker}"]
     assert texts(run, "told") == [f"worker: its on_success: {worker}"]
-    assert texts(run, "checked") == [f"worker: its check: {worker}"]
+    assert texts(run, "checked") == [f"worker: its validation: {worker}"]
     assert texts(run, "listed") == [f"worker: its list of items: {worker}"]
 
 
 def test_an_undo_is_told_as_what_the_run_waits_for() -> None:
     run = run_of(step("a", undo=command("unmake")), step("b", needs=["a"])).ok("a").fail("b")
 
-    assert [wait.text for wait in waiting(run.state)] == ["its undo: a worker for attempt 1"]
+    assert [wait.text for wait in list_waits(run.state)] == ["its undo: a worker for attempt 1"]
 
 
 def test_what_was_asked_to_end_is_told_as_such() -> None:
@@ -275,11 +275,13 @@ def test_what_was_asked_to_end_is_told_as_such() -> None:
 
     run.cancel()
 
-    assert texts(run, "a") == ["task: attempt 1 on w1, which was asked to end"]
-    assert texts(run, "c") == ["child: its child run, which was asked to end"]
+    assert texts(run, "a") == ["task: attempt 1 on w1 (asked to stop)"]
+    assert texts(run, "c") == ["child: its child run (asked to stop)"]
 
 
-@pytest.mark.parametrize(("then", "text"), [("rerun", "'fix' to repair it"), ("continue", "'fix' to stand in for it")])
+@pytest.mark.parametrize(
+    ("then", "text"), [("rerun", "'fix' to complete, before it runs again"), ("continue", "'fix' to stand in for it")]
+)
 def test_a_failed_step_waits_for_who_may_bring_it_back(then: str, text: str) -> None:
     run = run_of(step("a", next=[edge("fix", "failure", then=then)]), step("fix")).fail("a")
 
@@ -307,37 +309,37 @@ def test_a_parked_step_is_told_with_its_failure_and_when_somebody_must_have_come
 
 def test_counts_are_kept_by_what_is_new_and_anew_where_many_move_at_once() -> None:
     run = run_of(step("a"), step("b", needs=["a"]), step("c"))
-    seen = Progress(run.state)
-    assert seen.counts == progress(run.state)
+    seen = StepCounter(run.state)
+    assert seen.counts == count_steps(run.state)
 
     run.ok("a")
-    seen.see(run.last)
-    assert seen.counts == progress(run.state)
+    seen.update(run.last)
+    assert seen.counts == count_steps(run.state)
     assert (seen.counts["completed"], seen.counts["ready"]) == (1, 2)
     run.fail("b").ok("c").retry()
-    seen.see(run.last)
+    seen.update(run.last)
 
-    assert seen.counts == progress(run.state)
+    assert seen.counts == count_steps(run.state)
 
 
 def test_whoever_looks_on_from_the_beginning_counts_what_comes() -> None:
     run = History(workflow(step("a"), step("b")))
-    seen = Progress(run.state)
+    seen = StepCounter(run.state)
     assert set(seen.counts.values()) == {0}
 
     run.start()
-    seen.see(run.last)
+    seen.update(run.last)
 
-    assert seen.counts == progress(run.state)
+    assert seen.counts == count_steps(run.state)
     assert seen.counts["ready"] == 2
 
 
 def test_a_fact_that_moves_many_steps_is_enough_to_count_them_all_anew() -> None:
     run = run_of(step("a"), step("b")).fail("a").ok("b")
-    seen = Progress(run.state)
+    seen = StepCounter(run.state)
 
     run.retry()
-    seen.see(entry for entry in run.last if isinstance(entry.fact, RunReopened))
+    seen.update(entry for entry in run.last if isinstance(entry.fact, RunReopened))
 
-    assert seen.counts == progress(run.state)
+    assert seen.counts == count_steps(run.state)
     assert (seen.counts["ready"], seen.counts["failed"]) == (1, 0)

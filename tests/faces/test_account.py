@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.model.workflow import Map
-from mulligan.service.failure_summary import Account
+from mulligan.service.failure_summary import FailureSummary
 from mulligan.testing.history import History, command, expression, step, workflow
 
 MAPPED = step("m", map=Map(over=expression("list")), do=(command("one"),))
@@ -23,16 +23,16 @@ def goes_again_with(run: History, values: list[Any]) -> None:
     run.retry().ok(*(f"m[{index}].0" for index in range(len(values))))
 
 
-def troubles(account: Account, run: History) -> list[tuple[str, str]]:
-    return [(one.place, one.answer) for one in account.answers(run.state)]
+def troubles(account: FailureSummary, run: History) -> list[tuple[str, str]]:
+    return [(one.place, one.answer) for one in account.outcomes(run.state)]
 
 
 def test_an_item_of_a_list_that_is_no_more_is_not_told_of():
     run = fails_with([1, 2])
     goes_again_with(run, [3])
 
-    account = Account()
-    account.see(run.log)
+    account = FailureSummary()
+    account.update(run.log)
 
     assert troubles(account, run) == [("m", "then completed")]
 
@@ -42,9 +42,9 @@ def test_nor_is_it_by_whoever_looked_on_from_the_second_round_on():
     before = list(run.log)
     goes_again_with(run, [3])
 
-    account = Account()
-    account.see(run.log[len(before) :])
-    account.see_before(before)
+    account = FailureSummary()
+    account.update(run.log[len(before) :])
+    account.add_earlier(before)
 
     assert troubles(account, run) == [("m", "then completed")]
 
@@ -53,7 +53,7 @@ def test_an_item_of_a_list_that_stands_keeps_its_story():
     run = fails_with([1, 2])
     run.retry().ok("m[1].0")
 
-    account = Account()
-    account.see(run.log)
+    account = FailureSummary()
+    account.update(run.log)
 
     assert troubles(account, run) == [("m", "then completed"), ("m[1]", "then completed")]

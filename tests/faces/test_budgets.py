@@ -40,7 +40,7 @@ def test_a_run_says_what_its_agents_spent_and_what_to_type_when_the_budget_is_go
     assert said.code == 1
     assert "  agents: 4 calls, 53,600 tokens, $0.564\n" in said.err
     assert "BUDGET_EXCEEDED: the run has spent its budget for agents: $0.564 of $0.50" in said.err
-    assert "  mulligan retry 1 --budget cost=N  # go on with a larger budget\n" in said.err
+    assert "  mulligan retry 1 --budget cost=N  # continue with a larger budget\n" in said.err
     assert "(mulligan explain 1 sum_up)" in said.err
 
 
@@ -77,7 +77,7 @@ def test_the_budget_to_raise_is_that_which_a_group_has_spent(top: str, limit: st
     said = ran(GROUP.replace("BUDGET", top).replace("LIMIT", limit))
 
     assert said.code == 1
-    assert f"  mulligan retry 1 --budget {what}=N  # go on with a larger budget\n" in said.err
+    assert f"  mulligan retry 1 --budget {what}=N  # continue with a larger budget\n" in said.err
 
 
 def test_a_matrix_has_no_budget_to_raise_but_each_of_its_steps_has() -> None:
@@ -130,7 +130,7 @@ def test_a_retry_with_a_larger_budget_goes_on_and_is_told() -> None:
 
     assert said.code == 0
     assert "agents: 5 calls, 67,000 tokens, $0.705" in said.err
-    assert "again, agents may spend $3.00" in mulligan("explain", 1).out
+    assert "; agents may spend $3.00" in mulligan("explain", 1).out
 
 
 @pytest.mark.parametrize(

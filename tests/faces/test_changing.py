@@ -468,7 +468,7 @@ def test_a_step_is_paused_and_every_command_says_how_to_resume_it():
     assert pending[0] == "run 1 of 'gated': 'load' is paused by ann: the warehouse is full"
     assert pending[-1] == "  mulligan resume 1 load"
     assert mulligan("explain", 1).out.splitlines()[-1] == (
-        "'load' waits for somebody to resume it, which is paused by ann: the warehouse is full"
+        "'load' waits for a person to resume it (paused by ann: the warehouse is full)"
     )
     step = mulligan("show", 1, "--json").json["steps"]["load"]
     assert (step["paused"]["by"], step["waiting_for"][0]["kind"]) == ("ann", "step_pause")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.service.page import colours
+from mulligan.service.page import styles
 
-STYLE = Path(colours.__file__).with_name("page.css").read_text(encoding="utf-8")
-SOURCES = [path.read_text(encoding="utf-8") for path in Path(colours.__file__).parent.glob("*.py")]
+STYLE = Path(styles.__file__).with_name("page.css").read_text(encoding="utf-8")
+SOURCES = [path.read_text(encoding="utf-8") for path in Path(styles.__file__).parent.glob("*.py")]
 # What WCAG asks of text, and of a line or a bar that means something.
 TEXT_CONTRAST_MIN, MARK_CONTRAST_MIN = 4.5, 3.0
-LIGHT, DARK, PRINT = (dict(re.findall(r"--([\w-]+):([^;}]+)", part)) for part in colours.variables().split("@media"))
+LIGHT, DARK, PRINT = (dict(re.findall(r"--([\w-]+):([^;}]+)", part)) for part in styles.css_variables().split("@media"))
 TONES = ("good", "bad", "now", "try", "ask")
 
 

@@ -71,7 +71,7 @@ def test_whoever_looks_afterwards_sees_which_definition_held_when():
     assert first["revision"] is None
     assert shown["version"] == first["version"] != shown["revision"] == report["version"]
     assert list(shown["steps"]) == ["fetch", "load", "tell", "count"]
-    assert f"goes on with a corrected definition, {shown['revision']}" in told
+    assert f"workflow corrected to version {shown['revision']}" in told
     assert "changed: timeout" in told
     assert mulligan("usage", 1).code == mulligan("stats").code == 0
     forked = mulligan("fork", 1, "--from", "tell", "--dry-run", "--json").json
@@ -218,10 +218,10 @@ def test_what_a_step_that_is_gone_failed_at_is_told_as_such():
     said = corrected("name: pipeline\nsteps:\n  - {step: tell, shell: echo told}\n", "--follow")
 
     assert said.code == 0
-    assert "each  ITEMS_FAILED: 1 of 2 items failed → no longer in the file" in steady(said.err)
-    assert "each[1]  EXIT_NONZERO 1 → no longer in the file" in steady(said.err)
+    assert "each  ITEMS_FAILED: 1 of 2 items failed → no longer in the workflow" in steady(said.err)
+    assert "each[1]  EXIT_NONZERO 1 → no longer in the workflow" in steady(said.err)
     visits = mulligan("report", "--json").json["visits"]
-    assert {one["answer"] for one in visits} == {"no longer in the file"}
+    assert {one["answer"] for one in visits} == {"no longer in the workflow"}
 
 
 @pytest.mark.parametrize("words", [("items", 1, "each"), ("items", 1, "each", "--item", 1), ("show", 1, "each")])

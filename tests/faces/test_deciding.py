@@ -372,7 +372,7 @@ def test_a_dry_run_is_told_in_sentences():
 
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines()[0] == "run 1: if 'simulate' were tried again"
-    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2, with a timeout of 1h00m"
+    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2 with a timeout of 1h00m"
 
 
 def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_waits_for_it():
@@ -595,7 +595,7 @@ def test_the_story_of_a_refusal_says_who_refused_and_why():
 
     said = mulligan("explain", 1)
 
-    assert "gate  failed, APPROVAL_REFUSED by ann: not today\n" in said.out
+    assert "gate  failed with APPROVAL_REFUSED by ann: not today\n" in said.out
 
 
 def test_an_approval_that_is_classified_and_a_parked_step_that_is_approved_are_told_the_other_verb():

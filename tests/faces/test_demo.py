@@ -32,18 +32,19 @@ def test_the_demo_shows_every_rung_ends_well_and_leaves_nothing(temporary: Path)
     told = re.sub(r"^\d\d:\d\d:\d\d . ", "", said.out, flags=re.MULTILINE)
     assert (said.code, said.err) == (0, "")
     for line in (
-        r"fetch +the rule for exit codes 10, 11: retry 1 of 3, in 0\.\ds, after its recovery script",
-        r"build +recovered, by its handler",
-        r"check\[1\]\.0 +its recovery handler runs",
-        r"simulate +parked for a person to decide; if nobody does, it is tried again in 1\.0s",
-        r"simulate +nobody decided in time: retry",
-        r"deploy +failed, EXIT_NONZERO 1: certificate expired; 'repair' takes over, and then it goes again",
-        r"deploy +goes again: 'repair' has completed",
-        r"announce +failed, which it may, EXIT_NONZERO 7: no route to chat host",
+        r"fetch +retry 1 of 3 in 0\.\ds after its recovery script \(rule for exit codes 10, 11\)",
+        r"build +recovered by its handler",
+        r"check\[1\]\.0 +recovery handler started",
+        r"simulate +parked for a decision; without one, it will be retried in 1\.0s",
+        r"simulate +no decision in time, default applied: retry",
+        r"deploy +failed with EXIT_NONZERO 1: certificate expired; "
+        r"routed to 'repair'; 'deploy' will run again when it completes",
+        r"deploy +will run again: 'repair' completed",
+        r"announce +failed \(allowed\) with EXIT_NONZERO 7: no route to chat host",
     ):
         assert re.search(f"^{line}$", told, flags=re.MULTILINE), line
     assert told.endswith(
-        "\n8 steps, 2 recovered, 1 handled, 0 open: the run completed, degraded: it needed help.\n"
+        "\n8 steps, 2 recovered, 1 handled, 0 open: the run completed (degraded).\n"
         "\nNothing of it is left. To look around in one: mulligan demo --keep\n"
     )
     assert list(temporary.iterdir()) == []
@@ -60,11 +61,11 @@ def test_what_broke_is_told_with_the_rung_that_dealt_with_it():
         "2 handle    build     EXIT_NONZERO 2: make -j16 ran out of file handles",
         "                      recovered by its handler",
         "2 handle    check[1]  EXIT_NONZERO 1: web: 3 type errors",
-        "                      its handler ran and then it completed",
+        "                      completed on the rerun after its handler",
         "3 triage    simulate  EXIT_NONZERO 42: residual diverged at step 880",
-        "                      nobody decided in time: the default is retry, then completed",
+        "                      no decision in time, default applied: retry, then completed",
         "4 route     deploy    EXIT_NONZERO 1: certificate expired",
-        "                      routed to 'repair', which completed, and it went again",
+        "                      routed to 'repair', which completed; then it ran again",
         "5 converge  announce  EXIT_NONZERO 7: no route to chat host",
         "                      allowed to fail",
     ]

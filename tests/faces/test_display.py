@@ -272,8 +272,8 @@ def test_without_a_terminal_the_command_to_type_is_said_when_somebody_has_to_dec
     assert lines[1:6] == [
         "THEN ? gate  waits for an approval: ship it?",
         "  mulligan approve 1 gate --reason 'why'",
-        "THEN ✗ bad  attempt 1 failed, EXIT_NONZERO 3",
-        "THEN ? bad  parked for a person to decide",
+        "THEN ✗ bad  attempt 1 failed with EXIT_NONZERO 3",
+        "THEN ? bad  parked for a decision",
         "  mulligan classify 1 bad retry --reason 'why'",
     ]
 

@@ -10,7 +10,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold
-from mulligan.history.story import Teller
+from mulligan.history.story import StoryWriter
 from mulligan.service.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
@@ -21,10 +21,10 @@ def visits(run: History) -> list[FailedVisit]:
 
 
 def visits_of(state: State, log: list[Entry], first: Workflow) -> list[FailedVisit]:
-    teller, found = Teller(first), FailedVisits()
+    writer, found = StoryWriter(first), FailedVisits()
     for entry in log:
-        found.see(entry, teller.tell(entry))
-    return found.told(state)
+        found.update(entry, writer.lines_for(entry))
+    return found.failed_visits(state)
 
 
 def told(run: History) -> list[tuple[str, int, str, str]]:
@@ -40,16 +40,17 @@ def test_retries_that_are_used_up_are_told_as_tried_and_the_end_has_the_last_wor
 
     [visit] = visits(run)
 
-    assert (visit.answer, visit.fate, visit.failures) == ("not handled: it fails the run", "open", 2)
+    assert (visit.answer, visit.fate, visit.failures) == ("not handled: the run fails", "open", 2)
     assert rungs(visit) == {
         "retry": (
             "tried",
-            "the rule for any failure: retry 1 of 1, at once; the rule for any failure: no retry left of 1",
+            "retry 1 of 1 at once (rule for any failure); "
+            "no retry: the only retry of the rule for any failure is used up",
         ),
         "handle": ("absent", "no handler"),
         "triage": ("absent", "no triage"),
         "route": ("absent", "no failure edge"),
-        "end": ("dealt", "nobody handled it"),
+        "end": ("dealt", "not handled"),
     }
     assert visit.failed_attempts == [("a", 1), ("a", 2)]
 
@@ -59,10 +60,10 @@ def test_a_rule_that_does_not_match_is_a_rung_that_was_passed():
 
     [visit] = visits(run)
 
-    assert rungs(visit)["retry"] == ("passed", "the rule for any failure: no retries")
-    assert rungs(visit)["triage"] == ("tried", "parked for a person to decide")
+    assert rungs(visit)["retry"] == ("passed", "no retry: the rule for any failure allows none")
+    assert rungs(visit)["triage"] == ("tried", "parked for a decision")
     assert rungs(visit)["route"] == ("unasked", "")
-    assert (visit.answer, visit.fate) == ("parked for a person to decide", "open")
+    assert (visit.answer, visit.fate) == ("parked for a decision", "open")
 
 
 def test_what_a_person_decided_stands_at_triage():
@@ -70,7 +71,7 @@ def test_what_a_person_decided_stands_at_triage():
 
     [visit] = visits(run)
 
-    assert rungs(visit)["triage"] == ("dealt", "parked for a person to decide; someone says retry: seen before")
+    assert rungs(visit)["triage"] == ("dealt", "parked for a decision; someone decided: retry: seen before")
     assert (visit.answer, visit.fate) == ("parked, then completed", "mended")
 
 
@@ -82,9 +83,9 @@ def test_a_handler_that_fails_too_is_told_and_the_climb_goes_on():
 
     assert rungs(visit)["handle"] == (
         "tried",
-        "its recovery handler runs; its handler failed too, EXIT_NONZERO 4",
+        "recovery handler started; handler also failed with EXIT_NONZERO 4",
     )
-    assert rungs(visit)["route"] == ("dealt", "'b' takes over")
+    assert rungs(visit)["route"] == ("dealt", "routed to 'b'")
     assert (visit.answer, visit.fate) == ("routed to 'b', which completed", "mended")
 
 
@@ -94,20 +95,20 @@ def test_a_worker_that_was_lost_is_a_trouble_that_a_rerun_mended():
     [visit] = visits(run)
 
     assert (visit.what, visit.code, visit.answer) == ("its worker was lost", "WORKER_LOST", "then completed")
-    assert rungs(visit)["retry"] == ("dealt", "runs again as attempt 2: a lost worker spends no retry")
+    assert rungs(visit)["retry"] == ("dealt", "runs again as attempt 2; a lost worker does not use up a retry")
 
 
 def test_a_step_that_waits_for_its_retry_is_under_way():
     run = History(workflow(step("a", rules=retry(3, delay=60)))).start().fail("a")
 
-    assert told(run) == [("a", 1, "to be tried again", "under_way")]
+    assert told(run) == [("a", 1, "its next attempt is scheduled", "under_way")]
 
 
 def test_each_visit_is_told_apart():
     flow = workflow(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix"))
     run = History(flow).start().fail("a").ok("fix").fail("a").ok("fix").ok("a")
 
-    mended = "routed to 'fix', which completed, and it went again"
+    mended = "routed to 'fix', which completed; then it ran again"
     assert told(run) == [("a", 1, mended, "mended"), ("a", 2, mended, "mended")]
 
 
@@ -119,7 +120,7 @@ def test_an_item_that_failed_in_an_earlier_round_has_had_a_new_chance():
     run.retry().ok("m[1].0")
 
     again = "completed in round 2"
-    assert before == [("m", 1, "not handled: it fails the run", "open"), ("m[1]", 1, "it fails its step", "open")]
+    assert before == [("m", 1, "not handled: the run fails", "open"), ("m[1]", 1, "its step fails", "open")]
     assert told(run) == [("m", 1, again, "mended"), ("m[1]", 1, again, "mended")]
 
 
@@ -131,7 +132,7 @@ def test_an_item_climbs_two_rungs_and_the_rest_is_its_steps():
 
     assert (visit.unit, visit.step, visit.is_item) == ("m[0]", "m", True)
     assert rungs(visit) == {
-        "retry": ("dealt", "the rule for any failure: retry 1 of 1, at once"),
+        "retry": ("dealt", "retry 1 of 1 at once (rule for any failure)"),
         "handle": ("unasked", ""),
     }
 
@@ -140,7 +141,7 @@ def test_an_undo_that_failed_is_open():
     flow = workflow(step("a", undo=command("undo")), step("b", needs=["a"]))
     run = History(flow).start().ok("a").fail("b").fail("a.undo@1", exit_code=5)
 
-    assert ("a", 1, "could not be undone", "open") in told(run)
+    assert ("a", 1, "undo failed", "open") in told(run)
 
 
 def test_what_a_stopped_run_cancelled_is_left():
@@ -158,8 +159,8 @@ def test_a_remediation_that_was_of_no_use_is_let_pass_by_the_end_as_any_failure(
 
     assert run.status == "completed"
     assert told(run) == [
-        ("a", 1, "routed to 'b', which failed: not handled, and the run's end let it pass", "left"),
-        ("b", 1, "not handled, and the run's end let it pass", "left"),
+        ("a", 1, "routed to 'b', which failed: not handled, but end returned completed", "left"),
+        ("b", 1, "not handled, but end returned completed", "left"),
     ]
 
 
@@ -172,7 +173,7 @@ def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: i
 
     is_passed_by_end = state.run.status == "completed"
     named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}
-    undone = {(one.unit, one.visit) for one in found if one.answer == "could not be undone"}
+    undone = {(one.unit, one.visit) for one in found if one.answer == "undo failed"}
     counted = {(record.step, record.visit) for record in unhandled(state)}
     assert state.run.status in RUN_ENDED
     assert named - undone == (set() if is_passed_by_end else counted - undone)

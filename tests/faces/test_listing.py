@@ -48,7 +48,7 @@ def test_runs_are_listed_newest_first_with_why_they_failed_and_what_to_type():
         0,
         "RUN  STATUS  AGE  TIME  WORKFLOW\n"
         "3  running  Ns  Ns  asking  'gate' waits for an approval\n"
-        "2  failed  Ns  Ns  broken  'fetch' failed, EXIT_NONZERO 7: no route\n"
+        "2  failed  Ns  Ns  broken  'fetch' failed with EXIT_NONZERO 7: no route\n"
         "1  completed  Ns  Ns  hello\n",
         "run 3: mulligan approve 3 gate --reason TEXT\n",
     )
@@ -267,8 +267,8 @@ steps:
 """)
 
     assert mulligan("show", 1).plain[1].splitlines()[2] == (
-        "simulate  pending_failed  1  Ns  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged,"
-        " or its default on THEN"
+        "simulate  pending_failed  1  Ns  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged;"
+        " the default applies on THEN"
     )
 
 
@@ -447,8 +447,8 @@ steps:
   - {step: rows, shell: 'echo "[]"', capture: json, validate: size(output) > 0}
 """)
 
-    refused = "VALIDATION_FAILED: 'size(output) > 0' does not hold; it gave []"
-    assert f"rows  {refused} → not handled: it fails the run  (mulligan show 1 --output rows)" in said.err
+    refused = "VALIDATION_FAILED: 'size(output) > 0' does not hold; output: []"
+    assert f"rows  {refused} → not handled: the run fails  (mulligan show 1 --output rows)" in said.err
     assert refused in mulligan("show", 1).out
     assert refused in mulligan("explain", 1).out
     assert mulligan("show", 1, "--json").json["steps"]["rows"]["failure"]["details"] == {"output": []}

@@ -197,17 +197,17 @@ def test_the_story_of_a_run_is_told_line_by_line():
 
     assert mulligan("explain", 1).plain == (
         0,
-        "THEN build  attempt 1 failed, EXIT_NONZERO 3: broken 1\n"
-        "THEN build  the rule for exit code 3: retry 1 of 1, at once, after its recovery script\n"
+        "THEN build  attempt 1 failed with EXIT_NONZERO 3: broken 1\n"
+        "THEN build  retry 1 of 1 at once after its recovery script (rule for exit code 3)\n"
         "THEN build.script@1  completed: echo clearing after $MULLIGAN_ATTEMPT\n"
-        "THEN build  attempt 2 failed, EXIT_NONZERO 3: broken 2\n"
-        "THEN build  the rule for exit code 3: no retry left of 1\n"
-        "THEN build  its recovery handler runs, 2 commands\n"
+        "THEN build  attempt 2 failed with EXIT_NONZERO 3: broken 2\n"
+        "THEN build  no retry: the only retry of the rule for exit code 3 is used up\n"
+        "THEN build  recovery handler started (2 commands)\n"
         "THEN build.on_failure@2.0  completed: echo handling\n"
-        "THEN build.on_failure@2.1  attempt 1 failed, EXIT_NONZERO 4\n"
-        "THEN build  its handler failed too, EXIT_NONZERO 4\n"
-        "THEN build  failed, EXIT_NONZERO 3\n"
-        "THEN end  the run failed: nobody handled the failure of 'build' (1 step, 1 failed)\n",
+        "THEN build.on_failure@2.1  attempt 1 failed with EXIT_NONZERO 4\n"
+        "THEN build  handler also failed with EXIT_NONZERO 4\n"
+        "THEN build  failed with EXIT_NONZERO 3\n"
+        "THEN end  the run failed: failure of 'build' not handled (1 step, 1 failed)\n",
         "",
     )
 
@@ -254,10 +254,10 @@ def test_the_story_of_one_step_has_its_own_lines_and_what_it_waits_for():
 
     assert mulligan("explain", 1, "fetch").plain == (
         0,
-        "THEN fetch  attempt 1 failed, EXIT_NONZERO 1\n"
-        "THEN fetch  its recovery handler runs\n"
+        "THEN fetch  attempt 1 failed with EXIT_NONZERO 1\n"
+        "THEN fetch  recovery handler started\n"
         "THEN fetch.on_failure@1.0  completed: echo fetched\n"
-        "THEN fetch  recovered, by its handler\n",
+        "THEN fetch  recovered by its handler\n",
         "",
     )
     assert mulligan("explain", 1, "fetch.on_failure@1.0").plain[1] == (
@@ -281,16 +281,16 @@ def test_the_stories_of_called_runs_are_told_in_their_places_as_a_tree():
     ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
 
     assert mulligan("explain", 1).plain[1] == (
-        "THEN call  calls 'inner.yaml' as run 2\n"
-        "THEN call  failed, CHILD_FAILED: child run 2 failed\n"
-        "THEN end  the run failed: nobody handled the failure of 'call' (1 step, 1 failed)\n"
+        "THEN call  called 'inner.yaml' as run 2\n"
+        "THEN call  failed with CHILD_FAILED: child run 2 failed\n"
+        "THEN end  the run failed: failure of 'call' not handled (1 step, 1 failed)\n"
     )
     assert mulligan("explain", 1, "--tree").plain[1] == (
-        "THEN call  calls 'inner.yaml' as run 2\n"
-        "THEN call/greet  failed, EXIT_NONZERO 3\n"
-        "THEN call/end  the run failed: nobody handled the failure of 'greet' (1 step, 1 failed)\n"
-        "THEN call  failed, CHILD_FAILED: child run 2 failed\n"
-        "THEN end  the run failed: nobody handled the failure of 'call' (1 step, 1 failed)\n"
+        "THEN call  called 'inner.yaml' as run 2\n"
+        "THEN call/greet  failed with EXIT_NONZERO 3\n"
+        "THEN call/end  the run failed: failure of 'greet' not handled (1 step, 1 failed)\n"
+        "THEN call  failed with CHILD_FAILED: child run 2 failed\n"
+        "THEN end  the run failed: failure of 'call' not handled (1 step, 1 failed)\n"
     )
     assert [line["run_id"] for line in mulligan("explain", 1, "--tree", "--json").json] == [1, 2, 2, 1, 1]
 
@@ -300,7 +300,7 @@ def test_what_a_called_run_waits_for_is_told_at_the_end_of_the_story():
     ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
 
     assert mulligan("explain", 1).plain[1:] == (
-        "THEN call  calls 'inner.yaml' as run 2\n'call' waits for run 2\n'call/gate' waits for an approval: deploy?\n",
+        "THEN call  called 'inner.yaml' as run 2\n'call' waits for run 2\n'call/gate' waits for an approval: deploy?\n",
         "  'gate' waits for an approval: mulligan approve 2 gate --reason TEXT\n",
     )
 

@@ -91,21 +91,22 @@ def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
         "passed": [{"edge": 0, "to": "no", "reason": "codes_do_not_match"}],
     }
     assert mulligan("explain", 1, "--tree").plain[1] == (
-        "THEN call  calls 'inner.yaml' as run 2\n"
-        "THEN call/greet  failed, EXIT_NONZERO 1\n"
-        "THEN call/end  the run failed: nobody handled the failure of 'greet' (1 step, 1 failed)\n"
-        "THEN call  failed, CHILD_FAILED: child run 2 failed; 'mend' takes over, and then it goes again\n"
-        "THEN call  edge to 'no' not taken: it is for TIMEOUT\n"
-        "THEN mend  completed; that handles the failure of 'call'\n"
-        "THEN call  goes again: 'mend' has completed\n"
-        "THEN call  visit 2\n"
-        "THEN call  calls 'inner.yaml' as run 3\n"
+        "THEN call  called 'inner.yaml' as run 2\n"
+        "THEN call/greet  failed with EXIT_NONZERO 1\n"
+        "THEN call/end  the run failed: failure of 'greet' not handled (1 step, 1 failed)\n"
+        "THEN call  failed with CHILD_FAILED: child run 2 failed; "
+        "routed to 'mend'; 'call' will run again when it completes\n"
+        "THEN call  edge to 'no' not taken: it matches only TIMEOUT\n"
+        "THEN mend  completed; handled the failure of 'call'\n"
+        "THEN call  will run again: 'mend' completed\n"
+        "THEN call  visit 2 started\n"
+        "THEN call  called 'inner.yaml' as run 3\n"
         "THEN call/greet  completed\n"
         "THEN call/end  the run completed (1 step)\n"
         "THEN call  run 3 completed\n"
         "THEN call  completed\n"
-        "THEN no  skipped: no edge led to it\n"
-        "THEN end  the run completed, not without help (3 steps, 1 handled, 1 skipped)\n"
+        "THEN no  skipped: no edge to it was taken\n"
+        "THEN end  the run completed (degraded: 1 handled) (3 steps, 1 skipped)\n"
     )
     assert mulligan("show", 1, "--json").json["steps"]["call"]["children"] == [2, 3]
 

@@ -9,7 +9,7 @@ from mulligan.core.turn import fold
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.outcome import Outcome
-from mulligan.service.run_progress import Following
+from mulligan.service.run_progress import RunProgress
 from mulligan.testing.history import History, edge, step, workflow
 
 from .commands import ran
@@ -26,17 +26,17 @@ def told(home: Path, *, unseen: range) -> Outcome:
     """The outcome of the run there, by a driver who has not seen these of its entries; nobody drives it any more."""
     service = Service(Home(home))
     log = list(service.reader.events(1))
-    following = Following()
+    progress = RunProgress()
     for entry in (entry for entry in log if entry.seq - 1 not in unseen):
-        following.see(fold(service.reader.state(1).workflow, log[: entry.seq]), [entry])
+        progress.update(fold(service.reader.state(1).workflow, log[: entry.seq]), [entry])
     with service.control.driver(None) as driver:
-        found = service.outcome(driver, 1, "ended", following, 1.0)
+        found = service.outcome(driver, 1, "ended", progress, 1.0)
     service.close()
     return found
 
 
 def answers(found: Outcome) -> list[tuple[str, str]]:
-    return [(one.place, one.answer) for one in found.answers]
+    return [(one.place, one.answer) for one in found.failures]
 
 
 def test_an_end_that_the_driver_has_not_seen_is_told_as_it_was_written(folder: Path):
@@ -59,12 +59,12 @@ def test_what_was_written_in_between_and_not_seen_is_told_too(folder: Path):
 
 def sentences(run: History, first: int, *, knows_before: bool = True) -> list[str]:
     """What is told of the entries from the first on by one who looks on from there."""
-    following, flow = Following(), run.state.workflow
+    progress, flow = RunProgress(), run.state.workflow
     if knows_before:
-        following.recall(run.state.run.run_id, run.log)
+        progress.add_earlier(run.state.run.run_id, run.log)
     for entry in (entry for entry in run.log if entry.seq >= first):
-        following.see(fold(flow, run.log[: entry.seq]), [entry])
-    return [told.line.text for told in following.news()]
+        progress.update(fold(flow, run.log[: entry.seq]), [entry])
+    return [one.line.text for one in progress.take_announcements()]
 
 
 def test_who_takes_a_run_up_words_it_as_one_who_was_there_from_the_beginning():
@@ -75,7 +75,7 @@ def test_who_takes_a_run_up_words_it_as_one_who_was_there_from_the_beginning():
     from_the_beginning = sentences(run, 1)
     taken_up = sentences(run, mended)
 
-    assert "completed; that handles the failure of 'deploy'" in taken_up
+    assert "completed; handled the failure of 'deploy'" in taken_up
     assert from_the_beginning[-len(taken_up) :] == taken_up
     # What makes the difference.
     assert sentences(run, mended, knows_before=False) != taken_up
@@ -87,8 +87,8 @@ def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_s
     record = service.record(1)
 
     with service.control.driver(None) as driver:
-        first = service.outcome(driver, 1, "ended", Following(), 7.0)
-        later = service.outcome(driver, 1, "ended", Following(), 0.001, is_taken_up=True)
+        first = service.outcome(driver, 1, "ended", RunProgress(), 7.0)
+        later = service.outcome(driver, 1, "ended", RunProgress(), 0.001, is_taken_up=True)
 
     service.close()
     whole = (record.updated_at - record.created_at).total_seconds()

@@ -7,17 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mulligan.service.page import page
-from mulligan.service.page.markup import Html, element, joined, text
+from mulligan.service.page import render_page
+from mulligan.service.page.axis import Timescale
+from mulligan.service.page.markup import Html, element, escape_text, join_html
 from mulligan.service.page.plots import memory_plot
-from mulligan.service.page.timeline import timeline
-from mulligan.service.page.timescale import Timescale
-from mulligan.service.page.tracks import Bar, density, track
-from mulligan.service.page.words import length
+from mulligan.service.page.styles import format_elapsed
+from mulligan.service.page.timeline import render_timeline
+from mulligan.service.page.tracks import Bar, draw_density, draw_track
 from mulligan.service.report import Report
 from mulligan.service.report.attempts import Attempt, Gap, part_of, unit_of
-from mulligan.service.report.gathering import StepLine
-from mulligan.service.report.tails import tail
+from mulligan.service.report.build import StepLine, read_tail
 
 from .pages import Page
 
@@ -80,8 +79,8 @@ def test_text_is_escaped_and_markup_is_not_escaped_twice():
     inside = element("b", "<i>")
 
     assert element("p", inside, " & ", 3) == "<p><b>&lt;i&gt;</b> &amp; 3</p>"
-    assert text(Html("<br>")) == "<br>"
-    assert joined(["<", Html("<br>")], ", ") == "&lt;, <br>"
+    assert escape_text(Html("<br>")) == "<br>"
+    assert join_html(["<", Html("<br>")], ", ") == "&lt;, <br>"
 
 
 def test_attributes_are_escaped_named_as_html_names_them_and_left_out_where_there_are_none():
@@ -108,7 +107,7 @@ def test_attributes_are_escaped_named_as_html_names_them_and_left_out_where_ther
     ],
 )
 def test_what_would_deceive_a_reader_is_taken_out_or_spelled_out(said: str, shown: str):
-    assert text(said) == shown
+    assert escape_text(said) == shown
 
 
 # time
@@ -118,13 +117,13 @@ def test_a_moment_has_its_place_on_the_line_and_none_is_beyond_its_ends():
     scale = Timescale(T0, after(10), [(T0, after(10))])
 
     assert [scale.share(after(at)) for at in (-1, 0, 2.5, 10, 11)] == [0.0, 0.0, 0.25, 1.0, 1.0]
-    assert [mark.said for mark in scale.marks()] == ["0", "2s", "4s", "6s", "8s", "10s"]
+    assert [mark.label for mark in scale.marks()] == ["0", "2s", "4s", "6s", "8s", "10s"]
 
 
 def test_a_night_in_which_nothing_ran_is_folded_and_said_to_be():
     scale = Timescale(T0, after(36_010), [(T0, after(5)), (after(36_005), after(36_010))])
 
-    assert [mark.said for mark in scale.marks()] == ["0", "2s", "4s", "10h00m idle"]
+    assert [mark.label for mark in scale.marks()] == ["0", "2s", "4s", "10h00m idle"]
     assert [mark.is_fold for mark in scale.marks()] == [False, False, False, True]
     assert scale.share(after(5)) == pytest.approx(0.47)
     assert scale.share(after(36_005)) == pytest.approx(0.53)
@@ -135,14 +134,14 @@ def test_a_run_that_took_no_time_has_a_line_all_the_same():
     scale = Timescale(T0, T0, [])
 
     assert scale.share(T0) == 0.0
-    assert scale.marks()[0].said == "0"
+    assert scale.marks()[0].label == "0"
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.0, "0ms"), (0.0421, "42ms"), (1.25, "1.2s"), (42.0, "42s"), (3725.0, "1h02m")]
 )
 def test_a_length_of_time_is_said_in_its_unit(seconds: float, said: str):
-    assert length(seconds) == said
+    assert format_elapsed(seconds) == said
 
 
 # charts
@@ -151,7 +150,7 @@ def test_a_length_of_time_is_said_in_its_unit(seconds: float, said: str):
 def test_a_track_has_a_bar_an_attempt_with_its_words_and_small_ones_are_small():
     bars = [Bar(T0, after(5), "bad", "one <1>"), Bar(after(5), after(5), "good", "two", is_small=True)]
 
-    made = track(bars, [], Timescale(T0, after(10), []), "both")
+    made = draw_track(bars, [], Timescale(T0, after(10), []), "both")
 
     assert made == (
         '<svg class="track" height="22" role="img" aria-label="both">'
@@ -164,7 +163,7 @@ def test_a_track_has_a_bar_an_attempt_with_its_words_and_small_ones_are_small():
 def test_of_many_bars_the_density_is_shown_failures_at_the_bottom():
     bars = [Bar(T0, after(9.99), "good", ""), Bar(T0, after(9.99), "good", ""), Bar(T0, after(4.99), "bad", "")]
 
-    made = density(bars, Timescale(T0, after(10), []), "three")
+    made = draw_density(bars, Timescale(T0, after(10), []), "three")
 
     assert made == (
         '<svg class="track dense" height="30" role="img" aria-label="three">'
@@ -176,7 +175,7 @@ def test_of_many_bars_the_density_is_shown_failures_at_the_bottom():
 
 
 def test_a_step_has_one_line_with_its_attempts_its_handler_and_the_delay_between():
-    made = timeline(
+    made = render_timeline(
         report(
             attempt("fetch", 0, 1, outcome="failed", what="EXIT_NONZERO 7"),
             attempt("fetch.script@1", 1, 2),
@@ -188,13 +187,13 @@ def test_a_step_has_one_line_with_its_attempts_its_handler_and_the_delay_between
     read = Page(made)
     assert read.problems == []
     assert made.count('class="lane"') == 1
-    assert "fetch, attempt 1: failed\nEXIT_NONZERO 7\n1s, from 0ms on (00:00:00 UTC)" in made
-    assert "fetch: the delay before its retry, 3s" in made
-    assert "succeeded failed waited for its delay small: handlers, scripts and checks" in read.text
+    assert "fetch, attempt 1: failed\nEXIT_NONZERO 7\n1s, started after 0ms (00:00:00 UTC)" in made
+    assert "fetch: delay before a retry, 3s" in made
+    assert "succeeded failed waiting for a delay small: handlers, scripts and checks" in read.text
 
 
 def test_an_undo_has_a_line_of_its_own_and_is_no_part_of_the_time_of_its_step():
-    made = timeline(report(attempt("a", 0, 1), attempt("b", 1, 2), attempt("a.undo@1", 7, 9)))
+    made = render_timeline(report(attempt("a", 0, 1), attempt("b", 1, 2), attempt("a.undo@1", 7, 9)))
 
     lines = re.findall(r'class="name" title="[^"]*">([^<]*)<.*?class="took">([^<]*)<', made, re.DOTALL)
     assert lines == [("a", "1s"), ("b", "1s"), ("undo of a", "2s")]
@@ -204,13 +203,13 @@ def test_items_are_called_by_their_values_and_their_numbers_stand_behind():
     found = report(attempt("check[0].0", 0, 1), attempt("check[1].0", 1, 2))
     found.item_names = {"check[0]": "east", "check[1]": "west"}
 
-    made = timeline(found)
+    made = render_timeline(found)
 
     assert re.findall(r'title="([^"]*)">([^<]*)</span>', made) == [("check[0]", "east"), ("check[1]", "west")]
 
 
 def test_items_of_a_map_are_lines_below_their_step_which_opens():
-    made = timeline(report(*(attempt(f"check[{index}].0", index, index + 1) for index in range(3))))
+    made = render_timeline(report(*(attempt(f"check[{index}].0", index, index + 1) for index in range(3))))
 
     assert made.count("<details>") == 1
     assert made.count('class="lane"') == 4
@@ -221,21 +220,21 @@ def test_an_attempt_that_runs_now_reaches_to_now_and_one_that_waits_is_a_thin_li
     running = attempt("one", 2, 0, ended_at=None, outcome="running")
     queued = attempt("one", 3, 0, number=2, started_at=None, ended_at=None, outcome="queued")
 
-    made = timeline(report(running, queued))
+    made = render_timeline(report(running, queued))
 
     assert '<rect class="now" x="20.00%" y="4" width="80.00%"' in made
-    assert "one, attempt 2: waits for a worker" in made
+    assert "one, attempt 2: waiting for a worker" in made
 
 
 def test_where_nothing_has_run_there_is_no_chart():
-    assert timeline(report()) == ""
-    assert Page(page(report())).problems == []
+    assert render_timeline(report()) == ""
+    assert Page(render_page(report())).problems == []
 
 
 def test_ten_thousand_attempts_are_a_page_of_less_than_ten_megabytes_in_a_screenful_of_lines():
     found = report(*(attempt(f"step-{number:05}", number / 1000, number / 1000 + 0.01) for number in range(10_000)))
 
-    made = page(found)
+    made = render_page(found)
 
     assert len(made) < 10_000_000
     assert made.count("<details>") == 50
@@ -292,8 +291,8 @@ def test_a_place_says_whose_it_is_and_what_it_is_to_it(place: str, unit: str, pa
 def test_the_end_of_a_file_is_read_from_a_whole_line_on(content: bytes, shown: tuple[str, bool], tmp_path):
     (tmp_path / "log").write_bytes(content)
 
-    assert tail(str(tmp_path / "log"), 10) == shown
+    assert read_tail(str(tmp_path / "log"), 10) == shown
 
 
 def test_a_file_that_is_not_there_has_no_end(tmp_path):
-    assert tail(str(tmp_path / "none"), 10) == ("", False)
+    assert read_tail(str(tmp_path / "none"), 10) == ("", False)

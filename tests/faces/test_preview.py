@@ -70,7 +70,7 @@ def test_steps_are_shown_in_the_order_in_which_they_can_run():
         "2 repair shell only if 'fetch' fails",
         "2 each map at most 3 items",
         "2 listed map its items are known when it runs",
-        "3 full shell skipped: inputs.full does not hold",
+        "3 full shell skipped: condition not met: inputs.full",
         "3 tell shell if steps.fetch.output == 'x'",
     ]
 

@@ -33,7 +33,7 @@ def test_some_steps_are_faked_and_the_rest_is_real() -> None:
 
     assert said.code == 0
     assert said.json == {"said": "2 loaded"}
-    assert "fetch   completed, faked\n" in said.err
+    assert "fetch   completed (faked)\n" in said.err
     assert "report  completed\n" in said.err
 
 
@@ -67,9 +67,9 @@ def test_a_file_of_fakes_says_each_attempt_and_a_word_comes_before_it() -> None:
     ill = mulligan("rehearse", workflow(NIGHTLY), "--fakes", "fakes.yaml", "--fake", "load=TIMEOUT", "--json")
 
     assert (well.code, well.json) == (0, {"said": "2 loaded"})
-    assert "the rule for HTTP_5XX: retry 1 of 2" in well.err
+    assert "retry 1 of 2 at once (rule for HTTP_5XX)" in well.err
     assert (ill.code, ill.json["steps"]["load"]["failure"]["code"]) == (1, "TIMEOUT")
-    assert "its cleanup handler runs" in ill.err
+    assert "cleanup handler started" in ill.err
 
 
 def test_a_faked_output_is_checked() -> None:

@@ -78,7 +78,7 @@ end: {shell: 'echo ''{"status": "completed", "reason": "it was only the fetch"}'
 """
 SECTIONS = [
     "Summary",
-    "What failed, and what was done about it",
+    "Failures and how they were handled",
     "Graph",
     "Timeline",
     "Resources",
@@ -187,7 +187,7 @@ def test_the_top_of_a_page_says_what_ran_how_it_came_out_and_who_began_it(monkey
 
     text = report().text
 
-    assert "Mulligan · run 1 hello ✓ completed Says hello, twice. Run 1 completed, as written. Started 20" in text
+    assert "Mulligan · run 1 hello ✓ completed Says hello, twice. Run 1 completed. Started 20" in text
     assert " UTC by ann, ended " in text
     assert "steps 2 completed 2 failed, unhandled 0 handled 0 recovered 0 skipped 0 attempts 2 time " in text
     assert "Nothing failed." in text
@@ -210,11 +210,11 @@ def test_what_failed_is_told_rung_by_rung_with_what_came_of_it():
     assert [(visit["unit"], visit["visit"], visit["what"], visit["answer"], visit["fate"]) for visit in found] == [
         ("fetch", 1, "EXIT_NONZERO 1: no route", "retried, then completed", "mended"),
         ("build", 1, "EXIT_NONZERO 2", "recovered by its handler", "mended"),
-        ("deploy", 1, "EXIT_NONZERO 9", "routed to 'repair', which completed, and it went again", "mended"),
+        ("deploy", 1, "EXIT_NONZERO 9", "routed to 'repair', which completed; then it ran again", "mended"),
     ]
     assert [[(rung["name"], rung["outcome"], rung["said"]) for rung in visit["rungs"]] for visit in found] == [
         [
-            ("retry", "dealt", "the rule for exit code 1: retry 1 of 3, at once"),
+            ("retry", "dealt", "retry 1 of 3 at once (rule for exit code 1)"),
             ("handle", "unasked", ""),
             ("triage", "unasked", ""),
             ("route", "unasked", ""),
@@ -222,7 +222,7 @@ def test_what_failed_is_told_rung_by_rung_with_what_came_of_it():
         ],
         [
             ("retry", "absent", "no rules"),
-            ("handle", "dealt", "its recovery handler runs"),
+            ("handle", "dealt", "recovery handler started"),
             ("triage", "unasked", ""),
             ("route", "unasked", ""),
             ("end", "unasked", ""),
@@ -231,7 +231,7 @@ def test_what_failed_is_told_rung_by_rung_with_what_came_of_it():
             ("retry", "absent", "no rules"),
             ("handle", "absent", "no handler"),
             ("triage", "absent", "no triage"),
-            ("route", "dealt", "'repair' takes over"),
+            ("route", "dealt", "routed to 'repair'"),
             ("end", "unasked", ""),
         ],
     ]
@@ -242,8 +242,8 @@ def test_the_log_of_a_failed_attempt_is_there_and_the_failure_that_nobody_handle
 
     text = report().text
 
-    assert "✕ fetch EXIT_NONZERO 7: no route not handled: it fails the run" in text
-    assert "Retry no rules Handle no handler Triage no triage Route no failure edge Converge nobody handled it" in text
+    assert "✕ fetch EXIT_NONZERO 7: no route not handled: the run fails" in text
+    assert "Retry no rules Handle no handler Triage no triage Route no failure edge Converge not handled" in text
     assert "Log of fetch, attempt 1 stderr no route" in text
     assert "load shell skipped" in text
 
@@ -292,9 +292,9 @@ def test_a_run_that_waits_says_for_what_and_as_of_when():
     text = report().text
 
     assert "Run 1 is still running. Started " in text
-    assert "This is how it stood " in text
-    assert "What it waits for (1 thing) gate waits for an approval: deploy?" in text
-    assert "What to type next mulligan approve 1 gate --reason 'why'" in text
+    assert "Status as of " in text
+    assert "Waiting for (1) gate waits for an approval: deploy?" in text
+    assert "Next commands mulligan approve 1 gate --reason 'why'" in text
 
 
 def test_a_cancelled_run_says_why_and_what_was_undone():
@@ -328,7 +328,7 @@ def test_a_paused_run_says_that_it_is():
     text = report().text
 
     assert "asking ‖ paused Run 1 is paused: lunch. Started " in text
-    assert "the run waits for the pause to be lifted: lunch" in text
+    assert "the run waits for a person to resume the run: lunch" in text
 
 
 def test_what_end_said_is_told():
@@ -336,8 +336,8 @@ def test_what_end_said_is_told():
 
     page = report()
 
-    assert "Its end said: completed: it was only the fetch" in page.text
-    assert "not handled, and the run's end let it pass" in page.text
+    assert "end returned: completed: it was only the fetch" in page.text
+    assert "not handled, but end returned completed" in page.text
 
 
 def test_what_attempts_were_given_stands_beside_what_they_used():
@@ -356,7 +356,7 @@ def test_a_called_run_is_named_with_its_caller():
 
     parent, child = report(1), report(2)
 
-    assert "Runs that it called" in parent.headings
+    assert "Child runs" in parent.headings
     assert "2 child completed call, attempt 1" in parent.text
     assert "It was called by run 1." in child.text
 
@@ -389,7 +389,7 @@ def test_failures_are_grouped_by_code_those_that_nobody_handled_first():
     assert summed in page.text
     heads = re.findall(r'<h3 class="code">(\w+)', page.html)
     assert heads == ["EXIT_NONZERO", "SIGNALED", "VALIDATION_FAILED"]
-    assert "the output that 'validate' refused 0" in page.text
+    assert "the output that 'validate' rejected 0" in page.text
 
 
 def test_of_many_failures_with_one_code_the_first_are_shown_and_the_rest_is_folded():
@@ -408,8 +408,8 @@ def test_a_step_that_fails_in_every_round_is_not_said_to_be_mended():
     found = [(visit["round"], visit["answer"], visit["fate"]) for visit in gathered()["visits"]]
 
     assert found == [
-        (2, "not handled: it fails the run", "open"),
-        (1, "another round gave it a new chance", "left"),
+        (2, "not handled: the run fails", "open"),
+        (1, "ran again in a later round", "left"),
     ]
 
 
@@ -445,7 +445,7 @@ def test_where_nobody_knows_where_the_page_will_be_the_path_of_a_log_is_text():
     page = report()
 
     assert page.links == []
-    assert "All of it: .mulligan/runs/1/logs/fetch#1.err" in page.text
+    assert "Full log: .mulligan/runs/1/logs/fetch#1.err" in page.text
 
 
 def test_json_is_one_object_with_all_of_it():
@@ -528,7 +528,7 @@ def test_of_a_long_log_the_end_is_there_and_the_page_says_so():
 
     page = report()
 
-    assert "Log of one, attempt 1, the end of it stderr " in page.text
+    assert "Log of one, attempt 1 (the end of it) stderr " in page.text
     assert "199999 200000" in page.text
     assert "FIRST" not in page.text
     assert len(page.html) < 100_000
@@ -539,7 +539,7 @@ def test_a_log_that_has_been_removed_is_no_trouble(folder: Path):
     for log in (folder / ".mulligan" / "runs" / "1" / "logs").iterdir():
         os.unlink(log)
 
-    assert "Log of fetch, attempt 1: it wrote nothing" in report().text
+    assert "Log of fetch, attempt 1: no log" in report().text
 
 
 def test_a_long_value_is_cut():

@@ -44,7 +44,7 @@ def test_an_interrupted_or_killed_run_goes_on_and_nothing_that_was_done_is_done_
 
     assert said.code == 0
     assert steady(said.err).startswith("run 1: slow\n")
-    assert "✓ run 1 completed in Ns, Ns of it just now (2 steps)" in steady(said.err)
+    assert "✓ run 1 completed in Ns (Ns of it now) (2 steps)" in steady(said.err)
     assert Path("firsts").read_text() == "x\n"
 
 

@@ -60,13 +60,13 @@ def test_a_failure_is_told_with_what_was_done_about_it_its_logs_and_what_to_type
         1,
         "",
         "run 1: broken\n"
-        "THEN ✗ fetch  failed, EXIT_NONZERO 7: no route\n"
+        "THEN ✗ fetch  failed with EXIT_NONZERO 7: no route\n"
         "THEN · load  skipped: 'fetch' did not complete\n"
         "\n"
         "✗ run 1 failed in Ns (2 steps, 1 failed, 1 skipped)\n"
-        "  ✗ fetch  EXIT_NONZERO 7: no route → not handled: it fails the run  (mulligan logs 1 fetch)\n"
-        "  mulligan retry 1  # run again what failed\n"
-        "  mulligan explain 1  # the whole story\n",
+        "  ✗ fetch  EXIT_NONZERO 7: no route → not handled: the run fails  (mulligan logs 1 fetch)\n"
+        "  mulligan retry 1  # run the failed steps again\n"
+        "  mulligan explain 1  # the full story\n",
     )
 
 
@@ -76,10 +76,10 @@ def test_a_run_that_waits_for_people_says_who_has_to_type_what():
     assert (said.code, said.out) == (4, "")
     assert steady(said.err).partition("\n\n")[2] == (
         "? run 1 waits for a person\n"
-        "  ? sim: a person to classify EXIT_NONZERO 3: odd\n"
+        "  ? sim waits for a person to classify EXIT_NONZERO 3: odd\n"
         "  mulligan logs 1 sim\n"
         "  mulligan classify 1 sim retry --reason 'why'\n"
-        "  ? ship: an approval: ship it?\n"
+        "  ? ship waits for an approval: ship it?\n"
         "  mulligan approve 1 ship --reason 'why'\n"
     )
 
@@ -92,7 +92,7 @@ def test_a_cancelled_run_is_exit_code_3(monkeypatch: pytest.MonkeyPatch):
 
     assert said.code == 3
     assert "run 1 was cancelled in" in said.err
-    assert said.err.endswith("  mulligan retry 1  # take it up again\n")
+    assert said.err.endswith("  mulligan retry 1  # continue the run\n")
 
 
 SLOW = "name: slow\nsteps:\n  - {step: a, shell: 'echo on > pipe; exec sleep 60'}\n"
@@ -113,11 +113,11 @@ def test_an_interrupted_run_is_exit_code_130_and_says_how_to_go_on(number: signa
         130,
         b"",
         "run 1: slow\n"
-        "! interrupted: waiting for running tasks to end (press Ctrl-C again to kill them)\n"
-        "THEN ↻ a  attempt 1 interrupted: it goes again\n"
+        "! interrupted: waiting for what runs to end (once more to end it at once)\n"
+        "THEN ↻ a  attempt 1 interrupted; it will run again\n"
         "\n"
-        "? run 1 was interrupted after Ns; nothing is lost\n"
-        "  mulligan resume 1  # go on where it stopped\n",
+        "? run 1 was interrupted after Ns; it can be resumed\n"
+        "  mulligan resume 1  # continue where it stopped\n",
     )
 
 
@@ -187,29 +187,30 @@ def test_each_rung_of_the_ladder_is_told_as_it_is_climbed_and_summed_up_in_a_lin
         0,
         "",
         "run 1: ladder\n"
-        "THEN ✗ fetch  attempt 1 failed, EXIT_NONZERO 10: reset\n"
-        "THEN ↻ fetch  the rule for any failure: retry 1 of 2, at once\n"
+        "THEN ✗ fetch  attempt 1 failed with EXIT_NONZERO 10: reset\n"
+        "THEN ↻ fetch  retry 1 of 2 at once (rule for any failure)\n"
         "THEN ✓ fetch  completed\n"
-        "THEN ✗ build  attempt 1 failed, EXIT_NONZERO 2: no space\n"
-        "THEN ↻ build  its recovery handler runs\n"
-        "THEN ✓ build  recovered, by its handler\n"
-        "THEN · check  2 items\n"
-        "THEN ✗ check[1]  item failed, EXIT_NONZERO 1\n"
+        "THEN ✗ build  attempt 1 failed with EXIT_NONZERO 2: no space\n"
+        "THEN ↻ build  recovery handler started\n"
+        "THEN ✓ build  recovered by its handler\n"
+        "THEN · check  expanded to 2 items\n"
+        "THEN ✗ check[1]  item failed with EXIT_NONZERO 1\n"
         "THEN ✓ check  completed\n"
-        "THEN ✗ deploy  failed, EXIT_NONZERO 1: expired; 'repair' takes over, and then it goes again\n"
-        "THEN ✓ repair  completed; that handles the failure of 'deploy'\n"
-        "THEN ↻ deploy  goes again: 'repair' has completed\n"
+        "THEN ✗ deploy  failed with EXIT_NONZERO 1: expired; "
+        "routed to 'repair'; 'deploy' will run again when it completes\n"
+        "THEN ✓ repair  completed; handled the failure of 'deploy'\n"
+        "THEN ↻ deploy  will run again: 'repair' completed\n"
         "THEN ✓ deploy  completed\n"
-        "THEN ✗ announce  failed, which it may, EXIT_NONZERO 7\n"
+        "THEN ✗ announce  failed (allowed) with EXIT_NONZERO 7\n"
         "\n"
-        "✓ run 1 completed, not without help, in Ns (6 steps, 1 failed)\n"
+        "✓ run 1 completed (degraded: 1 recovered, 1 handled) in Ns (6 steps, 1 failed)\n"
         "  ✗ announce  EXIT_NONZERO 7 → allowed to fail  (mulligan logs 1 announce)\n"
         "  ✗ check[1]  EXIT_NONZERO 1 → its step completed without it  (mulligan logs 1 check --item 1)\n"
         "  ✓ fetch  EXIT_NONZERO 10: reset → retried, then completed  (mulligan logs 1 fetch)\n"
         "  ✓ build  EXIT_NONZERO 2: no space → recovered by its handler  (mulligan logs 1 build)\n"
-        "  ✓ deploy  EXIT_NONZERO 1: expired → routed to 'repair', which completed, and it went again"
+        "  ✓ deploy  EXIT_NONZERO 1: expired → routed to 'repair', which completed; then it ran again"
         "  (mulligan logs 1 deploy)\n"
-        "  mulligan items 1 check --retry  # run the failed items again, alone\n",
+        "  mulligan items 1 check --retry  # run only the failed items again\n",
     )
 
 
@@ -228,11 +229,11 @@ def test_many_failures_of_one_kind_are_told_together():
     said = ran(f"name: many\nsteps:\n{alike}{other}")
 
     lines = steady(said.err).partition("\n\n")[2].splitlines()
-    alike_line = "  ✗ 9 steps  EXIT_NONZERO 1 → not handled: it fails the run  (mulligan logs 1 "
+    alike_line = "  ✗ 9 steps  EXIT_NONZERO 1 → not handled: the run fails  (mulligan logs 1 "
     assert (lines[0], len(lines)) == ("✗ run 1 failed in Ns (10 steps, 10 failed)", 6)
     assert [line for line in lines if line.startswith(alike_line)]
     assert [line for line in lines if line.strip().endswith(" and 1 more")]
-    assert "  ✗ odd  EXIT_NONZERO 2 → not handled: it fails the run  (mulligan logs 1 odd)" in lines
+    assert "  ✗ odd  EXIT_NONZERO 2 → not handled: the run fails  (mulligan logs 1 odd)" in lines
 
 
 def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
@@ -246,8 +247,8 @@ def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
     assert len([line for line in lines if "not handled" in line]) == 20
     assert lines[21:] == [
         "  2 more failed: mulligan explain 1",
-        "  mulligan retry 1  # run again what failed",
-        "  mulligan explain 1  # the whole story",
+        "  mulligan retry 1  # run the failed steps again",
+        "  mulligan explain 1  # the full story",
     ]
 
 
@@ -268,7 +269,7 @@ def test_many_items_that_failed_alike_are_told_together_with_where_they_are_list
     said = ran(f"name: wide\nsteps:\n{step}")
 
     lines = steady(said.err).partition("\n\n")[2].splitlines()
-    assert lines[2] == "  ✗ 22 items of all  EXIT_NONZERO 1 → it fails its step  (mulligan items 1 all --failed)"
+    assert lines[2] == "  ✗ 22 items of all  EXIT_NONZERO 1 → its step fails  (mulligan items 1 all --failed)"
     assert lines[3].strip().endswith("and 14 more")
 
 
@@ -279,7 +280,7 @@ def test_of_very_many_that_are_well_again_the_rest_is_said_to_have_failed_before
     said = ran(f"name: wide\nsteps:\n{step}")
 
     lines = steady(said.err).partition("\n\n")[2].splitlines()
-    assert lines[-1] == "  2 more items had failed: mulligan items 1 all"
+    assert lines[-1] == "  2 more items failed at first: mulligan items 1 all"
 
 
 def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_before():
@@ -288,7 +289,7 @@ def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_befor
     said = mulligan("resume", "1")
 
     assert said.code == 4
-    assert "  ✗ a  EXIT_NONZERO 3 → not handled: it fails the run  (mulligan logs 1 a)" in steady(said.err)
+    assert "  ✗ a  EXIT_NONZERO 3 → not handled: the run fails  (mulligan logs 1 a)" in steady(said.err)
 
 
 def test_a_step_whose_child_run_failed_points_to_the_story_of_that_run(folder: Path):
@@ -296,7 +297,7 @@ def test_a_step_whose_child_run_failed_points_to_the_story_of_that_run(folder: P
 
     said = ran("name: parent\nsteps:\n  - {step: call, workflow: {file: child.yaml}}\n")
 
-    last = "  ✗ call  CHILD_FAILED: child run 2 failed → not handled: it fails the run  (mulligan explain 2)\n"
+    last = "  ✗ call  CHILD_FAILED: child run 2 failed → not handled: the run fails  (mulligan explain 2)\n"
     assert last in said.err
 
 
@@ -308,7 +309,7 @@ def test_after_a_thousand_lines_there_are_no_more_and_the_summary_says_where_the
 
     lines = said.err.splitlines()
     assert (said.code, lines.index("")) == (1, 1 + 1000)
-    assert "  there was more to tell than is shown: mulligan explain 1" in lines
+    assert "  not all lines are shown; for the full story: mulligan explain 1" in lines
 
 
 def test_a_warning_of_the_file_is_told_and_refuses_nothing():
@@ -349,7 +350,7 @@ def test_a_called_run_that_waits_for_people_is_named_in_what_they_have_to_type()
 
     assert said.plain[2].splitlines()[-3:] == [
         "? run 1 waits for a person",
-        "  ? run 2, gate: an approval: deploy?",
+        "  ? run 2, gate waits for an approval: deploy?",
         "  mulligan approve 2 gate --reason 'why'",
     ]
 
@@ -362,7 +363,7 @@ def test_where_signs_cannot_be_shown_there_are_letters(monkeypatch: pytest.Monke
     assert (out, steady(err.decode("ascii")).splitlines()[1:5]) == (
         b"",
         [
-            "THEN x fetch  failed, EXIT_NONZERO 7: no route",
+            "THEN x fetch  failed with EXIT_NONZERO 7: no route",
             "THEN - load  skipped: 'fetch' did not complete",
             "",
             "x run 1 failed in Ns (2 steps, 1 failed, 1 skipped)",

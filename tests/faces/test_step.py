@@ -59,7 +59,7 @@ def test_what_a_step_gives_without_writing_it_is_shown():
 def test_a_step_that_fails_is_not_retried_handled_parked_or_routed():
     said = mulligan("step", workflow(FLOW), "deploy")
 
-    assert said == (1, "deploying  to staging\n", "attempt 1\nstep 'deploy' failed, EXIT_NONZERO 1: attempt 1\n")
+    assert said == (1, "deploying  to staging\n", "attempt 1\nstep 'deploy' failed with EXIT_NONZERO 1: attempt 1\n")
     assert untouched()
 
 
@@ -232,7 +232,7 @@ def test_of_a_failure_what_is_left_out_is_filled_in(error: str | None, told: str
     [
         ("again", 0, "step 'again' would run again now: its handler succeeded"),
         ("clean", 1, "the failure of step 'clean' would climb on: a cleanup handler runs for its effect"),
-        ("bad", 1, "the failure of step 'bad' would climb on: its handler failed too, EXIT_NONZERO 9: broken"),
+        ("bad", 1, "the failure of step 'bad' would climb on: its handler also failed with EXIT_NONZERO 9: broken"),
         ("ask", 4, "the handler of step 'ask' has not ended"),
     ],
 )
@@ -352,7 +352,7 @@ def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
     assert said == (
         1,
         "",
-        "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
+        "step 'check' failed with EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
         "  what 'build' gave is null here; to hand it over: --result build=JSON\n",
     )
 
@@ -373,7 +373,7 @@ steps:
     assert said == (
         1,
         "",
-        "step 'third' failed, EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
+        "step 'third' failed with EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
         "  what 'first', 'second' gave is null here; to hand it over: --result second=JSON\n",
     )
 

@@ -71,7 +71,7 @@ def test_in_a_list_the_name_of_a_workflow_leaves_room_for_why_a_run_failed(folde
     said = on_a_terminal("list", PYTHONPATH=str(SRC), TERM="xterm", COLUMNS="80", NO_COLOR="1")
 
     row = said.splitlines()[1]
-    assert "  a-workflow-of-s…  'fetch' failed, EXIT_NONZERO 7" in row
+    assert "  a-workflow-of-s…  'fetch' failed with EXIT_NONZERO 7" in row
     assert len(row) == 80
     assert "a-workflow-of-some-length" in mulligan("list").out
 

@@ -29,7 +29,7 @@ def test_a_run_that_has_ended_is_not_waited_for_and_its_exit_code_is_that_of_run
     ran(BROKEN)
 
     assert mulligan("wait", 1).plain == (0, "", "run 1 completed in Ns\n")
-    assert mulligan("wait").plain == (1, "", "run 2 failed in Ns: 'fetch' failed, EXIT_NONZERO 7: no route\n")
+    assert mulligan("wait").plain == (1, "", "run 2 failed in Ns: 'fetch' failed with EXIT_NONZERO 7: no route\n")
 
 
 def test_of_several_runs_the_exit_code_is_the_worst():
@@ -91,7 +91,7 @@ def test_a_run_with_nothing_left_but_a_paused_step_waits_for_a_person():
 def test_of_many_failures_the_first_is_told_and_how_many_there_are():
     ran("name: broken\nsteps:\n  - {step: 'fetch_{n}', matrix: {n: 1..3}, shell: 'echo no route >&2; exit 7'}\n")
 
-    told = re.compile(r"'fetch_[123]' failed, EXIT_NONZERO 7: no route \(and 2 more\)$", re.MULTILINE)
+    told = re.compile(r"'fetch_[123]' failed with EXIT_NONZERO 7: no route \(and 2 more\)$", re.MULTILINE)
 
     assert told.search(mulligan("wait").err)
     assert told.search(mulligan("list").out)

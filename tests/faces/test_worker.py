@@ -102,7 +102,7 @@ def test_a_worker_takes_up_a_run_that_nobody_drives():
     told = [re.sub(r"^\d\d:\d\d:\d\d | on \S+$", "", line.rstrip()) for line in lines[1:-2]]
     assert child.communicate()[0] == b"" and child.returncode == 0
     assert told == [
-        "run 1 then: attempt 1 starts",
+        "run 1 then: attempt 1 started",
         "run 1 then: completed",
         "run 1 end: the run completed (2 steps)",
     ]

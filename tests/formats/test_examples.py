@@ -32,9 +32,9 @@ from mulligan.core.model.workflow import Workflow, encode
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert, examine, load
 from mulligan.language.document import decode, parse
-from mulligan.language.drawing import draw_mermaid
 from mulligan.language.nodes import Source, plain
 from mulligan.language.schema import schema
+from mulligan.service.drawing import draw_mermaid
 
 from ..live.runner import Live, Ran
 from ..worker.web import as_json, serving

@@ -101,4 +101,4 @@ def test_what_belongs_to_an_attempt_runs_elsewhere_when_its_host_is_gone_and_the
     assert (ran.status, ran.steps["render"]["output"]) == ("completed", "mended")
     [handler] = ran.facts(e.AttemptStarted, place="render.on_failure@1.0")
     assert (handler.host, handler.instead_of) == ("near", "far")
-    assert "render.on_failure@1.0: runs on near: far, where its attempt ran, is gone" in ran.story
+    assert "render.on_failure@1.0: runs on near; far, where its earlier attempt ran, is gone" in ran.story

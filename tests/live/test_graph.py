@@ -76,7 +76,7 @@ def test_edges_are_taken_by_their_conditions_and_those_of_a_skipped_step_die(liv
     assert {name for name, status in statuses(ran).items() if status == "failed"} == {"strict"}
     assert ran.steps["lost"]["output"] == "NO_ROUTE"
     assert (ran.status, ran.shown["degraded"]) == ("completed", True)
-    assert "nowhere: completed; none of its edges holds" in ran.story
+    assert "nowhere: completed; no condition of its edges was met" in ran.story
 
 
 # `left` is quick, `right` waits until the step behind the first arrival has run.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.errors import ArtifactDamaged
-from mulligan.service.report.tails import tail
+from mulligan.service.report.build import read_tail
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.worker import outputs
 from mulligan.worker.folders import Folders, file_name, open_regular_file, remove_folder, write_private_file
@@ -61,8 +61,8 @@ def test_a_log_in_whose_place_something_else_is_is_not_read(tmp_path: Path, vict
     log = tmp_path / "log"
     swap(log, victim)
 
-    assert outputs.read_tail(str(log)) == ""
-    assert tail(str(log), 1000) == ("", False)
+    assert outputs.tail(str(log)) == ""
+    assert read_tail(str(log), 1000) == ("", False)
     with pytest.raises(OSError):
         open_regular_file(str(log))
 

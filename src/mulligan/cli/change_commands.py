@@ -31,7 +31,16 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service import CorrectedWorkflow, ForkPlan, RoundPlan, Service, Workflow, answer_to, read_budgets, to_json
+from mulligan.service import (
+    CorrectedWorkflow,
+    ForkPlan,
+    RoundPlan,
+    Service,
+    Workflow,
+    command_for_request,
+    read_budgets,
+    to_json,
+)
 from mulligan.service.formatting import group_title, pluralize
 
 FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
@@ -94,7 +103,7 @@ def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_jso
     if as_json:
         show_json(service.show(run_id))
     still = "; what of it runs may end" if running else ""
-    typed = answer_to(run_id, "step_pause", step) + where(home)
+    typed = command_for_request(run_id, "step_pause", step) + where(home)
     complain(f"step '{step}' of run {run_id} is paused{still}; to let it go on: {typed}")
 
 

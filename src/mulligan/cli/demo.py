@@ -71,7 +71,7 @@ def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
         with service.driver(machine(), display) as driver:
             [run_id] = service.start(prepared, driver)
             ending = driver.drive(run_id, WAIT_SECONDS)
-            return service.outcome(driver, run_id, ending, display.following, time.monotonic() - begun_at)
+            return service.outcome(driver, run_id, ending, display.progress, time.monotonic() - begun_at)
     finally:
         display.close()
 
@@ -79,12 +79,12 @@ def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
 def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
     """Each failure, with the rung that dealt with it; and the numbers that the run's last event has."""
     yield f"\n{paper.tinted('What broke, and which rung of the ladder dealt with it', 'bold')}\n"
-    wide = max((len(one.place) for one in found.answers), default=0)
-    for one in sorted(found.answers, key=lambda one: _RUNGS.index(one.rung)):
+    wide = max((len(one.place) for one in found.failures), default=0)
+    for one in sorted(found.failures, key=lambda one: _RUNGS.index(one.rung)):
         rung = f"{_RUNGS.index(one.rung) + 1} {one.rung:<8}"
         answer = paper.tinted(one.answer, "bad" if one.is_open else "good")
         yield f"{rung}  {one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
     ending = found.status if found.ending == "ended" else found.ending
-    degraded = ", degraded: it needed help" if found.degraded else ""
+    degraded = " (degraded)" if found.degraded else ""
     told = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())
     yield f"\n{told}: the run {ending}{degraded}."

@@ -9,7 +9,7 @@ from typing import Any
 from mulligan.cli.console_style import paper
 from mulligan.cli.display import Display
 from mulligan.cli.options import where
-from mulligan.cli.summary import tell_outcome
+from mulligan.cli.summary import show_outcome
 from mulligan.cli.terminal import show_json
 from mulligan.service import Driver, Outcome, Service, machine
 
@@ -39,13 +39,13 @@ def conduct(
         with service.driver(capacity, display) as driver:
             run_id = begin(driver)
             sheet.say(sheet.tinted(f"run {run_id}: {service.record(run_id).workflow}", "bold"))
-            is_taken_up = service.recall(run_id, display.following)
+            is_taken_up = service.add_earlier_events(run_id, display.progress)
             ending = driver.drive(run_id, wait_seconds)
             seconds = time.monotonic() - begun_at
-            found = service.outcome(driver, run_id, ending, display.following, seconds, is_taken_up=is_taken_up)
+            found = service.outcome(driver, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up)
     finally:
         display.close()
-    tell_outcome(sheet, found, home, is_kept=is_kept)
+    show_outcome(sheet, found, home, is_kept=is_kept)
     _show(service, found, as_json)
     return found.exit_code
 

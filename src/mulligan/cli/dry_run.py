@@ -83,7 +83,7 @@ def _each_note(step: StepPreview) -> Iterator[str]:
     if step.when and step.holds is None:
         yield f"if {step.when}"
     elif step.when:
-        yield f"since {step.when}" if step.holds else f"skipped: {step.when} does not hold"
+        yield f"since {step.when}" if step.holds else f"skipped: condition not met: {step.when}"
     if step.retries:
         yield f"up to {pluralize(step.retries, 'retry').replace('retrys', 'retries')}"
     if step.deadline:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mulligan.service.formatting import ATTENTION, group_counts, group_title
 
-# A matrix of so few steps is shown whole; of a larger one so many have a row of their own.
+# A matrix with up to this many steps is shown in full; of a larger one this many have a row.
 STEPS_MAX = 8
 
 Group = Mapping[str, Any]
@@ -16,18 +16,18 @@ Steps = Mapping[str, dict[str, Any]]
 
 
 def listed_steps(group: Group, steps: Steps) -> list[str]:
-    """The steps of a matrix that have a row of their own, in the order of the file; what failed goes first."""
+    """The steps of a matrix that get a row, in the order of the file; failed ones are chosen first."""
     names = list(group["combinations"])
     if len(names) <= STEPS_MAX:
         return names
     wanted = [name for status in ATTENTION for name in names if steps[name]["status"] == status]
-    # A row that says "1 more" takes as much room as the one itself.
+    # A row "1 more" takes as much room as the step itself.
     shown = wanted if len(wanted) == STEPS_MAX + 1 else wanted[:STEPS_MAX]
     return sorted(shown, key=names.index)
 
 
 def unlisted_text(group: Group, steps: Steps, listed: Collection[str]) -> str:
-    """What else needs attention: `5 more failed, 2 more running`; "" where all of that is listed."""
+    """The unlisted steps that need attention: `5 more failed, 2 more running`; "" if all are listed."""
     left = Counter(steps[name]["status"] for name in group["combinations"] if name not in listed)
     return ", ".join(group_counts({status: left[status]}, "more ") for status in ATTENTION if left[status])
 
@@ -44,7 +44,7 @@ def counts_text(group: Group) -> str:
 
 
 def kinds_text(failures: Mapping[str, int]) -> str:
-    """In which ways steps failed: `6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`, or `all with EXIT_NONZERO 3`."""
+    """The failures by kind: `6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`, or `all with EXIT_NONZERO 3`."""
     if len(failures) == 1 and sum(failures.values()) > 1:
         return f"all with {next(iter(failures))}"
     return ", ".join(f"{count:,} with {kind}" for kind, count in failures.items())

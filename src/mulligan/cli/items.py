@@ -12,7 +12,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import Item, Service, summarize_failure, to_json
-from mulligan.service.formatting import differing, shared_beginning, value_text, values_text
+from mulligan.service.formatting import find_differences, shared_beginning, value_text, values_text
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
 # So many values that differ have a column each; more stand in one.
@@ -92,7 +92,7 @@ def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json
 def _columns(values: Sequence[Any]) -> tuple[str, Sequence[str], list[list[str]]]:
     """What the values share, in words; the heads of the columns for what differs, and these columns, row by row."""
     if values and all(isinstance(value, dict) and value for value in values):
-        found = differing(values)
+        found = find_differences(values)
         names = found.names if len(found.names) <= _VALUES_MAX else ()
         if names:
             rows = [[_cell(value[name]) if name in value else "" for name in names] for value in values]

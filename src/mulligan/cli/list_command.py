@@ -157,9 +157,9 @@ def _notes(run: RunLine, place: str) -> Iterator[str]:
 
 
 def first_failure(failure: FailedStep) -> str:
-    """`'fetch' failed, EXIT_NONZERO 7: no route (and 6 more)`."""
+    """`'fetch' failed with EXIT_NONZERO 7: no route (and 6 more)`."""
     more = f" (and {failure.count - 1:,} more)" if failure.count > 1 else ""
-    return f"'{failure.step}' failed, {failure.text}{more}"
+    return f"'{failure.step}' failed with {failure.text}{more}"
 
 
 def _most_telling(run: RunLine) -> list[WaitReason]:

@@ -1,4 +1,4 @@
-"""The live part of a terminal: what moves now, and how far the run is. A bounded number of lines, whatever its size."""
+"""The live part of a terminal: current activities and a progress bar, in a bounded number of lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from mulligan.cli.console_style import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import visible
-from mulligan.service import Following, Moving, answer_to
+from mulligan.service import Activity, RunProgress, command_for_request
 
 ROWS_MAX = 8
 BAR_CHARS = 24
@@ -32,7 +32,7 @@ _LOOKS = {
     "breaker": ("◌", "~", "yellow"),
     "queued": ("◌", "~", "yellow"),
 }
-# What is counted, in which words and colours, in this order.
+# The counts that are shown, with their labels and colours, in this order.
 _COUNTS = (
     ("running", "running", "cyan"),
     ("handling", "handling", "yellow"),
@@ -47,14 +47,14 @@ _DONE = ("completed", "failed", "skipped", "cancelled")
 
 
 class Board:
-    """Drawn when it is told to: no thread of its own stands beside the engine's loop."""
+    """Draws only when `draw` is called: there is no thread beside the engine's loop."""
 
     def __init__(self, paper: Paper, home: str = "") -> None:
         self._paper = paper
-        # What a command that we propose needs beside its words.
+        # The `--home` option of suggested commands.
         self._home = home
         self._has_signs = paper.has_signs
-        # Without a system of colours nothing is bold or dim either; the cursor moves all the same.
+        # Without colours nothing is bold or dim either; the cursor still moves.
         colours: Literal["auto"] | None = "auto" if paper.is_coloured else None
         self._console = Console(file=paper.stream, color_system=colours, highlight=False, markup=False, emoji=False)
         self._live = Live(
@@ -63,12 +63,12 @@ class Board:
         self._live.start()
 
     def say(self, lines: list[str]) -> None:
-        """Lines that stay, above what moves."""
+        """Print lines that stay, above the board."""
         self._console.print(Text.from_ansi(self._paper.shown("\n".join(lines))), soft_wrap=True)
 
-    def draw(self, following: Following, queued: Sequence[Moving], seconds: float, left: str, trouble: str) -> None:
-        """`queued`: what no worker takes. `left`: how long it will still take, in words; "" where nobody knows."""
-        rows = [*self._rows(following, queued), self._gauge(following.counts, seconds, left)]
+    def draw(self, progress: RunProgress, queued: Sequence[Activity], seconds: float, left: str, trouble: str) -> None:
+        """Draw the board. `queued`: tasks that no worker takes. `left`: the estimated time left, or ""."""
+        rows = [*self._rows(progress, queued), self._gauge(progress.counts, seconds, left)]
         if trouble:
             rows.append(Text(visible(f"! {trouble}"), style="magenta"))
         for row in rows:
@@ -79,29 +79,29 @@ class Board:
     def close(self) -> None:
         self._live.stop()
 
-    def _rows(self, following: Following, queued: Sequence[Moving]) -> Iterator[Text]:
+    def _rows(self, progress: RunProgress, queued: Sequence[Activity]) -> Iterator[Text]:
         now = datetime.now(UTC)
-        # No more than leaves room for the lines above, on a terminal of few lines.
+        # Leave room for the lines above on a small terminal.
         limit = max(1, min(ROWS_MAX, self._console.height - 4))
-        found = [*following.moving(limit + 1), *queued]
-        # On a narrow terminal a long name leaves room for what is said of it.
+        found = [*progress.activities(limit + 1), *queued]
+        # Leave room for the text beside a long name on a narrow terminal.
         wide = min(max((len(one.where) for one in found), default=0), max(8, self._console.width // 3))
         left = limit
         for one in found:
-            rows = [self._row(one, wide, now), *self._answer(one)]
+            rows = [self._row(one, wide, now), *self._command(one)]
             if len(rows) > left and left < limit:
                 yield Text("  …" if self._has_signs else "  ...", style="dim")
                 return
             yield from rows
             left -= len(rows)
 
-    def _answer(self, one: Moving) -> Iterator[Text]:
-        """What to type, where a person is asked, on a line of its own: no name or message may push it off the edge."""
-        if one.ask is not None:
-            typed = visible(answer_to(one.ask.run_id, one.ask.kind, one.ask.name) + self._home)
+    def _command(self, one: Activity) -> Iterator[Text]:
+        """The command for a request, on its own line, so that no name or message pushes it off the edge."""
+        if one.request is not None:
+            typed = visible(command_for_request(one.request.run_id, one.request.kind, one.request.name) + self._home)
             yield Text(f"  {typed}", style="bold", overflow="fold")
 
-    def _row(self, one: Moving, wide: int, now: datetime) -> Text:
+    def _row(self, one: Activity, wide: int, now: datetime) -> Text:
         sign, plain, style = _LOOKS[one.kind]
         text = visible(one.text)
         where = visible(one.where)
@@ -109,13 +109,13 @@ class Board:
         row = Text(f"{sign if self._has_signs else plain} {where:<{wide}}  ", style=style)
         if one.due is not None:
             left = length(max(0.0, (one.due - now).total_seconds()))
-            told = f"{text}, by itself in {left}" if one.kind in ("parked", "approval") else f"{text} in {left}"
-            return row.append(told.strip())
+            shown = f"{text}, default in {left}" if one.kind in ("parked", "approval") else f"{text} in {left}"
+            return row.append(shown.strip())
         took = length(max(0.0, (now - one.since).total_seconds()))
         return row.append(f"{took:>6}").append(f"  {text}" if text else "", style="dim")
 
     def _gauge(self, counts: dict[str, int], seconds: float, left: str) -> Text:
-        """How many steps are done, as a bar and in numbers; then the time, since what follows may be cut off."""
+        """How many steps are done, as a bar and in numbers; then the time, because the rest may be cut off."""
         total, done = sum(counts.values()), sum(counts.get(status, 0) for status in _DONE)
         chars = BAR_CHARS if self._console.width >= WIDE_COLUMNS else BAR_CHARS // 3
         full = chars * done // total if total else 0

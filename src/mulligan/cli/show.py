@@ -145,7 +145,7 @@ def until(wait: dict[str, Any]) -> str:
     """When something happens by itself that waits for a person."""
     if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
         return ""
-    return f", or its default {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
+    return f"; the default applies {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
 
 
 def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

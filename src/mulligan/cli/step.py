@@ -165,8 +165,8 @@ def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as
         show_json(found)
     elif not _show_logs(service, run_id, step) and told["output"] is not None:
         show_json(told["output"])
-    failure = f", {summarize_failure(told['failure'])}" if told["failure"] else ""
-    is_faked = ", faked" if told["faked"] else ""
+    failure = f" with {summarize_failure(told['failure'])}" if told["failure"] else ""
+    is_faked = " (faked)" if told["faked"] else ""
     complain(f"step '{step}' {told['status']}{is_faked}{failure}")
 
 

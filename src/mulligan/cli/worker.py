@@ -10,7 +10,7 @@ from mulligan.cli.options import HomeFolder
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import Parallel, checked_parallel
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service import GPUS_VARIABLE, Capacity, Sentences, machine, open_service, parse_size
+from mulligan.service import GPUS_VARIABLE, AnnouncementWriter, Capacity, machine, open_service, parse_size
 from mulligan.service.formatting import format_size, pluralize
 
 
@@ -50,13 +50,13 @@ class Log:
     greeting = ""
 
     def __init__(self) -> None:
-        self._sentences = Sentences()
+        self._writer = AnnouncementWriter()
 
     def committed(self, state: Any, entries: Sequence[Any]) -> None:
         self.tick()
-        for told in self._sentences.of(state, entries):
-            place = f" {told.line.place}" if told.line.place else ""
-            complain(f"{told.line.at.astimezone():%H:%M:%S} run {told.run_id}{place}: {told.line.text}")
+        for one in self._writer.announce(state, entries):
+            place = f" {one.line.place}" if one.line.place else ""
+            complain(f"{one.line.at.astimezone():%H:%M:%S} run {one.run_id}{place}: {one.line.text}")
 
     def trouble(self, message: str) -> None:
         if message:

@@ -1,4 +1,4 @@
-"""What the steps of a run asked for and what they used, and what they should ask for next time."""
+"""What the steps of a run requested and used, and what they should request next time."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ What = Literal["memory", "cpus", "timeout"]
 Why = Literal["ran_out", "close", "too_much", "not_asked"]
 
 GIB = 1024 * MIB
-# What is left free above the most that was used, and how near to a limit is too near.
+# The margin above the highest usage, and the share of a limit that counts as too close.
 HEADROOM, CLOSE = 1.25, 0.9
-# Memory and cpus: who asks for more than so many times what it uses keeps others from working.
+# Memory and cpus: a request of more than this many times the usage blocks other tasks.
 WASTE = 2.0
-# Below this a limit protects nobody.
+# A smaller limit protects nothing.
 MEMORY_BYTES_MIN = 64 * MIB
-# A timeout is there for what goes wrong: it may be generous, and says little where a step takes no time.
+# A timeout is for exceptional cases: it may be generous, and matters little for a short step.
 TIMEOUT_HEADROOM, TIMEOUT_WASTE, TIMEOUT_SECONDS_MIN = 3.0, 10.0, 60.0
-# What a moment kept busy says nothing of what more work would.
+# The cpus of a shorter attempt do not predict those of a longer one.
 CPUS_MEASURED_SECONDS_MIN = 1.0
 CPUS_MIN = CPUS_STEP = 0.25
-# An attempt that kept fewer processors busy until its timeout struck was not slow: it hung.
+# An attempt that used fewer cpus until its timeout was not slow: it hung.
 HUNG_CPUS_MAX = 0.05
-# Figures are rounded up to these, by how large they are.
+# Figures are rounded up to these steps, depending on their size.
 _MEMORY_STEPS = ((512 * MIB, 16 * MIB), (4 * GIB, 128 * MIB), (math.inf, GIB))
 _SECONDS_STEPS = ((60.0, 10.0), (600.0, 60.0), (3600.0, 300.0), (math.inf, 1800.0))
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What the workflow says. Memory in bytes, time in seconds; None where it says nothing."""
+class Requested(msgspec.Struct, frozen=True):
+    """What the workflow requests. Memory in bytes, time in seconds; None if it requests nothing."""
 
     memory: int | None = None
     cpus: float | None = None
@@ -48,26 +48,26 @@ class Asked(msgspec.Struct, frozen=True):
     timeout: float | None = None
 
 
-class Used(msgspec.Struct):
-    """What was measured of all attempts together. What nobody measured is 0; tokens, None.
+class Usage(msgspec.Struct):
+    """What was measured of all attempts together. What was not measured is 0; tokens, None.
 
-    `memory` and `cpus` leave out attempts that were killed or timed out: those say nothing of what the work needs.
+    `memory` and `cpus` leave out attempts that were killed or timed out: these do not show what the work needs.
     """
 
     attempts: int = 0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
-    # The most that one attempt had, also one that ran out of it; the second, that one which ended well had.
+    # The most of any attempt, also of one that ran out; then the most of an attempt that ended well.
     memory: int = 0
     memory_well: int = 0
     seconds_well: float = 0.0
-    # How many processors the attempt kept busy that kept most busy, of those that took a while.
+    # The most cpus that an attempt used, of those that ran long enough.
     cpus: float = 0.0
     tokens: int | None = None
-    # How many attempts ran out, and the most that one of them had been given.
+    # How many attempts ran out, and the highest limit that one of them had.
     out_of_memory: int = 0
     too_little_memory: int = 0
-    # Without those that hung, which are counted below. Another limit than the step's timeout gives no seconds.
+    # Without those that hung, which are counted below. Only the step's own timeout counts for the seconds.
     timed_out: int = 0
     too_little_seconds: float = 0.0
     hung: int = 0
@@ -76,7 +76,7 @@ class Used(msgspec.Struct):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What a step should ask for, and why."""
+    """What a step should request, and why."""
 
     what: What
     value: float
@@ -85,25 +85,25 @@ class Advice(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> str:
-        """As a workflow file says it."""
+        """The value as a workflow file has it."""
         if self.what == "memory":
             return written_size(int(self.value))
         return written_duration(self.value) if self.what == "timeout" else f"{self.value:g}"
 
 
 class Consumption(msgspec.Struct, frozen=True):
-    """A step with its items, or all steps of a matrix together: one place in the file, so one thing to write."""
+    """A step with its items, or all steps of a matrix together: one entry in the workflow file."""
 
     name: str
-    # How many steps of a matrix, or items of a map, were at work; 1 for any other.
+    # How many steps of a matrix, or items of a map, ran; 1 for any other step.
     parts: int
-    asked: Asked
-    used: Used
+    asked: Requested
+    used: Usage
     advice: tuple[Advice, ...] = ()
 
     @property
     def to_write(self) -> dict[str, str]:
-        """What to write in the file, by key; of `resources` all, since it is one value."""
+        """What to write in the file, by key; `resources` is one value, so all of it."""
         given = {one.what: one.written for one in self.advice}
         keys: dict[str, str] = {}
         if "memory" in given or "cpus" in given:
@@ -114,43 +114,46 @@ class Consumption(msgspec.Struct, frozen=True):
 
 
 def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumption, ...]:
-    """What was asked and used in a run, in the order of the file; nothing of what nobody measured."""
+    """What was requested and used in a run, in the order of the file, for the steps that were measured."""
     steps = {step.name: step for step in (*workflow.steps, workflow.end)}
     families: dict[str, list[Step]] = {}
     for step in steps.values():
         families.setdefault(step.sweep or step.name, []).append(step)
-    used: dict[str, Used] = {}
+    used: dict[str, Usage] = {}
     places: dict[str, set[str]] = {}
     for entry in entries:
         fact = entry.fact
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage or "@" in fact.place:
             continue
         if (name := step_name(fact.place)) not in steps:
-            # A corrected file no longer has it: there is nothing to advise.
+            # The corrected workflow no longer has this step.
             continue
         step = steps[name]
         if step.action is not None and step.action.kind == "workflow":
-            # What is reported of a child run is what its agents have spent: its steps are measured there.
+            # The usage of a child run is what its agents have spent; its steps are measured in that run.
             continue
         family = step.sweep or step.name
-        _add(used.setdefault(family, Used()), fact, asked_by([step]))
+        _add(used.setdefault(family, Usage()), fact, requested_by([step]))
         places.setdefault(family, set()).add(fact.place.partition(".")[0])
-    found = ((name, asked_by(family), used[name]) for name, family in families.items() if name in used)
-    return tuple(Consumption(name, len(places[name]), asked, one, _founded(asked, one)) for name, asked, one in found)
+    found = ((name, requested_by(family), used[name]) for name, family in families.items() if name in used)
+    return tuple(
+        Consumption(name=name, parts=len(places[name]), asked=asked, used=one, advice=_supported_advice(asked, one))
+        for name, asked, one in found
+    )
 
 
-def _founded(asked: Asked, used: Used) -> tuple[Advice, ...]:
-    """The advice that the attempts support. Asking for less needs one that ended well: a failed one may have stopped
-    before it needed much.
+def _supported_advice(asked: Requested, used: Usage) -> tuple[Advice, ...]:
+    """The advice that the attempts support. Advice to request less needs an attempt that ended well: a failed one
+    may have stopped before it needed much.
     """
     return tuple(one for one in advice(asked, used) if used.ended_well or one.why != "too_much")
 
 
-def asked_by(steps: list[Step]) -> Asked:
-    """The most that any of them, or a command of their items, asks for."""
+def requested_by(steps: list[Step]) -> Requested:
+    """The most that any of the steps, or a command of their items, requests."""
     commands: list[Command] = [command for step in steps for command in (step, *step.do)]
     resources = [command.resources for command in commands if command.resources]
-    return Asked(
+    return Requested(
         max((each.memory for each in resources if each.memory), default=None),
         max((each.cpus for each in resources if each.cpus is not None), default=None),
         max((each.gpus for each in resources if each.gpus), default=None),
@@ -160,14 +163,14 @@ def asked_by(steps: list[Step]) -> Asked:
 
 
 def _is_given(command: Command) -> bool:
-    """Whether nobody asked for its time: `end` has some where the file says nothing."""
+    """Whether its timeout is the default of `end`, which the file does not set."""
     return isinstance(command, Step) and command.name == END and command.timeout == END_TIMEOUT_SECONDS
 
 
 # -- what was used ---------------------------------------------------------------------------------------------------
 
 
-def _add(used: Used, fact: AttemptSucceeded | AttemptFailed, asked: Asked) -> None:
+def _add(used: Usage, fact: AttemptSucceeded | AttemptFailed, asked: Requested) -> None:
     wall, cpu = number_or_zero(fact.usage.get("wall_seconds")), number_or_zero(fact.usage.get("cpu_seconds"))
     memory, tokens = int(number_or_zero(fact.usage.get("peak_memory"))), fact.usage.get("tokens")
     used.attempts += 1
@@ -187,10 +190,10 @@ def _add(used: Used, fact: AttemptSucceeded | AttemptFailed, asked: Asked) -> No
         used.cpus = max(used.cpus, round(cpu / wall, 3))
 
 
-def _add_cut_short(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -> None:
-    """An attempt that did not end by itself. One that ran out of something needs more of that than it was given.
+def _add_cut_short(used: Usage, fact: AttemptFailed, asked: Requested, memory: int) -> None:
+    """Add an attempt that did not end by itself. One that ran out of a resource needs more of it than it was given.
 
-    The failure says what it was given, where that was not what the workflow says.
+    The failure has the limit, if it was not that of the workflow.
     """
     details: dict[str, Any] = fact.failure.details
     if fact.failure.code == NO_MEMORY:
@@ -212,61 +215,61 @@ def _add_cut_short(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -
 
 
 def _has_hung(usage: dict[str, Any]) -> bool:
-    """Whether an attempt that timed out was seen to do next to nothing, for long enough to tell."""
+    """Whether an attempt that timed out used almost no cpu, over a time long enough to measure."""
     wall = number_or_zero(usage.get("wall_seconds"))
     if "cpu_seconds" not in usage or wall < CPUS_MEASURED_SECONDS_MIN:
         return False
     return number_or_zero(usage["cpu_seconds"]) < HUNG_CPUS_MAX * wall
 
 
-# -- what should be asked for ----------------------------------------------------------------------------------------
+# -- advice ----------------------------------------------------------------------------------------------------------
 
 
-def advice(asked: Asked, used: Used) -> tuple[Advice, ...]:
-    """What to ask for in place of what was asked: more, less, or for the first time."""
+def advice(asked: Requested, used: Usage) -> tuple[Advice, ...]:
+    """What to request instead: more, less, or something that was not requested so far."""
     return (*_memory(asked.memory, used), *_cpus(asked.cpus, used), *_timeout(asked.timeout, used))
 
 
-def _memory(asked: int | None, used: Used) -> Iterator[Advice]:
-    enough = _rounded(max(used.memory * HEADROOM, MEMORY_BYTES_MIN), _MEMORY_STEPS)
+def _memory(asked: int | None, used: Usage) -> Iterator[Advice]:
+    enough = _round_up(max(used.memory * HEADROOM, MEMORY_BYTES_MIN), _MEMORY_STEPS)
     if used.out_of_memory:
         more = _more(used.too_little_memory, MEMORY_FACTOR, used.memory_well, HEADROOM)
         text = f"it ran out at {format_size(used.too_little_memory)}"
-        yield Advice("memory", _rounded(more, _MEMORY_STEPS), "ran_out", text)
+        yield Advice("memory", _round_up(more, _MEMORY_STEPS), "ran_out", text)
     elif not used.memory:
         return
     elif asked is None:
         if used.memory >= MEMORY_BYTES_MIN:
-            yield Advice("memory", enough, "not_asked", f"it used {format_size(used.memory)}, and asked for none")
+            yield Advice("memory", enough, "not_asked", f"it used {format_size(used.memory)} and requested none")
     elif used.memory > asked * CLOSE:
         yield Advice("memory", enough, "close", f"it used {format_size(used.memory)} of {format_size(asked)}")
     elif asked > used.memory * WASTE and enough < asked:
         yield Advice("memory", enough, "too_much", f"it used {format_size(used.memory)} of {format_size(asked)}")
 
 
-def _cpus(asked: float | None, used: Used) -> Iterator[Advice]:
+def _cpus(asked: float | None, used: Usage) -> Iterator[Advice]:
     if not used.cpus:
         return
     had = 1.0 if asked is None else asked
-    text = f"it kept {used.cpus:.1f} busy" + ("" if asked is None else f" of {asked:g}")
+    text = f"it used {used.cpus:.1f}" + ("" if asked is None else f" of {asked:g}")
     if used.cpus > had * HEADROOM:
-        yield Advice("cpus", _stepped(used.cpus), "not_asked" if asked is None else "close", text)
+        yield Advice("cpus", _round_cpus(used.cpus), "not_asked" if asked is None else "close", text)
     elif asked is not None and asked > used.cpus * WASTE:
-        fewer = max(CPUS_MIN, _stepped(used.cpus * HEADROOM))
+        fewer = max(CPUS_MIN, _round_cpus(used.cpus * HEADROOM))
         if fewer < asked:
             yield Advice("cpus", fewer, "too_much", text)
 
 
-def _timeout(asked: float | None, used: Used) -> Iterator[Advice]:
+def _timeout(asked: float | None, used: Usage) -> Iterator[Advice]:
     took = used.seconds_well
-    enough = _rounded(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
+    enough = _round_up(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
     if used.too_little_seconds:
         more = _more(used.too_little_seconds, TIMEOUT_FACTOR, took, HEADROOM)
-        text = f"it was not done in {format_duration(used.too_little_seconds)}"
-        yield Advice("timeout", _rounded(more, _SECONDS_STEPS), "ran_out", text)
+        text = f"it did not finish in {format_duration(used.too_little_seconds)}"
+        yield Advice("timeout", _round_up(more, _SECONDS_STEPS), "ran_out", text)
     elif asked is None:
         if took >= TIMEOUT_SECONDS_MIN:
-            yield Advice("timeout", enough, "not_asked", f"it took {format_duration(took)}, and has no timeout")
+            yield Advice("timeout", enough, "not_asked", f"it took {format_duration(took)} and has no timeout")
     elif took > asked * CLOSE:
         yield Advice("timeout", enough, "close", f"it took {format_duration(took)} of {format_duration(asked)}")
     elif took and asked > took * TIMEOUT_WASTE and enough * WASTE <= asked:
@@ -274,38 +277,38 @@ def _timeout(asked: float | None, used: Used) -> Iterator[Advice]:
 
 
 def _more(too_little: float, factor: float, well: float, headroom: float) -> float:
-    """What one that ended well took, where that is more than what was too little; else that, and a good deal more."""
+    """What a successful attempt used, if that is more than the exceeded limit; otherwise a multiple of the limit."""
     return well * headroom if well > too_little else max(too_little * factor, well * headroom)
 
 
-def _rounded(value: float, steps: tuple[tuple[float, float], ...]) -> float:
+def _round_up(value: float, steps: tuple[tuple[float, float], ...]) -> float:
     step = next(step for below, step in steps if value <= below)
     return math.ceil(value / step) * step
 
 
-def _stepped(cpus: float) -> float:
+def _round_cpus(cpus: float) -> float:
     step = CPUS_STEP if cpus < 1 else 1.0
     return math.ceil(round(cpus / step, 6)) * step
 
 
-# -- as a file says it -----------------------------------------------------------------------------------------------
+# -- as written in a file ---------------------------------------------------------------------------------------------
 
 
 def written_size(value: int) -> str:
-    """`768MiB`, `2GiB`: exact, so that it can be written down."""
+    """`768MiB`, `2GiB`: an exact size for a workflow file."""
     if value % GIB == 0:
         return f"{value // GIB}GiB"
     return f"{value // MIB}MiB" if value % MIB == 0 else f"{value}B"
 
 
 def written_duration(seconds: float) -> str:
-    """`90s` is `1m30s`, as durations are written."""
+    """`1m30s`: a duration for a workflow file."""
     whole = math.ceil(seconds)
     parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
-def _resources(asked: Asked, given: dict[What, str]) -> str:
+def _resources(asked: Requested, given: dict[What, str]) -> str:
     cpus = f"{asked.cpus:g}" if asked.cpus is not None else None
     memory = written_size(asked.memory) if asked.memory else None
     values = {

@@ -1,4 +1,4 @@
-"""What the items of a map are called where their numbers would say nothing: by what tells them apart."""
+"""Display names for the items of a map: short, and different for each item."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
 
 NAME_CHARS_MAX = 48
-# A mapping is named by so many of the keys in which items differ.
+# How many of the differing keys the name of a mapping has at most.
 _KEYS_MAX = 3
 
 
 def item_names(values: Sequence[Any]) -> list[str]:
-    """A short name for each item: a text or number as it is, of mappings the keys in which they differ.
+    """A short name for each item: a text or number unchanged, a mapping by the keys in which the items differ.
 
-    Items of the same name get their number behind it.
+    Items with the same name get their number appended.
     """
-    keys = _telling_keys(values)
+    keys = _distinguishing_keys(values)
     names = [_name(value, keys) for value in values]
     often = Counter(names)
     return [f"{name} #{index}".strip() if often[name] > 1 or not name else name for index, name in enumerate(names)]
 
 
-def _telling_keys(values: Sequence[Any]) -> list[str]:
-    """The first keys in which the mappings among the values differ; of none that differs, the first of all."""
+def _distinguishing_keys(values: Sequence[Any]) -> list[str]:
+    """The first keys in which the mappings among the values differ; if none differs, the first keys."""
     maps = [value for value in values if isinstance(value, dict) and not is_artifact(value)]
     seen: dict[str, set[bytes]] = {}
     for value in maps:
         for key, one in value.items():
             seen.setdefault(str(key), set()).add(msgspec.json.encode(one))
     differing = [key for key, found in seen.items() if len(found) > 1]
-    # One that is different in every item is enough by itself, a text rather than a number.
+    # A key that is different in every item is enough; prefer a text to a number.
     unique = [key for key in differing if len(seen[key]) == len(maps)]
     unique.sort(key=lambda key: not all(isinstance(value.get(key), str) for value in maps))
     return unique[:1] or (differing or list(seen))[:_KEYS_MAX]

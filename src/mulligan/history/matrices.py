@@ -1,7 +1,7 @@
-"""A matrix as one group: which steps it stands for, what their values are, how far they are.
+"""A matrix as one group: its steps, their values, and how many are in which status.
 
-A combination is a step like any other. That it belongs to a group is only for those who read or show a run: a
-sweep of 300 is one line for them, with the combinations that need attention below it.
+To the engine, each combination is a step like any other. Groups exist only for display: a sweep of 300 steps is one
+line, with the combinations that need attention below it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import ACTIVE, STATUSES
 from mulligan.history.phrases import failure_label
 
-# What is listed of a group before all that is well: what failed, what a person must look at, what is at work.
+# The statuses of a group that are listed first: failed, waiting for a person, running.
 ATTENTION = ("failed", "pending_failed", "running", "handling", "backing_off")
 
 
@@ -29,7 +29,7 @@ class MatrixGroup(msgspec.Struct, frozen=True):
 
     name: str
     status: str
-    # How many are in each status that there is, in the order of `STATUSES`.
+    # How many are in each status that occurs, in the order of `STATUSES`.
     statuses: dict[str, int]
     # How many failed with each code ("EXIT_NONZERO 3", "TIMEOUT after 5s"), the most frequent first.
     failures: dict[str, int]
@@ -52,33 +52,33 @@ def matrix_groups(state: State) -> dict[str, MatrixGroup]:
 
 def _group(state: State, name: str, members: Sequence[str]) -> MatrixGroup:
     places = [state.places[member] for member in members] if state.places else []
-    statuses = counted_statuses(place.status for place in places) if places else {"waiting": len(members)}
+    statuses = count_statuses(place.status for place in places) if places else {"waiting": len(members)}
     failed = (place.failure for place in places if place.status == "failed" and place.failure is not None)
     return MatrixGroup(
         name=name,
         status=group_status(statuses),
         statuses=statuses,
-        failures=counted_failures(failed),
+        failures=count_failures(failed),
         combinations={member: state.step(member).matrix for member in members},
     )
 
 
-def counted_statuses(statuses: Iterable[str]) -> dict[str, int]:
-    """How many there are in each status, of those that there are."""
+def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
+    """How many there are in each status that occurs."""
     counts = Counter(statuses)
     return {status: counts[status] for status in STATUSES if counts[status]}
 
 
-def counted_failures(failures: Iterable[Failure]) -> dict[str, int]:
+def count_failures(failures: Iterable[Failure]) -> dict[str, int]:
     """How many failed in the same way, the most frequent first."""
     return dict(Counter(map(failure_label, failures)).most_common())
 
 
 def group_status(statuses: Mapping[str, int]) -> str:
-    """One status for many steps: what is still at work, else what is still waited for, else the worst end."""
-    at_work = [status for status in STATUSES if status in ACTIVE and statuses.get(status)]
-    if at_work:
-        return "running" if "running" in at_work or len(at_work) > 1 else at_work[0]
+    """One status for many steps: active if any is, otherwise waiting if any is, otherwise the worst end."""
+    active = [status for status in STATUSES if status in ACTIVE and statuses.get(status)]
+    if active:
+        return "running" if "running" in active or len(active) > 1 else active[0]
     return next((status for status in _ENDS if statuses.get(status)), "waiting")
 
 
@@ -91,32 +91,32 @@ def group_title(name: str, count: int) -> str:
 
 
 def group_counts(statuses: Mapping[str, int], word: str = "") -> str:
-    """How many steps of a group are in which status, what needs attention first: `8 failed, 292 completed`."""
+    """The counts of a group by status, those that need attention first: `8 failed, 292 completed`."""
     order = (*ATTENTION, *(status for status in STATUSES if status not in ATTENTION))
-    return ", ".join(f"{statuses[status]:,} {word}{_said(status)}" for status in order if statuses.get(status))
+    return ", ".join(f"{statuses[status]:,} {word}{_status_label(status)}" for status in order if statuses.get(status))
 
 
-def _said(status: str) -> str:
+def _status_label(status: str) -> str:
     return "parked" if status == "pending_failed" else status.replace("_", " ")
 
 
 def values_text(values: Mapping[str, Any]) -> str:
-    """The values of a combination in a line: `alpha=0.5, seed=3`."""
+    """The values of a combination in one line: `alpha=0.5, seed=3`."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in values.items())
 
 
 def value_text(value: Any) -> str:
-    """A text as it is, anything else as JSON."""
+    """Text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def step_title(step: Step) -> str:
-    """A step as it is named to people: a combination with its group and values, `sim (alpha=0.5, seed=3)`."""
+    """The display name of a step: of a combination its matrix and values, `sim (alpha=0.5, seed=3)`."""
     return f"{step.matrix_name} ({values_text(step.matrix)})" if step.matrix_name else step.name
 
 
-def quoted_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX) -> str:
-    """The names of steps, many of one matrix as one: `'sim' (12 of its 300 steps), 'load' and 2 more`."""
+def quote_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX) -> str:
+    """The names of steps, with those of one matrix as one: `'sim' (12 of its 300 steps), 'load' and 2 more`."""
     if not state.graph.matrices:
         return quote_names(names, names_max)
     groups: dict[str, list[str]] = {}
@@ -135,29 +135,29 @@ def _quoted_group(state: State, sweep: str, count: int) -> str:
     return f"'{sweep}' ({f'{count:,} of its ' if count < total else 'all '}{total:,} steps)"
 
 
-# -- what differs ----------------------------------------------------------------------------------------------------
+# -- differences -----------------------------------------------------------------------------------------------------
 
 
-class Differing(msgspec.Struct, frozen=True):
-    """Values of many items or combinations, split into what they share and what tells them apart."""
+class Differences(msgspec.Struct, frozen=True):
+    """The values of many items or combinations, split into shared and differing ones."""
 
     shared: dict[str, Any]
     # The names of the values that differ, in their order.
     names: tuple[str, ...]
 
 
-def differing(values: Sequence[Mapping[str, Any]]) -> Differing:
-    """What all mappings have in common, and which of their keys tell them apart. Of one mapping nothing is shared."""
+def find_differences(values: Sequence[Mapping[str, Any]]) -> Differences:
+    """Which keys all mappings share with equal values, and which differ. A single mapping shares nothing."""
     names = list(dict.fromkeys(name for one in values for name in one))
     if len(values) < 2:
-        return Differing({}, tuple(names))
+        return Differences({}, tuple(names))
     first = values[0]
     shared = {name: first[name] for name in names if name in first and all(_has(one, name, first) for one in values)}
-    return Differing(shared, tuple(name for name in names if name not in shared))
+    return Differences(shared, tuple(name for name in names if name not in shared))
 
 
 def shared_beginning(texts: Sequence[str]) -> str:
-    """What all texts begin with, up to the last separator: `/data/runs/`; "" where that is short or there is one."""
+    """The common beginning of texts, up to the last separator: `/data/runs/`; "" if it is short."""
     if len(texts) < 2:
         return ""
     first, last = min(texts), max(texts)
@@ -168,10 +168,10 @@ def shared_beginning(texts: Sequence[str]) -> str:
 
 
 _SEPARATORS = "/\\ :,;=?&"
-# A shorter beginning is not worth a line of its own.
+# A shorter beginning is not worth its own line.
 BEGINNING_CHARS_MIN = 8
 
 
 def _has(one: Mapping[str, Any], name: str, first: Mapping[str, Any]) -> bool:
-    # In Python True == 1; to whoever reads them they are two values.
+    # In Python True == 1, but they are two different values here.
     return name in one and type(one[name]) is type(first[name]) and one[name] == first[name]

@@ -1,7 +1,7 @@
-"""Why nobody takes a queued task: what it asks for, held against what the workers have and what is in use there.
+"""Why no worker takes a queued task: what it asks for, compared with what the workers have and what is in use.
 
-The stores decide who is given a task; nothing is decided here. This is for people who wait: it names what is missing,
-and tells a task that has to wait for room from one that no worker which is up could ever take.
+The store decides which worker gets a task; nothing is decided here. This names what is missing, and distinguishes a
+task that has to wait for room from one that no worker that is up could ever run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mulligan.core.model.formatting import format_size, quote_names
 ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "breaker"]
 _Kind = Literal["cpus", "memory", "gpus"]
 _KINDS: tuple[_Kind, ...] = ("cpus", "memory", "gpus")
-# How many of the tasks that have the room are named.
+# How many of the tasks that use the resource are named.
 HOLDERS_NAMED_MAX = 3
 # Sums of shares such as 0.1 are never exact.
 _EPSILON = 1e-9
 
 
 class RunningTask(msgspec.Struct, frozen=True):
-    """A task that a worker has, and what it takes there."""
+    """A task that a worker has taken, and the resources that it uses."""
 
     run_id: int
     place: str
@@ -36,7 +36,7 @@ class RunningTask(msgspec.Struct, frozen=True):
 
 
 class WorkerCapacity(msgspec.Struct, frozen=True):
-    """A worker that is registered: what it has, and the tasks it has taken."""
+    """A registered worker: what it has, and the tasks that it has taken."""
 
     name: str
     host: str
@@ -45,38 +45,38 @@ class WorkerCapacity(msgspec.Struct, frozen=True):
     gpus: int = 0
     labels: tuple[str, ...] = ()
     tasks: tuple[RunningTask, ...] = ()
-    # Whether it answers. One that does not keeps its host's tasks until it is given up.
+    # Whether it responds. A worker that does not keeps the tasks of its host until its lease expires.
     is_alive: bool = True
 
 
 class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason why a task is not taken: in words, and as data. Memory is in bytes."""
+    """One reason why a task is not taken: as text, and as data. Memory is in bytes."""
 
     kind: ObstacleKind
     text: str
-    # No worker that is up could take the task even if it had nothing else to do.
+    # No worker that is up could run the task even if it were idle.
     is_impossible: bool = False
     asked: float | None = None
-    # The most that one worker has of it, whatever runs there; and the most that is free now at one.
+    # The most that one worker has in total, and the most that one worker has free now.
     largest: float | None = None
     free: float | None = None
-    # Labels that no worker has, or none has together.
+    # Labels that no worker has, or that no worker has together.
     labels: list[str] = []
     host: str = ""
     breaker: str = ""
-    # When it ends by itself.
+    # When the obstacle ends by itself.
     until: datetime | None = None
-    # Who has the room: the first of them, and how many they are.
+    # The first tasks that use the resource, and the number of all of them.
     used_by: list[RunningTask] = []
     used_by_count: int = 0
 
 
 class WorkerPool:
-    """The workers that may be given the tasks of a run. What many tasks ask for alike is looked at once."""
+    """The workers that may run the tasks of a run. Equal demands of many tasks are examined once."""
 
     def __init__(self, workers: Sequence[WorkerCapacity], no_worker: str = "no worker is up") -> None:
         self.workers = tuple(workers)
-        # What is said where none of them is there.
+        # The text of the obstacle if there is no worker.
         self._no_worker = no_worker
         self._answers: dict[Demand, tuple[Obstacle, ...]] = {}
 
@@ -85,34 +85,34 @@ class WorkerPool:
         return [worker for worker in self.workers if worker.is_alive]
 
     def obstacles(self, demand: Demand) -> tuple[Obstacle, ...]:
-        """What keeps a task that asks for this from being taken; nothing where a worker has room for it."""
+        """What keeps a task with this demand in the queue; nothing if a worker has room for it."""
         if demand not in self._answers:
-            self._answers[demand] = tuple(self._look(demand))
+            self._answers[demand] = tuple(self._find(demand))
         return self._answers[demand]
 
-    def _look(self, demand: Demand) -> Iterator[Obstacle]:
+    def _find(self, demand: Demand) -> Iterator[Obstacle]:
         if not self._alive:
             yield Obstacle("no_worker", self._no_worker)
             return
         bound = [worker for worker in self.workers if worker.host == demand.host] if demand.host else []
         able = [worker for worker in bound if worker.is_alive] if bound else self._alive
         if not able:
-            text = f"it has to run on host '{demand.host}', whose worker does not answer"
+            text = f"it must run on host '{demand.host}', and the worker there does not respond"
             yield Obstacle("host", text, host=demand.host)
             return
         where = f" on host '{demand.host}'" if bound else ""
         labelled = [worker for worker in able if set(demand.labels) <= set(worker.labels)]
         if not labelled:
-            yield from _labels(demand, able, where)
+            yield from _find_missing_labels(demand, able, where)
             return
         large = [worker for worker in labelled if _is_large_enough(worker, demand)]
         if not large:
-            yield from _too_small(demand, labelled, where)
+            yield from _find_too_small(demand, labelled, where)
         elif not any(_has_room(worker, demand) for worker in large):
-            yield from _busy(demand, large, where)
+            yield from _find_busy(demand, large, where)
 
 
-def _labels(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
+def _find_missing_labels(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
     known = {label for worker in workers for label in worker.labels}
     missing = [label for label in demand.labels if label not in known]
     for label in missing:
@@ -122,50 +122,51 @@ def _labels(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> It
         yield Obstacle("label", text, is_impossible=True, labels=[*demand.labels])
 
 
-def _too_small(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
-    """Of what no worker has enough, how much the largest has; else what no worker has together."""
+def _find_too_small(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
+    """The resources of which no worker has enough; otherwise those that no worker has together."""
     labelled = (
         f" with label{'s' if len(demand.labels) > 1 else ''} {quote_names(demand.labels)}" if demand.labels else ""
     )
-    found = list(_lacking(demand, workers, f"{labelled}{where}"))
+    found = list(_find_lacking(demand, workers, f"{labelled}{where}"))
     if found:
         yield from found
         return
-    together = " and ".join(_amount(kind, asked) for kind, asked in _asked(demand))
-    kind, asked = next(_asked(demand))
+    together = " and ".join(_amount(kind, asked) for kind, asked in _requested(demand))
+    kind, asked = next(_requested(demand))
     text = f"no worker{labelled}{where} has {together} together"
     largest = max(getattr(worker, kind) for worker in workers)
     yield Obstacle(kind, text, is_impossible=True, asked=asked, largest=largest)
 
 
-def _lacking(demand: Demand, workers: Sequence[WorkerCapacity], whose: str) -> Iterator[Obstacle]:
-    for kind, asked in _asked(demand):
+def _find_lacking(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
+    for kind, asked in _requested(demand):
         largest = max(getattr(worker, kind) for worker in workers)
         if largest + _EPSILON < asked:
             has = "has none" if not largest else f"has {_number(kind, largest)}"
-            text = f"it asks for {_amount(kind, asked)}, and the largest worker{whose} {has}"
+            text = f"it asks for {_amount(kind, asked)}, and the largest worker{where} {has}"
             yield Obstacle(kind, text, is_impossible=True, asked=asked, largest=largest)
 
 
-def _busy(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
-    """What every worker has too little of now; where it is this with one and that with another, all of that."""
+def _find_busy(demand: Demand, workers: Sequence[WorkerCapacity], where: str) -> Iterator[Obstacle]:
+    """The resources that no worker has free now; if each worker lacks another one, all of them."""
     short = {
-        kind: [worker for worker in workers if _free(worker, kind) + _EPSILON < asked] for kind, asked in _asked(demand)
+        kind: [worker for worker in workers if _free(worker, kind) + _EPSILON < asked]
+        for kind, asked in _requested(demand)
     }
     whole = {kind for kind, found in short.items() if len(found) == len(workers)}
-    for kind, asked in _asked(demand):
+    for kind, asked in _requested(demand):
         if short[kind] and (kind in whole or not whole):
             yield _in_use(kind, asked, short[kind], where)
 
 
 def _in_use(kind: _Kind, asked: float, workers: Sequence[WorkerCapacity], where: str) -> Obstacle:
     total = sum(getattr(worker, kind) for worker in workers)
-    # Short tasks are taken ahead of the room there is for them.
+    # Short tasks are taken before there is room for them.
     used = sum(getattr(worker, kind) - max(0, _free(worker, kind)) for worker in workers)
     users = [task for worker in workers for task in worker.tasks if getattr(task, kind)]
     named = ", ".join(f"run {task.run_id} '{task.place}'" for task in users[:HOLDERS_NAMED_MAX])
     more = f" and {len(users) - HOLDERS_NAMED_MAX} more" if len(users) > HOLDERS_NAMED_MAX else ""
-    among = f" of {len(workers)} workers" if len(workers) > 1 else ""
+    among = f" on {len(workers)} workers" if len(workers) > 1 else ""
     verb = "is" if kind == "memory" or used == 1 else "are"
     text = (
         f"it asks for {_amount(kind, asked)}, and {_number(kind, used)} of {_number(kind, total)}{among}{where} "
@@ -187,16 +188,16 @@ def _in_use(kind: _Kind, asked: float, workers: Sequence[WorkerCapacity], where:
 # -- amounts ---------------------------------------------------------------------------------------------------------
 
 
-def _asked(demand: Demand) -> Iterator[tuple[_Kind, float]]:
+def _requested(demand: Demand) -> Iterator[tuple[_Kind, float]]:
     return ((kind, asked) for kind in _KINDS if (asked := getattr(demand, kind)))
 
 
 def _is_large_enough(worker: WorkerCapacity, demand: Demand) -> bool:
-    return all(getattr(worker, kind) + _EPSILON >= asked for kind, asked in _asked(demand))
+    return all(getattr(worker, kind) + _EPSILON >= asked for kind, asked in _requested(demand))
 
 
 def _has_room(worker: WorkerCapacity, demand: Demand) -> bool:
-    return all(_free(worker, kind) + _EPSILON >= asked for kind, asked in _asked(demand))
+    return all(_free(worker, kind) + _EPSILON >= asked for kind, asked in _requested(demand))
 
 
 def _free(worker: WorkerCapacity, kind: _Kind) -> float:

@@ -1,4 +1,4 @@
-"""How things are said to people: failures, rules, times and sizes in a few words. One phrase per thing."""
+"""Phrases for people: failures, rules, limits and resources. One phrase per thing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mulligan.core.model.workflow import Rule
 
 # The longest line of a failure's message that a sentence quotes.
 LINE_CHARS_MAX = 100
-# What is said with these codes is in the log too, in full. Any other message, ours or the step's own, is in none, and
-# often ends with what to do: of that a sentence has room for more.
+# The messages of these codes are also in the log, in full. Any other message is not, and often ends with what to do:
+# a sentence quotes more of it.
 _LOGGED = frozenset(
     "EXIT_NONZERO SIGNALED EXCEPTION TIMEOUT CONNECTION HTTP_4XX HTTP_429 HTTP_5XX VALIDATION_FAILED".split()
 )
@@ -28,51 +28,51 @@ _UNLOGGED_CHARS_MAX = 400
 
 
 def describe_failure(failure: Failure) -> str:
-    """A failure in a few words: its code, the figure that says more, and one line of its message.
+    """A failure in one line: its code, the figure that belongs to it, and one line of its message.
 
-    An exception says most in its first line. A command that wrote nothing to stderr may have told stdout.
+    The first line of an exception says most. A command that wrote nothing to stderr may have written to stdout.
     """
     message = strip_control_characters(failure.message)
     if failure.code == "EXCEPTION":
         line = next((line.strip() for line in message.splitlines() if line.strip()), "")
     else:
         line = most_useful_line(message)
-    if _says_nothing(failure, line) and isinstance(printed := failure.details.get("stdout"), str):
+    if _adds_nothing(failure, line) and isinstance(printed := failure.details.get("stdout"), str):
         line = most_useful_line(strip_control_characters(printed))
-    is_news = line and not _says_nothing(failure, line)
+    is_news = line and not _adds_nothing(failure, line)
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
-    said = f"{failure_label(failure)}: {escape_unprintable(shown)}" if is_news else failure_label(failure)
-    return said + _refused(failure)
+    text = f"{failure_label(failure)}: {escape_unprintable(shown)}" if is_news else failure_label(failure)
+    return text + _rejected_output(failure)
 
 
-def _refused(failure: Failure) -> str:
-    """`; it gave {"rows":0}`: the beginning of the output that `validate` refused."""
-    given = escape_unprintable(single_line(strip_control_characters(rejected_text(failure))).strip())
-    shown = given if len(given) <= LINE_CHARS_MAX else given[: LINE_CHARS_MAX - 1] + "…"
-    return f"; it gave {shown}" if shown else ""
+def _rejected_output(failure: Failure) -> str:
+    """`; output: {"rows":0}`: the beginning of the output that `validate` rejected."""
+    output = escape_unprintable(single_line(strip_control_characters(rejected_text(failure))).strip())
+    shown = output if len(output) <= LINE_CHARS_MAX else output[: LINE_CHARS_MAX - 1] + "…"
+    return f"; output: {shown}" if shown else ""
 
 
 def last_lines(failure: Failure) -> tuple[str, ...]:
-    """The last lines of what the attempt wrote, or of where an exception came from; none where one line is all."""
+    """The last lines that the attempt wrote, or of the traceback of an exception; none if there is only one line."""
     written = failure.message
     if failure.code == "EXCEPTION":
         written = failure.trace or failure.message
-    elif failure.code not in _WRITTEN:
+    elif failure.code not in _STDERR_CODES:
         return ()
-    elif _says_nothing(failure, written.strip()) and isinstance(printed := failure.details.get("stdout"), str):
+    elif _adds_nothing(failure, written.strip()) and isinstance(printed := failure.details.get("stdout"), str):
         written = printed
     lines = (escape_unprintable(strip_control_characters(line)) for line in tail_lines(written))
     return tuple(line if len(line) <= _TAIL_CHARS_MAX else line[: _TAIL_CHARS_MAX - 1] + "…" for line in lines)
 
 
-# The failures whose message is what a command wrote to stderr.
-_WRITTEN = frozenset(("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY"))
+# The failures whose message is the stderr of a command.
+_STDERR_CODES = frozenset(("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY"))
 _TAIL_CHARS_MAX = 200
 
 
 def failure_label(failure: Failure) -> str:
-    """Its code, with the figure that says more. A step may call its failure what it likes."""
+    """The code of a failure, with the figure that belongs to it. The code may come from a step."""
     code = (
         failure.code
         if failure.code.isidentifier()
@@ -89,45 +89,45 @@ def _figure(failure: Failure) -> str:
     if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
         return f" {failure.exit_code}"
     if failure.code == "TIMEOUT":
-        return _time_up(failure)
+        return _exceeded_limit(failure)
     if failure.code == "APPROVAL_REFUSED" and isinstance(by := details.get("by"), str):
         return f" by {strip_control_characters(by)}" if by else ""
     if failure.code == "OUT_OF_MEMORY":
         used, may = details.get("peak_memory"), details.get("memory")
         at = f" at {format_size(used)}" if isinstance(used, int) else ""
-        return (f"{at} of {format_size(may)}" if at and isinstance(may, int) else at) + _all_allowed(failure)
+        return (f"{at} of {format_size(may)}" if at and isinstance(may, int) else at) + _reached_cap(failure)
     return ""
 
 
-def _all_allowed(failure: Failure) -> str:
-    """Why it got no retry with more, where the cap of its rule was reached."""
+def _reached_cap(failure: Failure) -> str:
+    """The cap of the retry rule, if it was reached."""
     cap = failure.details.get(CAP)
-    return f", all that {cap} allows" if cap in CAPS else ""
+    return f", the limit of {cap}" if cap in CAPS else ""
 
 
-def _time_up(failure: Failure) -> str:
-    """How long that was, whichever limit it was. One of the server's has its name in the message."""
+def _exceeded_limit(failure: Failure) -> str:
+    """The limit that a timeout exceeded. The message names a limit of a server."""
     struck = exceeded_limit(failure)
     if struck == "deadline":
         return "" if failure.message == PAST_DEADLINE else " past its deadline"
     seconds = failure.details.get("timeout" if struck == "timeout" else LIMIT_SECONDS)
-    return f" after {format_duration(seconds)}{_all_allowed(failure)}" if isinstance(seconds, int | float) else ""
+    return f" after {format_duration(seconds)}{_reached_cap(failure)}" if isinstance(seconds, int | float) else ""
 
 
-def _says_nothing(failure: Failure, line: str) -> bool:
-    """Whether the line says no more than the code and the figure beside it do."""
+def _adds_nothing(failure: Failure, line: str) -> bool:
+    """Whether the line adds nothing to the code and its figure."""
     if line in (f"exit code {failure.exit_code}", f"killed by signal {failure.signal}", failure.code):
         return True
     return bool(_figure(failure)) and line.startswith((TOO_LONG, TOO_LARGE_PREFIX))
 
 
 def signal_name(number: int) -> str:
-    """`SIGSEGV (signal 11)`; the number alone where it has no name."""
+    """`SIGSEGV (signal 11)`, or only the number if it has no name."""
     name = _SIGNALS.get(number)
     return f"{name} (signal {number})" if name else f"signal {number}"
 
 
-# As Linux numbers them, on all machines but Alpha, MIPS and SPARC.
+# The numbers of Linux, on all machines except Alpha, MIPS and SPARC.
 _SIGNALS = {
     number: f"SIG{name}"
     for number, name in enumerate(
@@ -139,25 +139,31 @@ _SIGNALS = {
 
 
 def describe_cap(reason: str, rule: Rule) -> str:
-    """`max_memory of 8.0GiB is reached: raise it, or make the step need less`; nothing for another reason."""
+    """`max_memory of 8.0GiB reached; raise it, or make the step need less`; "" for another reason."""
     name = reason.removesuffix("_reached")
     cap = getattr(rule.adjust, name, None) if name in CAPS else None
     if cap is None:
         return ""
-    said = format_size(cap) if name == "max_memory" else format_duration(cap) if name == "max_timeout" else f"{cap:g}"
-    return f"{name} of {said} is reached: raise it, or make the step need less"
+    amount = format_size(cap) if name == "max_memory" else format_duration(cap) if name == "max_timeout" else f"{cap:g}"
+    return f"{name} of {amount} reached; raise it, or make the step need less"
 
 
 def describe_adjustment(adjusted: Adjusted | None) -> str:
-    """What the next attempt gets in place of what the workflow says."""
+    """` with 2.0GiB of memory`: the resources that the next attempt gets instead of those in the workflow."""
     if adjusted is None:
         return ""
     got = [f"{format_size(adjusted.memory)} of memory"] if adjusted.memory is not None else []
     got += [f"{adjusted.cpus:g} cpu{'' if adjusted.cpus == 1 else 's'}"] if adjusted.cpus is not None else []
     got += [f"a timeout of {format_duration(adjusted.timeout)}"] if adjusted.timeout is not None else []
-    return f", with {' and '.join(got)}" if got else ""
+    return f" with {' and '.join(got)}" if got else ""
+
+
+def describe_degraded(recovered: int, handled: int) -> str:
+    """`degraded: 1 recovered, 2 handled`, of a run that completed after failures."""
+    counts = ", ".join(f"{count:,} {word}" for word, count in (("recovered", recovered), ("handled", handled)) if count)
+    return f"degraded: {counts}" if counts else "degraded"
 
 
 def up_to_date_since(run_id: int) -> str:
-    """Of a step that took over what another run had done."""
+    """The phrase for a step that reused the result of another run."""
     return f"up to date since run {run_id}"

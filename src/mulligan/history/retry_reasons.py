@@ -1,4 +1,4 @@
-"""Why a failure got no retry: each rule of the place, and what kept it from granting one. For whoever decides."""
+"""Why a failure got no retry: each rule of the place, and why it granted none. Shown to the person who decides."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def why_not(spec: Command, climb: Climb, failure: Failure) -> list[RetryReason]:
 
 def _reason(spec: Command, climb: Climb, failure: Failure, index: int, chosen: int | None) -> str:
     if climb.verdict == "rules_not_asked":
-        return "rules are not asked again after a rerun"
+        return "rules do not apply after a rerun"
     if index == chosen:
         return _spent(spec, climb, index)
     return rule_mismatch(spec.rules[index], failure) or _overruled(failure, chosen)
 
 
 def _overruled(failure: Failure, chosen: int | None) -> str:
-    """Why a rule that fits was not the one that was asked."""
+    """Why a rule that matches was not the one that was used."""
     if chosen is None:
         return f"{failure.code} is fatal: only a rule that names its code retries it"
-    return f"rule {chosen + 1} was asked instead"
+    return f"rule {chosen + 1} was used instead"
 
 
 def _spent(spec: Command, climb: Climb, index: int) -> str:
-    """Why the rule that was asked granted nothing."""
+    """Why the rule that was used granted no retry."""
     if climb.verdict == "attempts_exhausted":
-        return f"max_attempts is used up, {climb.tries} of {spec.max_attempts}"
+        return f"max_attempts reached, {climb.tries} of {spec.max_attempts}"
     if climb.verdict == "rule_attempts_exhausted":
-        return f"its max_attempts is used up, {climb.tries} of {spec.rules[index].max_attempts}"
+        return f"its max_attempts reached, {climb.tries} of {spec.rules[index].max_attempts}"
     if climb.verdict == "deadline_passed":
         return "the deadline leaves no time for a retry"
     if cap := describe_cap(climb.verdict, spec.rules[index]):

@@ -1,6 +1,6 @@
-"""What whoever tells a run's story has to remember of it: from the facts alone, and no more than is still needed.
+"""What the story of a run needs to remember of earlier facts, and no more than is still needed.
 
-Who looks on from the middle of a run remembers less: then a sentence has fewer words, never wrong ones.
+A writer that starts in the middle of a run remembers less: its sentences then say less, but nothing wrong.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _Visit = tuple[str, int]
 
 
 class StoryMemory:
-    """The story so far. `see` is told each fact after its sentence."""
+    """The story so far. `update` takes each fact after its sentence was written."""
 
     def __init__(self, workflow: Workflow | None = None, children: Mapping[tuple[str, int], int] | None = None) -> None:
         self._workflow = workflow
         # The child runs by the place and the attempt that they were started for.
         self.children = children if children is not None else {}
-        # What the workflow says of open commands, and the last failures of places that have not ended.
+        # The definitions of open commands, and the last failures of places that have not ended.
         self._specs: dict[str, Command] = {}
         self._failures: dict[str, Failure] = {}
-        # How steps ended that did not do their part.
+        # The end of each step that did not complete.
         self._undone: dict[str, str] = {}
         self._unmet: dict[tuple[str, str], str] = {}
-        # Failures that nobody has dealt with, and those that a visit may deal with.
+        # The failed visits that are not handled yet, and by visit the failed visits that were routed to it.
         self._open: dict[_Visit, None] = {}
         self._sent: dict[_Visit, list[_Visit]] = {}
-        # The reason that `end` returned, for what it says of the run.
+        # The reason that `end` returned.
         self.reason_of_end = ""
-        # The runs whose results steps have taken over, until these end.
+        # The runs whose results steps have reused, until these steps end.
         self._reused: dict[str, int] = {}
         self._reused_items: dict[str, int] = {}
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def _steps(self) -> dict[str, Step]:
@@ -54,7 +54,7 @@ class StoryMemory:
         return self._steps.get(name)
 
     def spec(self, place: str) -> Command | None:
-        """What the workflow says of a place, where that is known."""
+        """The definition of a place, if it is known."""
         return self._specs.get(place) or self._steps.get(place)
 
     def failure(self, place: str) -> Failure | None:
@@ -62,28 +62,28 @@ class StoryMemory:
         return self._failures.get(place)
 
     def reused_run(self, place: str) -> int:
-        """The run whose result a place has taken over; 0 where it ran itself."""
+        """The run whose result a place has reused; 0 if it ran itself."""
         return self._reused.get(place, 0)
 
     def reused_items(self, step: str) -> int:
-        """How many items of a map have taken over what another run had done."""
+        """How many items of a map have reused the result of another run."""
         return self._reused_items.get(step, 0)
 
-    def carried(self, step: str, visit: int) -> list[str]:
-        """The steps whose failures a visit was to deal with."""
+    def failures_routed_to(self, step: str, visit: int) -> list[str]:
+        """The steps whose failures were routed to this visit."""
         return list(dict.fromkeys(name for name, _ in self._sent.get((step, visit), ())))
 
-    def unhandled(self) -> list[str]:
-        """The steps whose failures nobody has dealt with so far."""
+    def unhandled_steps(self) -> list[str]:
+        """The steps whose failures are not handled so far."""
         return list(dict.fromkeys(name for name, _ in self._open))
 
     def unmet_need(self, name: str) -> str:
-        """The step for whose sake another cannot start any more; "" where that is not known."""
+        """The needed step that keeps this step from starting; "" if it is not known."""
         step = self._steps.get(name)
         return next(filter(None, map(self._missing, step.needs)), "") if step else ""
 
     def _missing(self, need: Need) -> str:
-        """Of a group that thousands need, the one that was found for the first of them: it is looked through once."""
+        """The member of a need that did not complete. A group that thousands of steps need is searched once."""
         if need.on == "always" or self._workflow is None:
             return ""
         known = self._unmet.get((need.of, need.on))
@@ -94,10 +94,10 @@ class StoryMemory:
             self._unmet[need.of, need.on] = known
         return known
 
-    # -- remembering -------------------------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------------------------
 
-    def see(self, fact: e.Fact) -> None:
-        """Take in a fact."""
+    def update(self, fact: e.Fact) -> None:
+        """Remember a fact."""
         rule = _RULES.get(type(fact))
         if rule is not None:
             rule(self, fact)
@@ -149,7 +149,7 @@ class StoryMemory:
             self._sent.setdefault((fact.route.to or "", fact.route.visit), []).extend((own, *carried))
 
     def _settled(self, fact: e.StepSettled) -> None:
-        """What was handled, and came to nothing after all: no visit of its own."""
+        """A failure that was handled and fails after all. It belongs to no visit."""
         if fact.failure is not None:
             self._open[fact.step, 0] = None
 
@@ -157,7 +157,7 @@ class StoryMemory:
         self._undone.pop(fact.step, None)
 
     def _revised(self, fact: e.RunRevised) -> None:
-        """From here on the corrected definition says what a step does."""
+        """From here on the corrected definition applies."""
         self._workflow = workflow_from_plain(fact.definition)
         self.__dict__.pop("_steps", None)
         for step in fact.removed:

@@ -1,7 +1,6 @@
-"""A run as people and programs look at it: what `--json` prints, what is waited for, how far it is.
+"""Views of a run: what `--json` prints, what the run waits for, and how many steps are in each status.
 
-From the state alone, and from nothing that the core decides by: what is handled says `verdict`, what a step looks
-like says `scope`.
+All of it comes from the state alone. `verdict` decides what is handled, and `scope` what a step looks like.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import failed_visits, fill_params, run_view, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import STATUSES
-from mulligan.history.matrices import MatrixGroup, matrix_groups, quoted_steps
+from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
 
@@ -36,26 +35,26 @@ _Time = Literal["retry", "timer", "loop", "breaker"]
 _World = Literal["worker", "task", "child", "entry"]
 _Run = Literal["needs", "edges", "items", "repair", "limit", "all"]
 WaitKind = _Person | _Time | _World | _Run
-# A step may wait for thousands of others, or of its own items: so many are named.
+# A step may wait for thousands of others, or of its own items: this many are named.
 NAMES_MAX = 10
 _STEP_KEYS = ("status", "visits", "attempts", "recovered", "handled", "output", "failure")
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that is waited for: in words, and as data."""
+    """Something that is waited for: as text, and as data."""
 
     kind: WaitKind
     text: str
     # The place that waits: the step itself, or what runs for it (a script, a handler's command, an item's).
     place: str = ""
     attempt: int = 0
-    # When it ends by itself, or by default.
+    # When the wait ends by itself, or the default applies.
     due: datetime | None = None
     worker: str = ""
-    # The steps that are waited for, the first of them by name; and how many they are, or how many items.
+    # The first steps that are waited for; and the number of all of them, or of items.
     steps: list[str] = []
     count: int = 0
-    # Why no worker takes it, where it waits for one; and whether no worker that is up could ever take it.
+    # Why no worker takes the task, if it waits for one; and whether no worker that is up could ever take it.
     obstacles: list[Obstacle] = []
     is_impossible: bool = False
 
@@ -73,24 +72,24 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def run_json(
-    state: State, held: Mapping[str, Obstacle] | None = None, crew: WorkerPool | None = None
+    state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
 ) -> dict[str, Any]:
-    """The run as `--json` prints it. `held`: the places that wait for a circuit breaker, each with that.
+    """The run as `--json` prints it. `breaker_waits`: the places that wait for a circuit breaker, and for which.
 
-    `crew`: the workers that may take its tasks. Where they are known, what waits for a worker says why.
+    `pool`: the workers that may take its tasks. With it, a wait for a worker says why none takes the task.
     """
-    run, waits = state.run, _Waits(state, held, crew)
+    run, waits = state.run, _WaitFinder(state, breaker_waits, pool)
     view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
     return {
         "run_id": run.run_id,
-        # A run that has not had its first turn is about to.
+        # A new run is about to have its first turn.
         "status": "running" if run.status == "new" else run.status,
         "degraded": run.degraded,
         "round": run.round,
         "version": run.version,
-        # The version of the corrected definition that it goes by; null where that is the first.
+        # The version of the corrected definition; null if the workflow was not corrected.
         "revision": None if run.revision is None else run.revision.version,
-        "steps": {name: _step_json(waits, name, seen) for name, seen in view["steps"].items()},
+        "steps": {name: _step_json(waits, name, step) for name, step in view["steps"].items()},
         "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
         "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
@@ -103,14 +102,14 @@ def run_json(
 
 
 def _failures_json(state: State, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every failed visit with where its failure was sent: a step itself has only that of its last visit."""
+    """Every failed visit with the route of its failure; a step has only that of its last visit."""
     return [
         {**view, "failure_route": None if record.recovered_by else _route_json(record)}
         for view, record in zip(views, failed_visits(state), strict=True)
     ]
 
 
-def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]:
+def _step_json(waits: _WaitFinder, name: str, view: dict[str, Any]) -> dict[str, Any]:
     state, place = waits.state, waits.state.places[name]
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return {
@@ -118,7 +117,7 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         "failure_route": None if record is None else _route_json(record),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
         "warnings": view["warnings"],
-        # The run that had done it, where nothing had changed since then.
+        # The run whose result was reused.
         "up_to_date_since": place.reused_run_id or None,
         "paused": None if place.pause is None else msgspec.to_builtins(place.pause),
         "spent": spent_json(place.spent),
@@ -128,18 +127,18 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
 
 
 def _matrix_json(group: MatrixGroup) -> dict[str, Any]:
-    """A matrix as a whole. Its steps are among the others; here they are named with their values, in their order."""
-    found: dict[str, Any] = msgspec.to_builtins(group)
-    return {key: found[key] for key in ("status", "statuses", "failures", "combinations")}
+    """A matrix as a whole. Its steps are also among the others; here they are listed with their values, in order."""
+    fields: dict[str, Any] = msgspec.to_builtins(group)
+    return {key: fields[key] for key in ("status", "statuses", "failures", "combinations")}
 
 
 def _budget_json(budget: Budget | None) -> dict[str, Any] | None:
-    """What agents may spend; money is text, as in what they have spent."""
+    """What agents may spend; money is text, as in `spent`."""
     return None if budget is None else msgspec.to_builtins(budget.limits)
 
 
 def _route_json(record: FailureRecord) -> dict[str, Any]:
-    """Where a failure was sent, and why not elsewhere."""
+    """Where a failure was routed, and why not to other steps."""
     route = record.route
     return {
         "status": route.status,
@@ -155,33 +154,35 @@ def _route_json(record: FailureRecord) -> dict[str, Any]:
 # -- what is waited for ----------------------------------------------------------------------------------------------
 
 
-def waiting(state: State, held: Mapping[str, Obstacle] | None = None, crew: WorkerPool | None = None) -> list[Wait]:
-    """What the run as a whole waits for, in the order of the file: persons, times, workers, child runs."""
-    return list(_Waits(state, held, crew).of_run())
+def list_waits(
+    state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
+) -> list[Wait]:
+    """What the run as a whole waits for, in the order of the file: people, times, workers, child runs."""
+    return list(_WaitFinder(state, breaker_waits, pool).of_run())
 
 
-def waits_for_people(state: State, held: Mapping[str, Obstacle] | None = None) -> bool:
-    """Whether a person is waited for, and nothing else but time can move the run: no worker, no child run.
+def waits_for_people(state: State, breaker_waits: Mapping[str, Obstacle] | None = None) -> bool:
+    """Whether the run waits for a person, and only a person or time can move it: no worker and no child run.
 
-    Times are the caller's to look at: one may be a second or a year away. `held`: as for `run_json`.
+    The caller looks at the times: one may be a second or a year away. `breaker_waits`: as for `run_json`.
     """
-    is_asking = False
-    for wait in _Waits(state, held).of_run():
+    is_for_a_person = False
+    for wait in _WaitFinder(state, breaker_waits).of_run():
         if wait.is_for_the_world:
             return False
-        is_asking = is_asking or wait.is_for_a_person
-    return is_asking
+        is_for_a_person = is_for_a_person or wait.is_for_a_person
+    return is_for_a_person
 
 
-class _Waits:
-    """One look at what a state waits for. A group that many steps wait for is looked at once."""
+class _WaitFinder:
+    """Finds what a state waits for. A group that many steps wait for is examined once."""
 
     def __init__(
-        self, state: State, held: Mapping[str, Obstacle] | None = None, crew: WorkerPool | None = None
+        self, state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
     ) -> None:
         self.state = state
-        self._held = held or {}
-        self._crew = crew
+        self._breaker_waits = breaker_waits or {}
+        self._pool = pool
         self._groups: dict[str, list[str]] = {}
         self._texts: dict[str, str] = {}
 
@@ -189,17 +190,17 @@ class _Waits:
         """What the run as a whole waits for: nothing, once it has ended."""
         state, run = self.state, self.state.run
         if run.status == "paused":
-            yield Wait("pause", f"the pause to be lifted{f': {run.reason}' if run.reason else ''}")
+            yield Wait("pause", f"a person to resume the run{f': {run.reason}' if run.reason else ''}")
         if run.status not in ("running", "paused") or not state.places:
             return
         for place in (*state.steps(), state.places[END]):
             if place.is_active:
-                # That a place waits for the pause is said once, for the run.
+                # The pause is listed once, for the run.
                 yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
         if run.undoing:
             yield from (self._of_leaf(leaf) for leaf in _leaves(state, state.places[run.undoing]))
         if remaining_start_batches(state):
-            yield Wait("entry", "more of its first steps to be entered")
+            yield Wait("entry", "its remaining first steps to start")
         for loop in run.loops.values():
             yield Wait("loop", f"the loop back to '{loop.to}', due at {format_time(loop.due)}", loop.step, due=loop.due)
 
@@ -208,9 +209,9 @@ class _Waits:
         if place.is_active:
             yield from self._of_active(place)
         elif place.status == "waiting" and place.key == END:
-            yield Wait("all", "everything else to end", END)
+            yield Wait("all", "all other steps to end", END)
         elif place.status == "waiting":
-            # Of the first steps of a large run, one that nobody has come to yet.
+            # Without needs or edges it is one of the first steps of a large run.
             yield from list(self._of_waiting(place)) or [_of_entry(self.state, place)]
         elif place.failure_index is not None and not place.settled:
             yield from _of_failed(place, self.state.failures[place.failure_index])
@@ -219,13 +220,13 @@ class _Waits:
         waits = [self._of_leaf(leaf) for leaf in _leaves(self.state, place)]
         if place.items is not None and place.status == "running" and not place.child:
             yield _of_items(place, place.items)
-            waits = _most_telling(waits)
+            waits = _select_waits(waits)
         yield from waits
         if place.status == "backing_off" and place.child:
             yield _of_retry(place)
 
     def _of_leaf(self, place: Place) -> Wait:
-        """What runs for a step, or would if a breaker let it."""
+        """What a place waits for that runs, or would run if a breaker allowed it."""
         wait = _of_place(self.state, place)
         if wait.kind == "worker":
             wait = self._of_queued(place, wait)
@@ -233,14 +234,15 @@ class _Waits:
         return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
 
     def _of_queued(self, place: Place, wait: Wait) -> Wait:
-        """What keeps a task in the queue: a breaker, or what no worker has, or has free."""
-        if held := self._held.get(place.key):
-            return Wait("breaker", f"its turn: {held.text}", place.key, place.attempt, held.until, obstacles=[held])
-        found = self._crew.obstacles(demand(self.state, place)) if self._crew is not None else ()
+        """What keeps a task in the queue: a breaker, or a resource that no worker has free."""
+        if obstacle := self._breaker_waits.get(place.key):
+            text = f"its breaker: {obstacle.text}"
+            return Wait("breaker", text, place.key, place.attempt, obstacle.until, obstacles=[obstacle])
+        found = self._pool.obstacles(demand(self.state, place)) if self._pool is not None else ()
         if not found:
             return wait
         is_impossible = any(one.is_impossible for one in found)
-        never = ", which none that is up can ever take" if is_impossible else ""
+        never = " (no worker that is up can run it)" if is_impossible else ""
         text = f"{wait.text}{never}: {'; '.join(one.text for one in found)}"
         return msgspec.structs.replace(wait, text=text, obstacles=[*found], is_impossible=is_impossible)
 
@@ -249,18 +251,18 @@ class _Waits:
         for on, verb in _ENDS.items():
             single = [name for name, wanted in node.needs if wanted == on and not state.places[name].settled]
             keys = [barrier.key for barrier in node.waits if barrier.on == on]
-            # One group, as large as it may be, is not copied for each of the many that wait for it.
+            # A large group is not copied for each of the many steps that wait for it.
             is_one = len(keys) == 1 and not single
             names = (
                 self._unsettled(keys[0]) if is_one else list(dict.fromkeys(chain(single, *map(self._unsettled, keys))))
             )
             if names:
-                text = self._group_text(keys[0]) if is_one else quoted_steps(state, names, NAMES_MAX)
+                text = self._group_text(keys[0]) if is_one else quote_steps(state, names, NAMES_MAX)
                 yield _of_steps("needs", place, names, f"{text} {verb}")
         sources = [arc.source for arc in node.arrivals if state.arcs.get(arc.key) not in ("taken", "dead")]
         if sources:
             names = list(dict.fromkeys(sources))
-            yield _of_steps("edges", place, names, f"an edge from {quoted_steps(state, names, NAMES_MAX)}")
+            yield _of_steps("edges", place, names, f"an edge from {quote_steps(state, names, NAMES_MAX)}")
 
     def _unsettled(self, key: str) -> list[str]:
         if key not in self._groups:
@@ -270,32 +272,28 @@ class _Waits:
 
     def _group_text(self, key: str) -> str:
         if key not in self._texts:
-            self._texts[key] = quoted_steps(self.state, self._unsettled(key), NAMES_MAX)
+            self._texts[key] = quote_steps(self.state, self._unsettled(key), NAMES_MAX)
         return self._texts[key]
 
 
 def _of_entry(state: State, place: Place) -> Wait:
-    """A step that may start, and that nobody has entered: the run has as many under way as it may, or is large."""
+    """The wait of a step that may start and was not entered: max_parallel is reached, or the run is large."""
     if not waits_for_slot(state, place):
-        return Wait("entry", "its turn to be entered", place.key)
+        return Wait("entry", "its turn to start", place.key)
     active = [one.key for one in state.steps() if one.is_active]
-    under_way = f"{quoted_steps(state, active, NAMES_MAX)} {_are(active)} under way"
-    text = f"room: max_parallel is {state.workflow.max_parallel}, and {under_way}"
+    running = f"{quote_steps(state, active, NAMES_MAX)} {'is' if len(active) == 1 else 'are'} running"
+    text = f"a free slot: max_parallel is {state.workflow.max_parallel}, and {running}"
     return _of_steps("limit", place, active, text)
 
 
-def _are(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _most_telling(waits: list[Wait]) -> list[Wait]:
-    """Of the items of a map: all that a person must do; of the rest, which may be thousands, what runs first."""
-    asked = [wait for wait in waits if wait.kind in ("triage", "approval")]
+def _select_waits(waits: list[Wait]) -> list[Wait]:
+    """The waits of a map's items to list: all for a person; of thousands of others, those that run first."""
+    for_people = [wait for wait in waits if wait.kind in ("triage", "approval")]
     rest = [wait for wait in waits if wait.kind not in ("triage", "approval")]
-    # Of a step that is held one command says it for all of them.
-    held = [wait for wait in rest if wait.kind == "step_pause"]
-    rest = [wait for wait in rest if wait.kind != "step_pause"] + held[:1]
-    return asked + sorted(rest, key=lambda wait: not wait.is_for_the_world)[:NAMES_MAX]
+    # One entry stands for all commands of a paused step.
+    paused = [wait for wait in rest if wait.kind == "step_pause"]
+    rest = [wait for wait in rest if wait.kind != "step_pause"] + paused[:1]
+    return for_people + sorted(rest, key=lambda wait: not wait.is_for_the_world)[:NAMES_MAX]
 
 
 _ENDS = {"success": "to complete", "success_or_skipped": "to complete or be skipped", "always": "to end"}
@@ -306,14 +304,15 @@ def _of_steps(kind: WaitKind, place: Place, names: list[str], text: str) -> Wait
 
 
 def _of_failed(place: Place, record: FailureRecord) -> Iterator[Wait]:
-    """It has failed, and not for good: a remediation may bring it back or stand in for it."""
+    """The wait of a failed step that another step may repair or stand in for."""
     if place.status == "failed" and record.then:
-        text = f"'{record.target}' to {'repair it' if record.then == 'rerun' else 'stand in for it'}"
+        end = "complete, before it runs again" if record.then == "rerun" else "stand in for it"
+        text = f"'{record.target}' to {end}"
         yield Wait("repair", text, place.key, steps=[record.target], count=1)
 
 
 def _leaves(state: State, place: Place) -> Iterator[Place]:
-    """What runs for a place now: itself, or whatever is below it."""
+    """The places that run for a place now: itself, or those below it."""
     if place.child:
         yield from _leaves(state, state.places[place.child])
     elif place.items is not None and place.status == "running":
@@ -328,16 +327,16 @@ def _leaves(state: State, place: Place) -> Iterator[Place]:
 def _of_items(place: Place, items: Items) -> Wait:
     left = len(items.todo) - items.next
     failed = f", {items.failed} failed" if items.failed else ""
-    text = f"items: {items.running} running, {left} to come{failed}, of {len(items.values)}"
+    text = f"items: {items.running} running, {left} not started{failed}, {len(items.values)} in total"
     return Wait("items", text, place.key, place.attempt, count=items.running + left)
 
 
-# What runs for a step, in its owner's words.
+# What runs for a step, as a workflow calls it.
 _ROLES = {
     "script": "its recovery script",
     "handler": "its handler",
     "success": "its on_success",
-    "validator": "its check",
+    "validator": "its validation",
     "lister": "its list of items",
     "undo": "its undo",
 }
@@ -345,8 +344,8 @@ _ROLES = {
 
 def _of_place(state: State, place: Place) -> Wait:
     if place.status == "pending_failed":
-        found = describe_failure(place.failure) if place.failure else "a failure"
-        return Wait("triage", f"a person to classify {found}", place.key, place.attempt, place.climb.parked_due)
+        failure = describe_failure(place.failure) if place.failure else "a failure"
+        return Wait("triage", f"a person to classify {failure}", place.key, place.attempt, place.climb.parked_due)
     if place.status == "backing_off":
         return _of_retry(place)
     return _of_ready(state, place) if place.status == "ready" else _of_running(place)
@@ -355,16 +354,16 @@ def _of_place(state: State, place: Place) -> Wait:
 def _of_ready(state: State, place: Place) -> Wait:
     if is_on_hold(state, place):
         step = state.step_of(place)
-        whom = "it" if place is step else f"step '{step.key}'"
-        text = f"somebody to resume {whom}, which is paused{who_paused(step)}"
+        name = "it" if place is step else f"step '{step.key}'"
+        text = f"a person to resume {name} (paused{describe_pause(step)})"
         return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)
     if state.run.status == "paused":
-        return Wait("pause", "the pause to be lifted", place.key, place.attempt)
+        return Wait("pause", "a person to resume the run", place.key, place.attempt)
     return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
 
 
-def who_paused(step: Place) -> str:
-    """` by ann: the mirror is down`; nothing where nobody said anything."""
+def describe_pause(step: Place) -> str:
+    """` by ann: the mirror is down`; "" if neither was given."""
     pause = step.pause
     if pause is None:
         return ""
@@ -380,32 +379,32 @@ def _of_retry(place: Place) -> Wait:
 def _of_running(place: Place) -> Wait:
     action = place.spec.action
     kind = action.kind if action else ""
-    asked = ", which was asked to end" if place.phase else ""
+    stopping = " (asked to stop)" if place.phase else ""
     if action is not None and kind == "approve":
         message = fill_params(action, place.bindings).get("message")
         return Wait("approval", f"an approval{f': {message}' if message else ''}", place.key, place.attempt, place.due)
     if kind == "wait":
-        time = f", {format_time(place.due)}" if place.due else ""
-        return Wait("timer", f"its time{time}", place.key, place.attempt, place.due)
+        when = f", due at {format_time(place.due)}" if place.due else ""
+        return Wait("timer", f"its timer{when}", place.key, place.attempt, place.due)
     if kind == "workflow":
-        return Wait("child", f"its child run{asked}", place.key, place.attempt, place.due)
+        return Wait("child", f"its child run{stopping}", place.key, place.attempt, place.due)
     where = f" on {place.worker}" if place.worker else ""
-    return Wait("task", f"attempt {place.attempt}{where}{asked}", place.key, place.attempt, worker=place.worker)
+    return Wait("task", f"attempt {place.attempt}{where}{stopping}", place.key, place.attempt, worker=place.worker)
 
 
-# -- how far it is ---------------------------------------------------------------------------------------------------
+# -- step counts -----------------------------------------------------------------------------------------------------
 
 
-def progress(state: State) -> dict[str, int]:
-    """How many steps are in each status. Looks at every step: for a live display of a large run there is `Progress`."""
+def count_steps(state: State) -> dict[str, int]:
+    """How many steps are in each status. It visits every step; a live display uses `StepCounter`."""
     counts = Counter(place.status for place in state.steps()) if state.places else Counter()
     return {status: counts[status] for status in STATUSES}
 
 
-class Progress:
-    """The counts of `progress`, kept up to date by what is new in the log: a look costs nothing.
+class StepCounter:
+    """The counts of `count_steps`, updated with each new entry of the log, so that reading them costs nothing.
 
-    To be told between turns: it reads the state as it stands when the entries are written.
+    Call `update` between turns: it reads the state as it is when the entries are written.
     """
 
     def __init__(self, state: State) -> None:
@@ -415,23 +414,23 @@ class Progress:
     def _count(self) -> None:
         places = self.state.steps() if self.state.places else ()
         self._statuses: dict[str, str] = {place.key: place.status for place in places}
-        self.counts = progress(self.state)
-        # The same for each matrix, by its name.
+        self.counts = count_steps(self.state)
+        # The same for each matrix, by name.
         self.sweeps: dict[str, Counter[str]] = {}
         self._sweep_of: dict[str, str] = {step.name: step.sweep for step in self.state.workflow.steps if step.sweep}
         for name, sweep in self._sweep_of.items():
             self.sweeps.setdefault(sweep, Counter())[self._statuses.get(name, "waiting")] += 1
 
-    def see(self, entries: Iterable[e.Entry]) -> None:
-        """Take in entries that have become true. Facts that move many steps at once are counted anew."""
+    def update(self, entries: Iterable[e.Entry]) -> None:
+        """Count new entries. After a fact that moves many steps, all steps are counted again."""
         for entry in entries:
             fact = entry.fact
             if isinstance(fact, _WIDE):
                 self._count()
                 return
-            self._look(getattr(fact, "step", "") or getattr(fact, "place", ""))
+            self._recount(getattr(fact, "step", "") or getattr(fact, "place", ""))
 
-    def _look(self, name: str) -> None:
+    def _recount(self, name: str) -> None:
         before = self._statuses.get(name)
         if before is not None:
             after = self._statuses[name] = self.state.places[name].status

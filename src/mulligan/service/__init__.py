@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.doctor import Check
     from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, machine
-    from mulligan.service.failure_summary import Answered, Fate, Group, grouped, spent_budget
+    from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import UnknownAttempt
-    from mulligan.service.next_commands import answer_to, answers_to, suggest_commands
+    from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
     from mulligan.service.pending import PendingEntry, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
     from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
-    from mulligan.service.run_progress import Following, Moving, Sentences, Told
+    from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
-    from mulligan.service.run_story import Asked, Line, Sentence
+    from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.service import Service, open_service, open_temporary_service
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
@@ -70,7 +70,7 @@ _NAMES = {
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver machine",
-    "mulligan.service.failure_summary": "Answered Fate Group grouped spent_budget",
+    "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
@@ -78,16 +78,16 @@ _NAMES = {
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logs": "UnknownAttempt",
-    "mulligan.service.next_commands": "answer_to answers_to suggest_commands",
+    "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
     "mulligan.service.pending": "PendingEntry describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
-    "mulligan.service.run_progress": "Following Moving Sentences Told",
+    "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
-    "mulligan.service.run_story": "Asked Line Sentence",
+    "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.service": "Service open_service open_temporary_service",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",

@@ -60,7 +60,7 @@ def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:
 def describe_breaker_wait(record: BreakerRecord, now: datetime) -> str:
     """What a task waits for that asks this breaker; nothing where it need not wait."""
     if record.status == "half_open":
-        return f"breaker '{record.name}' is half open: one task finds out whether it is well again"
+        return f"breaker '{record.name}' is half open: one task probes whether the service works again"
     if record.status == "closed" or record.retry_at is None or record.retry_at <= now:
         return ""
     return f"breaker '{record.name}' is open until {format_time(record.retry_at)}"

@@ -1,4 +1,4 @@
-"""What went wrong in a run and what was done about it: a line for each step and item that ever failed."""
+"""The failures of a run and how each was handled: one entry for each step and item that ever failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mulligan.core.state.verdict import is_handled
 from mulligan.history.phrases import describe_failure, failure_label
 
 
-class Trouble(msgspec.Struct):
+class FailedPlace(msgspec.Struct):
     """A step or an item that failed at least once: its last failure, and what followed."""
 
     place: str
@@ -32,29 +32,29 @@ class Trouble(msgspec.Struct):
     verdict: str = ""
 
 
-# Open: nobody dealt with it. Left: nobody did, and the run goes on or ends without it. Mended: what was to be done is
-# done, by itself or by another. In the order in which one wants to read of them.
+# Open: not handled. Left: not handled, and the run continues or ends without it. Mended: the work is done, by the place
+# itself or by another step. In the order in which they are listed.
 Fate = Literal["open", "left", "under_way", "mended"]
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """A failure, and what was done about it."""
+class FailureOutcome(msgspec.Struct, frozen=True):
+    """A failure, and how it was handled."""
 
     place: str
     what: str
     answer: str
     fate: Fate
-    # The rung of the ladder that dealt with it, or had the last word.
+    # The rung of the ladder that handled it, or the last one.
     rung: str = "converge"
     # It ran out of memory or time: `retry --adjust` gives it more.
     has_run_out: bool = False
-    # The run that it called and that failed: what there is to read was written there.
+    # The child run that failed, which has the logs.
     child_run_id: int | None = None
-    # `validate` refused its output: that is what there is to read.
+    # `validate` rejected its output, which says more than the log.
     has_refused_output: bool = False
-    # Its code, with the exit code or signal of one that has it: failures of one kind are told together.
+    # Its code, with its exit code or signal: failures of one kind are grouped.
     kind: str = ""
-    # A budget was spent: the limit that `retry --budget` has to raise, such as `cost` or `review.tokens`.
+    # The spent budget that `retry --budget` has to raise, such as `cost` or `review.tokens`.
     spent_budget: str = ""
 
     @property
@@ -70,144 +70,144 @@ class Answered(msgspec.Struct, frozen=True):
         return self.place != self.step
 
 
-class Account:
-    """The troubles of one run, gathered from its log as it grows."""
+class FailureSummary:
+    """The failed_places of one run, gathered from its log as it grows."""
 
     def __init__(self) -> None:
-        # The first entry that was seen: whoever looks on later than the run began asks for those before.
+        # The first entry seen, so that the earlier ones can be added later.
         self.first_seq: int | None = None
         self._last_seq = 0
-        self._troubles: dict[str, Trouble] = {}
-        # Maps whose list was made here: what befell items before that befell others.
+        self._failed_places: dict[str, FailedPlace] = {}
+        # Maps that were expanded since: earlier failures are of other items.
         self._listed: set[str] = set()
 
-    def see(self, entries: Iterable[e.Entry]) -> None:
-        """Take in a piece of the log. After a gap, as if one had looked on only since then: the log has the rest."""
+    def update(self, entries: Iterable[e.Entry]) -> None:
+        """Take in a part of the log. After a gap, only the part behind it counts."""
         for entry in entries:
             if self.first_seq is None or entry.seq != self._last_seq + 1:
                 self.first_seq = entry.seq
-                self._troubles, self._listed = {}, set()
+                self._failed_places, self._listed = {}, set()
             self._last_seq = entry.seq
-            if isinstance(entry.fact, _TROUBLES):
-                self._note(entry.fact)
+            if isinstance(entry.fact, _FAILURE_FACTS):
+                self._record(entry.fact)
             elif isinstance(entry.fact, e.MapExpanded) and entry.fact.items is not None:
                 self._listed.add(entry.fact.place)
                 self._forget_items({entry.fact.place})
 
-    def see_before(self, entries: Iterable[e.Entry]) -> None:
-        """Take in what was written before the first piece that was seen."""
-        later, self._troubles, listed = self._troubles, {}, set(self._listed)
+    def add_earlier(self, entries: Iterable[e.Entry]) -> None:
+        """Take in the entries before the first part."""
+        later, self._failed_places, listed = self._failed_places, {}, set(self._listed)
         self.first_seq = None
-        self.see(entries)
+        self.update(entries)
         self._forget_items(listed)
-        for place, trouble in later.items():
-            before = self._troubles.pop(place, None)
+        for place, failed in later.items():
+            before = self._failed_places.pop(place, None)
             if before is not None:
-                trouble.retries += before.retries
-                trouble.losses += before.losses
-                trouble.failure = trouble.failure or before.failure
-            self._troubles[place] = trouble
+                failed.retries += before.retries
+                failed.losses += before.losses
+                failed.failure = failed.failure or before.failure
+            self._failed_places[place] = failed
 
     def _forget_items(self, steps: set[str]) -> None:
-        for place in [place for place in self._troubles if "[" in place and step_name(place) in steps]:
-            del self._troubles[place]
+        for place in [place for place in self._failed_places if "[" in place and step_name(place) in steps]:
+            del self._failed_places[place]
 
-    def _note(self, fact: e.Fact) -> None:
+    def _record(self, fact: e.Fact) -> None:
         name = getattr(fact, "place", "") or getattr(fact, "step", "")
-        owner = _owner(name)
+        owner = _owner_of(name)
         if not owner:
             return
-        trouble = self._troubles.setdefault(owner, Trouble(owner))
+        failed = self._failed_places.setdefault(owner, FailedPlace(owner))
         if isinstance(fact, e.AttemptFailed | e.ResultRejected | e.StepFailed | e.ItemFailed | e.UndoFailed):
-            trouble.failure = fact.failure
+            failed.failure = fact.failure
         elif isinstance(fact, e.RetryScheduled):
-            trouble.retries += 1
+            failed.retries += 1
         elif isinstance(fact, e.AttemptLost):
-            trouble.losses += 1
+            failed.losses += 1
         elif isinstance(fact, e.HandlerFailed):
-            trouble.has_handler_failed = True
+            failed.has_handler_failed = True
         elif isinstance(fact, e.StepClassified):
-            who = "nobody decided in time: the default is" if fact.is_default else f"{fact.by or 'someone'} said"
-            trouble.verdict = f"{who} {fact.verdict}"
+            by = "no decision in time, default applied:" if fact.is_default else f"{fact.by or 'a person'} decided:"
+            failed.verdict = f"{by} {fact.verdict}"
 
-    def answers(self, state: State) -> list[Answered]:
-        """What became of each, as the run stands: the open ones first, and a step before its items."""
+    def outcomes(self, state: State) -> list[FailureOutcome]:
+        """The outcome of each failure so far: open ones first, and a step before its items."""
         records = {record.step: record for record in state.failures}
-        told = [_answered(state, trouble, records.get(trouble.place)) for trouble in self._troubles.values()]
-        return sorted(told, key=lambda one: (FATES.index(one.fate), one.is_item))
+        outcomes = [_make_outcome(state, failed, records.get(failed.place)) for failed in self._failed_places.values()]
+        return sorted(outcomes, key=lambda one: (FATES.index(one.fate), one.is_item))
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Failures of one kind of which the same became: of steps, or of the items of one step."""
+class FailureGroup(msgspec.Struct, frozen=True):
+    """Failures of one kind with the same outcome: of steps, or of the items of one step."""
 
-    members: list[Answered]
+    members: list[FailureOutcome]
 
     @property
-    def first(self) -> Answered:
+    def first(self) -> FailureOutcome:
         return self.members[0]
 
     @property
     def what(self) -> str:
-        """What happened to all of them: in full where that is the same."""
+        """The failure in full if it is the same for all, otherwise its kind."""
         return self.first.what if len({one.what for one in self.members}) == 1 else self.first.kind
 
 
-# So few are told one by one, whatever they have in common; and so many make a group.
+# Up to this many are listed one by one; and the least size of a group.
 _SINGLE_MAX, _GROUP_MIN = 8, 3
 
 
-def grouped(answers: list[Answered]) -> list[Group]:
-    """Many failures by kind, in the order of the first of each; of few, and of what is rare, each by itself."""
-    groups: dict[tuple[str, ...], list[Answered]] = {}
+def group_failures(answers: list[FailureOutcome]) -> list[FailureGroup]:
+    """Group many failures by kind, in the order of the first of each; few or rare ones stay single."""
+    groups: dict[tuple[str, ...], list[FailureOutcome]] = {}
     for one in answers:
         alike = (one.fate, one.kind, one.answer, one.step if one.is_item else "")
         groups.setdefault(alike if len(answers) > _SINGLE_MAX else (one.place,), []).append(one)
     return [
-        Group(some)
+        FailureGroup(some)
         for members in groups.values()
         for some in ([members] if len(members) >= _GROUP_MIN else [[one] for one in members])
     ]
 
 
 FATES: tuple[Fate, ...] = get_args(Fate)
-_TROUBLES = (
+_FAILURE_FACTS = (
     *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
     *(e.RetryScheduled, e.HandlerFailed, e.StepClassified),
 )
 
 
-def _owner(key: str) -> str:
-    """The step or item that a place belongs to; "" for what runs on its behalf: handlers, scripts, checks."""
+def _owner_of(key: str) -> str:
+    """The step or item that a place belongs to; "" for handlers, scripts and checks."""
     owner, _, command = key.partition(".")
     is_own = not command or command.isdigit() or command.startswith("undo@")
     return owner if is_own else ""
 
 
-def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> Answered:
-    failure = trouble.failure
+def _make_outcome(state: State, failed: FailedPlace, record: FailureRecord | None) -> FailureOutcome:
+    failure = failed.failure
     found = describe_failure(failure) if failure else "its worker was lost"
-    ending, fate = _ending(state, trouble, record)
-    rung = "converge" if fate == "open" else _rung(state, trouble, record)
+    ending, fate = _ending(state, failed, record)
+    rung = "converge" if fate == "open" else _rung(state, failed, record)
     has_run_out = failure is not None and ran_short(failure)
-    answer = ", ".join([*_tried(trouble), ending])
+    answer = ", ".join([*_steps_taken(failed), ending])
     has_refused_output = failure is not None and bool(rejected_text(failure))
-    return Answered(
-        place=trouble.place,
+    return FailureOutcome(
+        place=failed.place,
         what=found,
         answer=answer,
         fate=fate,
         rung=rung,
         has_run_out=has_run_out,
-        child_run_id=_child(state, trouble),
+        child_run_id=_child(state, failed),
         has_refused_output=has_refused_output,
         kind=_kind(failure),
-        spent_budget=_spent_budget(state, trouble),
+        spent_budget=_spent_budget(state, failed),
     )
 
 
-def _spent_budget(state: State, trouble: Trouble) -> str:
-    """The limit that kept an agent from starting, of the step or of a run that it called."""
-    step, found = step_name(trouble.place), trouble.failure
+def _spent_budget(state: State, failed: FailedPlace) -> str:
+    """The limit that kept an agent of the step or of its child run from starting."""
+    step, found = step_name(failed.place), failed.failure
     if found is None or is_removed(state, step):
         return ""
     if (action := state.places[step].spec.action) is not None and action.kind == "workflow":
@@ -216,7 +216,7 @@ def _spent_budget(state: State, trouble: Trouble) -> str:
 
 
 def _spent_below(state: State, step: str, failure: Failure) -> str:
-    """The same where the agent was one of a called run, which may spend what its caller has left."""
+    """The same for an agent of a child run, which may spend what its caller has left."""
     said = (one.details.get("what") for one in (failure, *failure.cause) if one.code == BUDGET_EXCEEDED)
     limits = [limit for limit in said if limit in LIMITED]
     for account in budgets_for(state, step):
@@ -228,8 +228,8 @@ def _spent_below(state: State, step: str, failure: Failure) -> str:
 
 
 def spent_budget(place: str, code: str, details: Mapping[str, Any]) -> str:
-    """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
-    # A group fails as one of its steps did, and that budget was one of the group's own run.
+    """The limit that kept an agent from starting, as `--budget` names it; "" if it is not a budget of this run."""
+    # A group fails with the failure of its step, and that budget belongs to the run of the group.
     if code != BUDGET_EXCEEDED or details.get("what") not in LIMITED or "failed_step" in details:
         return ""
     whose, limit = details.get("budget"), details["what"]
@@ -242,82 +242,82 @@ def _kind(failure: Failure | None) -> str:
     return failure_label(failure) if failure.code in ("EXIT_NONZERO", "SIGNALED") else failure.code
 
 
-def _child(state: State, trouble: Trouble) -> int | None:
-    """The run that was called. What stands there is not believed where a step may have written it."""
-    failure, place = trouble.failure, state.places.get(trouble.place)
+def _child(state: State, failed: FailedPlace) -> int | None:
+    """The child run that failed. Details that a step may have written are not trusted."""
+    failure, place = failed.failure, state.places.get(failed.place)
     is_group = place is not None and place.spec.action is not None and place.spec.action.kind == "workflow"
     is_ours = failure is not None and (failure.code == "CHILD_FAILED" or is_group)
     found = failure.details.get("child_run_id") if failure is not None and is_ours else None
     return found if type(found) is int else None
 
 
-def _rung(state: State, trouble: Trouble, record: FailureRecord | None) -> str:
-    """Which rung of the ladder dealt with a failure: the highest that it had to climb."""
+def _rung(state: State, failed: FailedPlace, record: FailureRecord | None) -> str:
+    """The rung of the ladder that handled a failure."""
     if record is not None and not record.is_closed:
         return "route" if record.target else "converge"
-    if state.places[trouble.place].recovered_by:
+    if state.places[failed.place].recovered_by:
         return "handle"
-    return "triage" if trouble.verdict else "retry" if trouble.retries or trouble.losses else "converge"
+    return "triage" if failed.verdict else "retry" if failed.retries or failed.losses else "converge"
 
 
-def _tried(trouble: Trouble) -> Iterator[str]:
-    if trouble.losses and trouble.failure:
-        yield "lost its worker" + times(trouble.losses)
-    if trouble.retries:
-        yield "retried" + times(trouble.retries)
-    if trouble.has_handler_failed:
-        yield "its handler failed too"
-    if trouble.verdict:
-        yield trouble.verdict
+def _steps_taken(failed: FailedPlace) -> Iterator[str]:
+    if failed.losses and failed.failure:
+        yield "lost its worker" + format_times(failed.losses)
+    if failed.retries:
+        yield "retried" + format_times(failed.retries)
+    if failed.has_handler_failed:
+        yield "its handler also failed"
+    if failed.verdict:
+        yield failed.verdict
 
 
-def times(number: int) -> str:
-    """How often, where it was more than once: ` twice`, ` 3 times`."""
+def format_times(number: int) -> str:
+    """` twice`, ` 3 times`; "" for once."""
     return {1: "", 2: " twice"}.get(number, f" {number} times")
 
 
-def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tuple[str, Fate]:
-    """How it came out, in words, and what that means for who reads of it."""
-    place = state.places[trouble.place]
-    if trouble.failure is not None and trouble.failure.code == "UNDO_FAILED":
-        return "could not be undone", "open"
-    if is_removed(state, step_name(trouble.place)):
+def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> tuple[str, Fate]:
+    """How it ended, as text and as fate."""
+    place = state.places[failed.place]
+    if failed.failure is not None and failed.failure.code == "UNDO_FAILED":
+        return "undo failed", "open"
+    if is_removed(state, step_name(failed.place)):
         return REMOVED
     if place.recovered_by:
         return RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
     if place.role == "item" and place.status == "failed":
         is_spared = state.places[place.parent].status == "completed"
-        return ("its step completed without it", "left") if is_spared else ("it fails its step", "open")
+        return ("its step completed without it", "left") if is_spared else ("its step fails", "open")
     if record is not None and not record.is_closed and place.has_ended:
-        return routed(state, record)
+        return describe_route_outcome(state, record)
     return ENDINGS[place.status]
 
 
-REMOVED: tuple[str, Fate] = ("no longer in the file", "left")
-RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
+REMOVED: tuple[str, Fate] = ("no longer in the workflow", "left")
+RECOVERED = {"rerun": "completed on the rerun after its handler", "recovery": "recovered by its handler"}
 ENDINGS: dict[str, tuple[str, Fate]] = {
     "completed": ("then completed", "mended"),
     "failed": ("then failed", "left"),
     "cancelled": ("then cancelled", "left"),
     "skipped": ("then skipped", "left"),
-    "pending_failed": ("parked for a person to decide", "open"),
-    "backing_off": ("to be tried again", "under_way"),
-    "handling": ("its handler runs", "under_way"),
-    "running": ("runs again", "under_way"),
+    "pending_failed": ("parked for a decision", "open"),
+    "backing_off": ("its next attempt is scheduled", "under_way"),
+    "handling": ("its handler is running", "under_way"),
+    "running": ("running again", "under_way"),
     "ready": ("about to run again", "under_way"),
     "waiting": ("about to run again", "under_way"),
 }
 
 
-def routed(state: State, record: FailureRecord) -> tuple[str, Fate]:
-    """What became of a failed visit that no later round has given another chance."""
+def describe_route_outcome(state: State, record: FailureRecord) -> tuple[str, Fate]:
+    """The outcome of a failed visit that no later round has run again."""
     if record.is_allowed:
         return "allowed to fail", "left"
     if not record.target and state.run.status == "completed":
-        return "not handled, and the run's end let it pass", "left"
+        return "not handled, but end returned completed", "left"
     if not record.target:
-        return ("not handled: it fails the run" if record.step != END else "it fails the run"), "open"
-    handled, status = is_handled(state, record), _became(state, record)
+        return ("not handled: the run fails" if record.step != END else "the run fails"), "open"
+    handled, status = is_handled(state, record), _target_status(state, record)
     if handled and status == "failed":
         return f"routed to '{record.target}', which failed and was handled in turn", "mended"
     if handled:
@@ -325,13 +325,13 @@ def routed(state: State, record: FailureRecord) -> tuple[str, Fate]:
     if handled is None:
         return f"routed to '{record.target}', which is {status}", "under_way"
     became = f"routed to '{record.target}', which {'failed' if status == 'failed' else f'was {status}'}: not handled"
-    return (f"{became}, and the run's end let it pass", "left") if state.run.status == "completed" else (became, "open")
+    return (f"{became}, but end returned completed", "left") if state.run.status == "completed" else (became, "open")
 
 
-def _became(state: State, record: FailureRecord) -> str:
-    """How the visit stands that a failure was sent to."""
+def _target_status(state: State, record: FailureRecord) -> str:
+    """The status of the visit that a failure was routed to."""
     past = state.past.get((record.target, record.target_visit))
     return past.status if past is not None else state.places[record.target].status
 
 
-_THEN = {"continue": " and stands in for it", "rerun": ", and it went again"}
+_THEN = {"continue": " and stood in for it", "rerun": "; then it ran again"}

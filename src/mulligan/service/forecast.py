@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 from mulligan.core.state.state import State
 from mulligan.errors import StoreUnavailable
-from mulligan.history.estimate import Measured, about, measured, remaining_seconds, typical
+from mulligan.history.estimate import StepDuration, format_estimate, measure_steps, median_durations, remaining_seconds
 from mulligan.ports import RunRecord, Store
-from mulligan.service.run_progress import Following, Moving, in_queue
+from mulligan.service.run_progress import Activity, RunProgress, queued_activities
 from mulligan.service.run_reader import RunReader
 
 # How often the remaining time is estimated, and the store asked who takes what is queued.
@@ -27,36 +27,36 @@ class Forecast:
         self._reader = reader
         self._slots = slots
         self._monotonic = monotonic
-        self._known: dict[str, Measured] | None = None
+        self._known: dict[str, StepDuration] | None = None
         self._left, self._left_at = "", -ESTIMATE_SECONDS
-        self._queued: Sequence[Moving] = ()
+        self._queued: Sequence[Activity] = ()
         self._queued_at = -QUEUE_SECONDS
 
-    def look(self, following: Following) -> tuple[Sequence[Moving], str]:
+    def look(self, progress: RunProgress) -> tuple[Sequence[Activity], str]:
         """The tasks that nobody takes, and how long it will still take, in words; nothing of what nobody knows."""
         now = self._monotonic()
         try:
-            if following.root is not None and now - self._left_at >= ESTIMATE_SECONDS:
-                self._left, self._left_at = self._estimate(following), now
-            if following.root is not None and now - self._queued_at >= QUEUE_SECONDS:
-                self._queued, self._queued_at = self._ask_queue(following), now
+            if progress.root is not None and now - self._left_at >= ESTIMATE_SECONDS:
+                self._left, self._left_at = self._estimate(progress), now
+            if progress.root is not None and now - self._queued_at >= QUEUE_SECONDS:
+                self._queued, self._queued_at = self._ask_queue(progress), now
         except StoreUnavailable:
             # Whoever drives the run says so. What was known is shown until the store is back.
             pass
         return self._queued, self._left
 
-    def _estimate(self, following: Following) -> str:
-        state = following.root
+    def _estimate(self, progress: RunProgress) -> str:
+        state = progress.root
         assert state is not None
         if self._known is None:
             self._known = typical_durations(self._reader.store, state)
-        seconds = remaining_seconds(state, self._known, datetime.now(UTC), self._slots, following.running_since())
-        return "" if seconds is None else about(seconds)
+        seconds = remaining_seconds(state, self._known, datetime.now(UTC), self._slots, progress.running_since())
+        return "" if seconds is None else format_estimate(seconds)
 
-    def _ask_queue(self, following: Following) -> Sequence[Moving]:
-        if following.root is None or not following.counts.get("ready"):
+    def _ask_queue(self, progress: RunProgress) -> Sequence[Activity]:
+        if progress.root is None or not progress.counts.get("ready"):
             return ()
-        return in_queue(self._reader.store, self._reader.home, following.root)
+        return queued_activities(self._reader.store, self._reader.home, progress.root)
 
 
 # Of how many runs the newest completed ones of the same workflow are looked for, how many of them count, and how long
@@ -64,11 +64,11 @@ class Forecast:
 RUNS_SEEN_MAX, RUNS_READ_MAX, ENTRIES_READ_MAX = 200, 3, 4_000
 
 
-def typical_durations(store: Store, state: State) -> dict[str, Measured]:
+def typical_durations(store: Store, state: State) -> dict[str, StepDuration]:
     """What each step takes typically, by the newest completed runs of this workflow; nothing where there is none."""
     logs = (store.log(record.run_id, limit=ENTRIES_READ_MAX) for record in _earlier(store, state))
-    runs = (found for log in logs if len(log) < ENTRIES_READ_MAX and (found := measured(log)) is not None)
-    return typical(runs)
+    runs = (found for log in logs if len(log) < ENTRIES_READ_MAX and (found := measure_steps(log)) is not None)
+    return median_durations(runs)
 
 
 def _earlier(store: Store, state: State) -> Iterator[RunRecord]:

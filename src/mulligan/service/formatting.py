@@ -1,4 +1,4 @@
-"""Numbers and names as people say them, for every face: in the words in which the story of a run is told."""
+"""Formatting functions for every face, so that they use the same words as the story of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mulligan.core.model.formatting import (
 )
 from mulligan.history.matrices import (
     ATTENTION,
-    differing,
+    find_differences,
     group_counts,
     group_title,
     shared_beginning,
@@ -24,8 +24,8 @@ from mulligan.language.inputs import shown as format_input
 
 __all__ = [
     "ATTENTION",
-    "differing",
     "escape_unprintable",
+    "find_differences",
     "format_duration",
     "format_input",
     "format_size",

@@ -270,7 +270,7 @@ def describe_result(trial: HandlerTrial, tried: HandlerResult) -> str:
 def _why(trial: HandlerTrial, tried: HandlerResult) -> str:
     found = tried.failure.handler_failure if tried.failure else None
     if found is not None:
-        return f"its handler failed too, {describe_failure(found.cause[0] if found.cause else found)}"
+        return f"its handler also failed with {describe_failure(found.cause[0] if found.cause else found)}"
     if trial.handler.strategy == "cleanup":
         return "a cleanup handler runs for its effect"
     return "its handler says so"

@@ -1,4 +1,4 @@
-"""What one would type next after looking at a run, for every face: the commands, and what each is for."""
+"""The commands that a face suggests after showing a run, and what each is for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-# What a run is suggested commands for: its status once it has ended, else how it was left.
+# Used in place of a run's status if its driver was interrupted.
 INTERRUPTED = "interrupted"
 
 
@@ -19,7 +19,7 @@ class NextCommand(msgspec.Struct, frozen=True):
 
 def suggest_commands(
     run_id: int,
-    standing: str,
+    status: str,
     *,
     has_run_out: bool = False,
     short_maps: Iterable[str] = (),
@@ -27,46 +27,46 @@ def suggest_commands(
 ) -> list[NextCommand]:
     """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`; none for any other.
 
-    `has_run_out`: an unhandled failure was a want of memory or time. `short_maps`: steps that completed without some of
-    their items, which `retry` leaves alone. `spent_budgets`: limits to raise before a retry can do better.
+    `has_run_out`: an unhandled step ran out of memory or time. `short_maps`: steps that completed without some of their
+    items, which `retry` does not touch. `spent_budgets`: limits to raise before a retry can succeed.
     """
-    found = [NextCommand(f"mulligan {text.format(run_id)}", why) for text, why in _NEXT.get(standing, ())]
-    if standing == "failed" and has_run_out:
+    found = [NextCommand(f"mulligan {text.format(run_id)}", why) for text, why in _NEXT.get(status, ())]
+    if status == "failed" and has_run_out:
         found.insert(1, NextCommand(f"mulligan retry {run_id} --adjust", _ADJUST))
-    if standing == "failed" and spent_budgets:
+    if status == "failed" and spent_budgets:
         raised = " ".join(f"--budget {limit}=N" for limit in spent_budgets)
-        found[0] = NextCommand(f"mulligan retry {run_id} {raised}", "go on with a larger budget")
-    if standing == "completed":
+        found[0] = NextCommand(f"mulligan retry {run_id} {raised}", "continue with a larger budget")
+    if status == "completed":
         found += [NextCommand(f"mulligan items {run_id} {step} --retry", _ITEMS) for step in short_maps]
     return found
 
 
 _NEXT = {
-    "failed": (("retry {}", "run again what failed"), ("explain {}", "the whole story")),
-    "cancelled": (("retry {}", "take it up again"),),
-    INTERRUPTED: (("resume {}", "go on where it stopped"),),
+    "failed": (("retry {}", "run the failed steps again"), ("explain {}", "the full story")),
+    "cancelled": (("retry {}", "continue the run"),),
+    INTERRUPTED: (("resume {}", "continue where it stopped"),),
 }
-_ADJUST = "the same, with more memory or time where it ran out"
-_ITEMS = "run the failed items again, alone"
+_ADJUST = "the same, with more memory or time for steps that ran out"
+_ITEMS = "run only the failed items again"
 
 
-def answers_to(run_id: int, kind: str, place: str, steps: Sequence[str] = ()) -> list[str]:
-    """The commands with which a person answers what a run waits for; none where no person is asked.
+def commands_for_wait(run_id: int, kind: str, place: str, steps: Sequence[str] = ()) -> list[str]:
+    """The commands with which a person responds to a wait; none if it is not for a person.
 
-    `steps`: of a wait, the steps that it names. A pause is lifted from a whole step.
+    `steps`: the steps that the wait names. A pause is always that of a whole step.
     """
     name = steps[0] if kind == "step_pause" and steps else place
-    return [f"mulligan {text.format(run=run_id, place=name)}" for text in _ANSWERS.get(kind, ())]
+    return [f"mulligan {text.format(run=run_id, place=name)}" for text in _COMMANDS.get(kind, ())]
 
 
-def answer_to(run_id: int, kind: str, name: str = "") -> str:
-    """The one command that lets it go on, also for a breaker of that name; "" where no command does."""
+def command_for_request(run_id: int, kind: str, name: str = "") -> str:
+    """The command that lets the run continue, also for a breaker of that name; "" if there is none."""
     if kind == "breaker":
         return f"mulligan breakers --reset {name}"
-    return next(reversed(answers_to(run_id, kind, name)), "")
+    return next(reversed(commands_for_wait(run_id, kind, name)), "")
 
 
-_ANSWERS = {
+_COMMANDS = {
     "triage": ("logs {run} {place}", "classify {run} {place} retry --reason 'why'"),
     "approval": ("approve {run} {place} --reason 'why'",),
     "pause": ("resume {run}",),

@@ -1,4 +1,4 @@
-"""The story of a run for every face: its lines, those of the runs that it called, and what all of them wait for."""
+"""The story of a run for every face: its lines, those of its child runs, and what all of them wait for."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.place_keys import is_at_or_below, step_name
-from mulligan.history.story import Line, story
+from mulligan.history.story import StoryLine, story
 from mulligan.service.overview import name_called, show_run
 from mulligan.service.run_reader import RunReader
 
-__all__ = ["Asked", "Line", "Sentence", "tell_run", "waits"]
+__all__ = ["LocatedLine", "LocatedWait", "StoryLine", "run_story", "run_waits"]
 
 
-class Sentence(msgspec.Struct, frozen=True):
-    """A line of a story: whose it is, and where, as it is said to people: `east/build` is a step of a called run."""
+class LocatedLine(msgspec.Struct, frozen=True):
+    """A line of a story with its run and its display place: `east/build` is a step of a child run."""
 
     run_id: int
     where: str
-    line: Line
+    line: StoryLine
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """Something that is waited for now, with the place said as in a `Sentence`."""
+class LocatedWait(msgspec.Struct, frozen=True):
+    """Something that is waited for now, with its display place as in a `LocatedLine`."""
 
     run_id: int
     where: str
     wait: dict[str, Any]
 
 
-def tell_run(service: RunReader, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[Sentence]:
-    """The story of a run, of one of its steps or of a matrix; as a tree with those of the runs that it called."""
-    return _sentences(service, run_id, _is_wanted(service, run_id, step), is_tree, "")
+def run_story(service: RunReader, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
+    """The story of a run, of one of its steps or of a matrix; as a tree, with those of its child runs."""
+    return _located_lines(service, run_id, _place_filter(service, run_id, step), is_tree, "")
 
 
-def _is_wanted(service: RunReader, run_id: int, step: str) -> Callable[[str], bool]:
-    """Whether a place belongs to what was named: a step or a part of one, a matrix, or with "" the whole run."""
+def _place_filter(service: RunReader, run_id: int, step: str) -> Callable[[str], bool]:
+    """A filter for places: those of a step or a part of one, of a matrix, or with "" of the whole run."""
     if not step:
         return lambda place: True
     if members := frozenset(service.matrix_steps(run_id, step)):
@@ -46,33 +46,35 @@ def _is_wanted(service: RunReader, run_id: int, step: str) -> Callable[[str], bo
     return lambda place: is_at_or_below(place, step)
 
 
-def _sentences(
-    service: RunReader, run_id: int, is_wanted: Callable[[str], bool], is_tree: bool, above: str
-) -> Iterator[Sentence]:
+def _located_lines(
+    service: RunReader, run_id: int, is_selected: Callable[[str], bool], is_tree: bool, prefix: str
+) -> Iterator[LocatedLine]:
     for line in story(service.events(run_id), service.first_workflow(run_id), service.called(run_id)):
-        if not is_wanted(line.place):
+        if not is_selected(line.place):
             continue
-        yield Sentence(run_id, f"{above}{line.place}".rstrip("/"), line)
+        yield LocatedLine(run_id, f"{prefix}{line.place}".rstrip("/"), line)
         if is_tree and line.child_run_id:
-            yield from _sentences(service, line.child_run_id, lambda place: True, True, f"{above}{line.place}/")
+            yield from _located_lines(service, line.child_run_id, lambda place: True, True, f"{prefix}{line.place}/")
 
 
-def waits(service: RunReader, run_id: int, step: str = "") -> list[Asked]:
-    """What the run, or one of its steps, waits for: of a run that it called, what that waits for."""
-    found = show_run(service, run_id)
-    waiting = found["waiting_for"]
+def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWait]:
+    """What the run, or one of its steps, waits for; for a child run, also what that waits for."""
+    run = show_run(service, run_id)
+    waiting = run["waiting_for"]
     if step:
-        is_wanted = _is_wanted(service, run_id, step)
-        own = [wait for wait in waiting if is_wanted(wait.get("place", ""))]
-        waiting = own or found["steps"].get(step, {}).get("waiting_for", [])
-    return list(_asked(service, run_id, waiting, ""))
+        is_selected = _place_filter(service, run_id, step)
+        own = [wait for wait in waiting if is_selected(wait.get("place", ""))]
+        waiting = own or run["steps"].get(step, {}).get("waiting_for", [])
+    return list(_located_waits(service, run_id, waiting, ""))
 
 
-def _asked(service: RunReader, run_id: int, waiting: list[dict[str, Any]], above: str) -> Iterator[Asked]:
+def _located_waits(
+    service: RunReader, run_id: int, waiting: list[dict[str, Any]], prefix: str
+) -> Iterator[LocatedWait]:
     if any(wait["kind"] == "child" for wait in waiting):
         name_called(waiting, service.called(run_id))
     for wait in waiting:
-        where = f"{above}{wait.get('place', '')}".rstrip("/")
-        yield Asked(run_id, where, wait)
+        where = f"{prefix}{wait.get('place', '')}".rstrip("/")
+        yield LocatedWait(run_id, where, wait)
         if child := wait.get("child_run_id"):
-            yield from _asked(service, child, show_run(service, child)["waiting_for"], f"{where}/")
+            yield from _located_waits(service, child, show_run(service, child)["waiting_for"], f"{where}/")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         corrections,
         decisions,
         doctor,
-        drawings,
+        drawing,
         driver,
         forecast,
         gc,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from mulligan.service.corrections import CorrectedWorkflow
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
     from mulligan.service.doctor import Diagnosis
-    from mulligan.service.drawings import Picture
+    from mulligan.service.drawing import Picture
     from mulligan.service.driver import Capacity, Driver, Ending
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import GarbageReport, RunRetention
@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
-    from mulligan.service.run_progress import Following
-    from mulligan.service.run_story import Asked, Sentence
+    from mulligan.service.run_progress import RunProgress
+    from mulligan.service.run_story import LocatedLine, LocatedWait
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.step_trial import Fakes
@@ -106,7 +106,7 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempts breakers corrections decisions doctor drawings driver forecast gc handler_trial items log_following "
+        "attempts breakers corrections decisions doctor drawing driver forecast gc handler_trial items log_following "
         "logs outcome overview page pending preview replay report run_control run_list run_story starting "
         "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
@@ -234,22 +234,22 @@ class Service:
         """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
         return worker_loop.open_worker(self.home, capacity, observer)
 
-    def recall(self, run_id: int, following: Following) -> bool:
+    def add_earlier_events(self, run_id: int, progress: RunProgress) -> bool:
         """Show a display what is recorded of a run that is about to be driven; whether anything is."""
-        return outcome.recall(self.reader, run_id, following)
+        return outcome.add_earlier_events(self.reader, run_id, progress)
 
     def outcome(
         self,
         driver: Driver,
         run_id: int,
         ending: Ending,
-        following: Following,
+        progress: RunProgress,
         seconds: float,
         *,
         is_taken_up: bool = False,
     ) -> Outcome:
         """What came of driving a run: to be asked before the driver is closed."""
-        return outcome.outcome(self.reader, driver, run_id, ending, following, seconds, is_taken_up=is_taken_up)
+        return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
 
     def forecast(self, slots: float) -> Forecast:
         """How the run that is driven will go on, for a display that asks often."""
@@ -314,13 +314,13 @@ class Service:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self.reader.output(run_id, place)
 
-    def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[Sentence]:
+    def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""
-        return run_story.tell_run(self.reader, run_id, step, is_tree=is_tree)
+        return run_story.run_story(self.reader, run_id, step, is_tree=is_tree)
 
-    def waits(self, run_id: int, step: str = "") -> list[Asked]:
+    def waits(self, run_id: int, step: str = "") -> list[LocatedWait]:
         """What a run, or one of its steps, waits for now."""
-        return run_story.waits(self.reader, run_id, step)
+        return run_story.run_waits(self.reader, run_id, step)
 
     def event_lines(self, run_id: int) -> Iterator[bytes]:
         """The events of a run as JSON lines, as they are stored."""
@@ -362,11 +362,11 @@ class Service:
 
     def report(self, run_id: int, now: datetime) -> Report:
         """Everything about one run, bounded: failures, timeline, logs."""
-        return report.gather(self.reader, run_id, now)
+        return report.build_report(self.reader, run_id, now)
 
     def report_page(self, found: Report, *, folder: str | None, home_option: str) -> str:
         """A report as one HTML page. `folder`: where it will be stored, for its links."""
-        return page.page(found, report.drawing(self.reader, found), folder=folder, home_option=home_option)
+        return page.render_page(found, report.draw_graph(self.reader, found), folder=folder, home_option=home_option)
 
     def replay(self, run_id: int) -> ReplayResult:
         """Fold the log of a run again, and compare the result with the tables."""
@@ -541,13 +541,13 @@ class Service:
         is_expanded: bool = False,
     ) -> str:
         """A picture of a workflow; with statuses, of a run."""
-        draw = drawings.draw_mermaid if form == "mermaid" else drawings.draw_svg
+        draw = drawing.draw_mermaid if form == "mermaid" else drawing.draw_svg
         return draw(workflow, statuses, is_expanded=is_expanded)
 
     @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
         """The nodes and links of that picture."""
-        return drawings.make_picture(workflow, statuses, is_expanded=is_expanded)
+        return drawing.choose_picture(workflow, statuses, is_expanded=is_expanded)
 
     @staticmethod
     def read_fakes(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:

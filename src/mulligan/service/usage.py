@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mulligan.history.consumption import Asked, Consumption, consumption
+from mulligan.history.consumption import Consumption, Requested, consumption
 from mulligan.service.run_reader import RunReader
 
 
@@ -42,7 +42,7 @@ class StepUsage(msgspec.Struct, frozen=True):
     # How many steps of the matrix, or items of the map; 1 for any other step.
     parts: int
     attempts: int
-    asked: Asked
+    asked: Requested
     used: UsedResources
     proposals: list[ResourceProposal]
     # What to write in the file, by key.

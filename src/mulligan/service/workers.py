@@ -132,16 +132,16 @@ def _task(task: LeasedTask, now: datetime) -> WorkerTask:
 
 
 def find_worker_pool(home: Home, store: Store, state: State) -> WorkerPool | None:
-    """Who may take the run's tasks; None where none of them waits for a worker, so that nobody needs to look.
+    """The workers that may take the run's tasks; None if no task waits for a worker.
 
-    In a store that several hosts share, any worker may. Else the tasks of a run go to the process that drives it.
+    In a store that several hosts share, any worker may. Otherwise only the process that drives the run does.
     """
     if not any(place.status == "ready" for place in state.places.values()):
         return None
     if store.is_shared:
         return WorkerPool(capacities(home, store))
     holder = store.run(state.run.run_id).holder
-    return WorkerPool(capacities(home, store, holder), no_worker="nobody drives the run")
+    return WorkerPool(capacities(home, store, holder), no_worker="no process is driving the run")
 
 
 def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:

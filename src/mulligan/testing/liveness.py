@@ -16,7 +16,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import story
-from mulligan.history.views import waiting
+from mulligan.history.views import list_waits
 
 Key = tuple[str, int]
 
@@ -125,10 +125,10 @@ def promise_10_a_run_has_a_story(log: Sequence[Entry]) -> None:
 
 
 def promise_10_a_run_that_waits_says_for_what(state: State) -> None:
-    """A run that has not ended when nothing is in progress waits for a person, and says so."""
-    if state.run.status not in RUN_ENDED and not any(wait.is_for_a_person and wait.text for wait in waiting(state)):
-        waits = [wait.text for wait in waiting(state)]
-        raise AssertionError(f"promise 10: run {state.run.run_id} is {state.run.status} and waits for nothing: {waits}")
+    """Of one that has not ended, when nothing is on its way any more: a person is waited for, and named."""
+    if state.run.status not in RUN_ENDED and not any(wait.is_for_a_person and wait.text for wait in list_waits(state)):
+        waits = [wait.text for wait in list_waits(state)]
+        raise AssertionError(f"promise 10: run {state.run.run_id} is {state.run.status} and waits for nobody: {waits}")
 
 
 def promise_10_the_engine_has_met_no_bug(state: State) -> None:

@@ -228,7 +228,7 @@ def test_a_node_runs_alone_once_without_retries_and_edges(agent_here: Agent, mon
 
     said = mulligan("step", path, "tests")
 
-    assert (said.code, said.err) == (1, "2 tests fail\nstep 'tests' failed, EXIT_NONZERO 1: 2 tests fail\n")
+    assert (said.code, said.err) == (1, "2 tests fail\nstep 'tests' failed with EXIT_NONZERO 1: 2 tests fail\n")
     assert agent_here.done == ["tests"]
 
 

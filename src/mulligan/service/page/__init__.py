@@ -1,10 +1,10 @@
-"""A report as one HTML page that needs nothing but itself: no script, no font, no address of anything else.
+"""A report as one self-contained HTML page: no scripts, no fonts, no links to other servers.
 
-The charts are functions from plain data to SVG, for whatever face wants them.
+The charts are functions from plain data to SVG, so that other faces can use them.
 """
 
 from __future__ import annotations
 
-from mulligan.service.page.document import page
+from mulligan.service.page.document import render_page
 
-__all__ = ["page"]
+__all__ = ["render_page"]

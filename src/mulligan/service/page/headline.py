@@ -1,15 +1,15 @@
-"""The top of a page: what ran, how it came out, in a sentence and in numbers."""
+"""The top of a page: the workflow and its status, as a sentence and in numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from mulligan.core.model.formatting import format_size, pluralize
-from mulligan.service.page.colours import STATUSES
-from mulligan.service.page.markup import Html, element, joined
-from mulligan.service.page.words import length, said, when
+from mulligan.history.phrases import describe_degraded
+from mulligan.service.page.markup import Html, element, join_html
+from mulligan.service.page.styles import STATUSES, format_elapsed, status_label, time_element
 from mulligan.service.report import Report
-from mulligan.service.report.gathering import Round
+from mulligan.service.report.build import Round
 
 _VERDICTS = {
     "completed": "completed",
@@ -19,16 +19,16 @@ _VERDICTS = {
     "paused": "is paused",
 }
 _GLYPHS = {"completed": "✓", "failed": "✕", "cancelled": "■", "running": "▸", "paused": "‖"}
-# Of the rounds before this one so many are told of.
+# How many earlier rounds the sentence names.
 ROUNDS_MAX = 3
-# The order in which statuses stand in the bar.
+# The order of the statuses in the bar.
 _BAR = (
     *("completed", "failed", "pending_failed", "running", "handling", "backing_off", "ready"),
     *("waiting", "skipped", "cancelled"),
 )
 
 
-def headline(report: Report) -> Html:
+def render_headline(report: Report) -> Html:
     """Workflow, run and status, then a sentence."""
     round_ = f", round {report.round}" if report.round > 1 else ""
     tone = STATUSES.get(report.status, "idle")
@@ -38,8 +38,13 @@ def headline(report: Report) -> Html:
         element("p", f"Mulligan · run {report.run_id}{round_}", class_="over"),
         element("h1", report.workflow, " ", badge),
         element("p", report.description, class_="description") if report.description else "",
-        element("p", joined(_sentence(report)), class_="sentence"),
+        element("p", join_html(_sentence(report)), class_="sentence"),
     )
+
+
+def _degraded(report: Report) -> str:
+    counts = report.counts
+    return describe_degraded(counts.recovered_steps_count, counts.handled_steps_count) if counts else "degraded"
 
 
 def _badge(report: Report) -> str:
@@ -50,16 +55,16 @@ def _sentence(report: Report) -> Iterator[object]:
     yield f"Run {report.run_id} {_VERDICTS.get(report.status, report.status)}"
     yield f" in round {report.round}" if report.round > 1 else ""
     if report.status == "completed":
-        yield ", not without help" if report.degraded else "" if report.round > 1 else ", as written"
+        yield f" ({_degraded(report)})" if report.degraded else ""
     yield f": {report.reason}" if report.reason else ""
     before = [_round(one) for one in report.rounds if one.number < report.round]
     yield f"; {', '.join(before[-ROUNDS_MAX:])}. " if before else ". "
-    yield from ("Started ", when(report.started_at))
+    yield from ("Started ", time_element(report.started_at))
     yield f" by {report.by}" if report.by else ""
     if report.ended_at is not None:
-        yield from (", ended ", when(report.ended_at), f", after {length(report.seconds)}.")
+        yield from (", ended ", time_element(report.ended_at), f", after {format_elapsed(report.seconds)}.")
     else:
-        yield from (". This is how it stood ", when(report.as_of), f", after {length(report.seconds)}.")
+        yield from (". Status as of ", time_element(report.as_of), f", after {format_elapsed(report.seconds)}.")
     yield f" It was forked from run {report.forked_from}." if report.forked_from else ""
     yield f" It was called by run {report.parent_run_id}." if report.parent_run_id else ""
 
@@ -71,22 +76,22 @@ def _round(one: Round) -> str:
     return f"round {one.number} {_VERDICTS[one.status]}"
 
 
-def summary(report: Report, home_option: str = "") -> Html:
-    """Numbers, the steps by status, what `end` said, what is waited for, what to type next."""
-    parts = [element("dl", joined(_tiles(report)), class_="tiles"), _status_bar(report)]
+def render_summary(report: Report, home_option: str = "") -> Html:
+    """Numbers, the steps by status, what `end` returned, what the run waits for, and the next commands."""
+    parts = [element("dl", join_html(_tiles(report)), class_="tiles"), _status_bar(report)]
     if report.end_said:
-        parts.append(element("p", "Its end said: ", element("q", report.end_said), class_="sentence"))
+        parts.append(element("p", "end returned: ", element("q", report.end_said), class_="sentence"))
     parts += [_waits(report)] if report.waits else []
     parts += [_next(report, home_option)] if report.next_commands else []
     return element("section", element("h2", "Summary", id="summary"), *parts)
 
 
 def _next(report: Report, home_option: str) -> Html:
-    rows = joined(
+    rows = join_html(
         element("li", element("code", f"{one.text}{home_option}"), element("span", one.why) if one.why else "")
         for one in report.next_commands
     )
-    return joined([element("h3", "What to type next"), element("ul", rows, class_="commands")])
+    return join_html([element("h3", "Next commands"), element("ul", rows, class_="commands")])
 
 
 def _tile(name: str, figure: str, tone: str = "") -> Html:
@@ -106,19 +111,19 @@ def _tiles(report: Report) -> Iterator[Html]:
         yield _tile("recovered", f"{counts.recovered_steps_count:,}")
         yield _tile("skipped", f"{counts.skipped_steps_count:,}")
     yield _tile("attempts", f"{len(own):,}")
-    yield _tile("time", length(report.seconds))
+    yield _tile("time", format_elapsed(report.seconds))
     if any(one.cpu_seconds for one in report.attempts):
-        yield _tile("processor time", length(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
+        yield _tile("CPU time", format_elapsed(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
     if peak := max((one.peak_memory or 0 for one in report.attempts), default=0):
-        yield _tile("most memory", format_size(peak))
+        yield _tile("peak memory", format_size(peak))
     if report.agents:
         yield _tile("agents", report.agents)
     if report.budget:
-        yield _tile("budget for agents", report.budget)
+        yield _tile("agent budget", report.budget)
 
 
 def _status_bar(report: Report) -> Html:
-    """Each status as its share of all steps; the words beside it say the same."""
+    """A bar with the share of each status among all steps, and the counts below it."""
     found = [(status, report.statuses.get(status, 0)) for status in _BAR]
     total = sum(count for _, count in found)
     if not total:
@@ -129,20 +134,20 @@ def _status_bar(report: Report) -> Html:
         tone = STATUSES.get(status, "idle")
         pieces.append(element("rect", class_=tone, x=f"{left:.2f}%", y=0, width=f"{share:.2f}%", height=8))
         left += share
-    words = ", ".join(f"{count:,} {said(status)}" for status, count in found if count)
-    bar = element("svg", joined(pieces), class_="bar", height=8, role="img", aria_label=f"steps by status: {words}")
+    words = ", ".join(f"{count:,} {status_label(status)}" for status, count in found if count)
+    bar = element("svg", join_html(pieces), class_="bar", height=8, role="img", aria_label=f"steps by status: {words}")
     return element("div", bar, element("p", words, class_="note"), class_="statuses")
 
 
 def _waits(report: Report) -> Html:
-    rows = joined(
+    rows = join_html(
         element(
             "li",
-            element("b", asked.where or "the run"),
-            f" waits for {asked.text}",
-            class_="ask" if asked.is_for_a_person else None,
+            element("b", wait.where or "the run"),
+            f" waits for {wait.text}",
+            class_="ask" if wait.is_for_a_person else None,
         )
-        for asked in report.waits
+        for wait in report.waits
     )
-    title = element("h3", f"What it waits for ({pluralize(len(report.waits), 'thing')})")
-    return joined([title, element("ul", rows, class_="waits")])
+    title = element("h3", f"Waiting for ({len(report.waits):,})")
+    return join_html([title, element("ul", rows, class_="waits")])

@@ -1,7 +1,7 @@
-"""HTML that cannot be broken into: text becomes markup only by being escaped, and `element` sees to it.
+"""HTML without injection: `element` escapes all text.
 
-What steps, users and servers have written is shown as it is, but for what would deceive or command a reader: colours of
-terminals go, other control characters and those that turn the direction of writing are spelled out.
+Text from steps, users and servers is shown unchanged, except that terminal colours are removed, and that other control
+characters and those that change the direction of writing are spelled out.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ _VOID = frozenset({"meta", "input", "br", "rect", "line", "circle", "path"})
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
-def text(said: object) -> Html:
-    """Something as text of a page: whatever stands in it, it stays text."""
-    if isinstance(said, Html):
-        return said
-    return Html(escape(escape_unprintable(strip_control_characters(str(said)).replace("\r\n", "\n"))))
+def escape_text(content: object) -> Html:
+    """Escape anything that is not markup already."""
+    if isinstance(content, Html):
+        return content
+    return Html(escape(escape_unprintable(strip_control_characters(str(content)).replace("\r\n", "\n"))))
 
 
 def element(name: str, /, *inside: object, **attributes: Any) -> Html:
-    """An element with its attributes and what is inside; `class_` is the class, `aria_label` is `aria-label`.
+    """An element with its attributes and content; `class_` is `class`, `aria_label` is `aria-label`.
 
-    An attribute that is None or False is left out, one that is True has no value.
+    An attribute that is None or False is left out; one that is True has no value.
     """
-    said = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    written = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in _VOID and not inside:
-        return Html(f"<{name}{said}>" if name in ("meta", "input", "br") else f"<{name}{said}/>")
-    return Html(f"<{name}{said}>{''.join(map(text, inside))}</{name}>")
+        return Html(f"<{name}{written}>" if name in ("meta", "input", "br") else f"<{name}{written}/>")
+    return Html(f"<{name}{written}>{''.join(map(escape_text, inside))}</{name}>")
 
 
 def _attribute(key: str, value: Any) -> str:
     name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{text(value)}"'
+    return f" {name}" if value is True else f' {name}="{escape_text(value)}"'
 
 
-def joined(parts: Iterable[object], between: str = "") -> Html:
-    """Parts one after the other, each escaped unless it is markup."""
-    return Html(text(between).join(text(part) for part in parts))
+def join_html(parts: Iterable[object], between: str = "") -> Html:
+    """Join parts, each escaped unless it is markup."""
+    return Html(escape_text(between).join(escape_text(part) for part in parts))

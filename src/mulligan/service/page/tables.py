@@ -1,4 +1,4 @@
-"""The tables of a page: steps, attempts, called runs, values, events. Long ones are folded and bounded."""
+"""The tables of a page: steps, attempts, child runs, values, events. Long ones are folded and bounded."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.history.phrases import up_to_date_since
-from mulligan.service.page.colours import OUTCOMES, STATUSES
-from mulligan.service.page.groups import counts, fold, grouped, members
-from mulligan.service.page.groups import values as step_values
-from mulligan.service.page.markup import Html, element, joined
-from mulligan.service.page.words import length, said
+from mulligan.service.page.groups import group_by_matrix, render_matrix, status_counts, steps_by_matrix, values_of
+from mulligan.service.page.markup import Html, element, join_html
+from mulligan.service.page.styles import OUTCOMES, STATUSES, format_elapsed, status_label
 from mulligan.service.report import Report
 from mulligan.service.report.attempts import Attempt
-from mulligan.service.report.gathering import StepLine, Value
+from mulligan.service.report.build import StepLine, Value
 
-# More rows than this are folded, more than that are not shown.
+# A table with more rows than the first is folded; rows beyond the second are not shown.
 OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000
 
 
-def table(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Html:
-    """A table that scrolls by itself where a page is narrow. Each head comes with the class of its column."""
-    top = element("tr", joined(element("th", name, class_=kind or None, scope="col") for name, kind in heads))
-    body = joined(element("tr", joined(_cells(heads, row))) for row in rows)
+def render_table(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Html:
+    """A table that scrolls on a narrow page. Each head comes with the class of its column."""
+    top = element("tr", join_html(element("th", name, class_=kind or None, scope="col") for name, kind in heads))
+    body = join_html(element("tr", join_html(_cells(heads, row))) for row in rows)
     return element(
         "div",
         element("table", element("thead", top), element("tbody", body)),
@@ -37,36 +35,36 @@ def _cells(heads: Sequence[tuple[str, str]], row: Sequence[object]) -> Iterator[
     return (element("td", cell, class_=kind or None) for (_, kind), cell in zip(heads, row, strict=True))
 
 
-def folded(title: str, inside: Html, *, is_open: bool = False) -> Html:
+def render_details(title: str, inside: Html, *, is_open: bool = False) -> Html:
     return element("details", element("summary", title), inside, class_="inner", open=is_open)
 
 
 def steps_table(report: Report) -> Html:
     heads = [
         ("step", ""),
-        ("does", "dim"),
+        ("action", "dim"),
         ("status", ""),
         ("attempts", "n"),
         ("time", "n"),
-        ("processor", "n"),
-        ("memory", "n"),
+        ("CPU time", "n"),
+        ("peak memory", "n"),
         ("", "dim"),
     ]
 
     def rows(steps: Sequence[StepLine]) -> Html:
         left = len(steps) - ROWS_MAX
         note = element("p", f"and {left:,} more steps", class_="note") if left > 0 else ""
-        return joined([table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX])), note])
+        return join_html([render_table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX])), note])
 
-    lines, of_matrix = grouped(report.steps), members(report.steps)
-    title = pluralize(len(report.steps), "step") + ", with end"
-    inside = rows(lines) if len(lines) <= OPEN_ROWS_MAX else folded(title, rows(lines))
-    return joined([inside, *(fold(name, steps, rows) for name, steps in of_matrix.items())])
+    lines, of_matrix = group_by_matrix(report.steps), steps_by_matrix(report.steps)
+    title = pluralize(len(report.steps), "step") + " including end"
+    inside = rows(lines) if len(lines) <= OPEN_ROWS_MAX else render_details(title, rows(lines))
+    return join_html([inside, *(render_matrix(name, steps, rows) for name, steps in of_matrix.items())])
 
 
 def _step(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> list[object]:
-    status = element("span", said(step.status), class_=f"status {STATUSES.get(step.status, 'idle')}")
-    figures = [length(step.wall_seconds), length(step.cpu_seconds)] if step.peak_memory else ["", ""]
+    status = element("span", status_label(step.status), class_=f"status {STATUSES.get(step.status, 'idle')}")
+    figures = [format_elapsed(step.wall_seconds), format_elapsed(step.cpu_seconds)] if step.peak_memory else ["", ""]
     memory = format_size(step.peak_memory) if step.peak_memory else ""
     return [
         step.name,
@@ -80,8 +78,8 @@ def _step(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> list[o
 
 
 def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str:
-    # The line of a whole matrix has no values.
-    words = [step_values(step) or counts(of_matrix[step.matrix])] if step.matrix else []
+    # The row of a whole matrix has no values.
+    words = [values_of(step) or status_counts(of_matrix[step.matrix])] if step.matrix else []
     words += [f"{step.visits} visits"] if step.visits > 1 else []
     words += ["recovered"] if step.recovered else []
     words += ["undone"] if step.undone else []
@@ -93,33 +91,33 @@ def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str
 
 
 def attempts_table(report: Report) -> Html:
-    """The same as the charts show, for whoever reads rather than looks."""
+    """The attempts of the timeline as a table."""
     heads = [
         ("attempt", ""),
-        ("came to", ""),
-        ("began", "n"),
-        ("took", "n"),
-        ("processor", "n"),
-        ("memory", "n"),
-        ("asked", "n"),
+        ("result", ""),
+        ("started", "n"),
+        ("duration", "n"),
+        ("CPU time", "n"),
+        ("peak memory", "n"),
+        ("memory limit", "n"),
         ("", "dim"),
     ]
     found = [one for one in report.attempts if not one.is_map]
-    rows = table(heads, (_attempt(one, report) for one in found[:ROWS_MAX]))
+    rows = render_table(heads, (_attempt(one, report) for one in found[:ROWS_MAX]))
     left = len(found) - ROWS_MAX
     note = element("p", f"and {left:,} more attempts", class_="note") if left > 0 else ""
-    return folded(f"The same as a table ({pluralize(len(found), 'attempt')})", joined([rows, note]))
+    return render_details(f"As a table ({pluralize(len(found), 'attempt')})", join_html([rows, note]))
 
 
 def _attempt(one: Attempt, report: Report) -> list[object]:
-    began = length((one.started_at - report.started_at).total_seconds()) if one.started_at else ""
-    took = length((one.ended_at - one.started_at).total_seconds()) if one.ended_at and one.started_at else ""
+    began = format_elapsed((one.started_at - report.started_at).total_seconds()) if one.started_at else ""
+    took = format_elapsed((one.ended_at - one.started_at).total_seconds()) if one.ended_at and one.started_at else ""
     return [
-        joined([f"{one.place} #{one.attempt}", _named(report.item_names.get(one.unit, ""))]),
+        join_html([f"{one.place} #{one.attempt}", _named(report.item_names.get(one.unit, ""))]),
         element("span", one.outcome, class_=f"status {OUTCOMES[one.outcome]}"),
         began,
         took,
-        length(one.cpu_seconds) if one.cpu_seconds is not None else "",
+        format_elapsed(one.cpu_seconds) if one.cpu_seconds is not None else "",
         format_size(one.peak_memory) if one.peak_memory else "",
         format_size(one.memory) if one.memory else "",
         one.what,
@@ -136,23 +134,23 @@ def children_table(report: Report) -> Html:
         [
             child.run_id,
             child.workflow,
-            element("span", said(child.status), class_=f"status {STATUSES.get(child.status, 'idle')}"),
+            element("span", status_label(child.status), class_=f"status {STATUSES.get(child.status, 'idle')}"),
             f"{child.place}, attempt {child.attempt}",
         ]
         for child in report.children
     )
     left = report.children_count - len(report.children)
     note = element("p", f"and {left:,} more runs", class_="note") if left else ""
-    return joined([table(heads, rows), note])
+    return join_html([render_table(heads, rows), note])
 
 
-def values(title: str, found: Sequence[Value]) -> Html:
-    """Inputs or outputs: each with its value, cut where it is long."""
-    pairs = joined(
-        joined([element("dt", one.name), element("dd", element("pre", one.text + (" …" if one.is_cut else "")))])
+def render_values(title: str, found: Sequence[Value]) -> Html:
+    """Inputs or outputs, each with its value, cut if it is long."""
+    pairs = join_html(
+        join_html([element("dt", one.name), element("dd", element("pre", one.text + (" …" if one.is_cut else "")))])
         for one in found
     )
-    return joined(
+    return join_html(
         [element("h3", title), element("dl", pairs, class_="values") if found else element("p", "none", class_="note")]
     )
 
@@ -160,4 +158,5 @@ def values(title: str, found: Sequence[Value]) -> Html:
 def events_table(report: Report) -> Html:
     heads = [("seq", "n"), ("time", "time"), ("event", ""), ("where", "")]
     rows = ([one.seq, f"{one.at:%Y-%m-%d %H:%M:%S}", one.type, one.place] for one in report.events)
-    return folded(f"The last {len(report.events):,} of {pluralize(report.events_count, 'event')}", table(heads, rows))
+    title = f"The last {len(report.events):,} of {pluralize(report.events_count, 'event')}"
+    return render_details(title, render_table(heads, rows))

@@ -1,4 +1,4 @@
-"""The Gantt chart of a run: a line per step, below a map one per item; many of them are folded into groups."""
+"""The Gantt chart of a run: a lane per step, and below a map one per item; many lanes are folded into groups."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ import msgspec
 
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.place_keys import step_name
-from mulligan.service.page.axis import axis, grid
-from mulligan.service.page.colours import OUTCOMES
+from mulligan.service.page.axis import Timescale, draw_axis, grid_style
 from mulligan.service.page.groups import matrix_of
-from mulligan.service.page.markup import Html, element, joined
-from mulligan.service.page.timescale import Timescale
-from mulligan.service.page.tracks import Bar, Thread, density, track
-from mulligan.service.page.words import length
+from mulligan.service.page.markup import Html, element, join_html
+from mulligan.service.page.styles import OUTCOMES, format_elapsed
+from mulligan.service.page.tracks import Bar, WaitLine, draw_density, draw_track
 from mulligan.service.report import Report
 from mulligan.service.report.attempts import Attempt, Gap
 
-# More lines than this are folded into groups, of at least so many, and at most so many groups.
+# More lanes than the first are folded into groups: the least size of a group, and the most groups.
 LINES_MAX, GROUP_LINES_MIN, GROUPS_MAX = 80, 50, 50
-# So many bars are drawn one by one; what is beyond is in its group's density.
+# This many bars are drawn one by one; further bars only appear in the density of their group.
 BARS_MAX = 15_000
 
 
 class Lane(msgspec.Struct):
-    """One line: what ran for a step or an item, and when it waited."""
+    """One lane: what ran for a step or an item, and when it waited."""
 
     name: str
     bars: list[Bar] = []
-    threads: list[Thread] = []
+    waits: list[WaitLine] = []
     below: list[Lane] = []
-    # What is below it: the items of a map, the steps of a matrix; "" where lines are only put together.
+    # What the lanes below it are: items of a map, steps of a matrix; "" for a plain group.
     noun: str = ""
-    # What it is called, where that is not its name: an item by its value.
+    # The label, if it is not the name: an item is labelled by its value.
     label: str = ""
 
     def all_bars(self) -> Iterator[Bar]:
@@ -43,37 +41,37 @@ class Lane(msgspec.Struct):
         for lane in self.below:
             yield from lane.all_bars()
 
-    def all_threads(self) -> Iterator[Thread]:
-        yield from self.threads
+    def all_waits(self) -> Iterator[WaitLine]:
+        yield from self.waits
         for lane in self.below:
-            yield from lane.all_threads()
+            yield from lane.all_waits()
 
     @property
     def since(self) -> datetime | None:
         return min((bar.since for bar in self.all_bars()), default=None)
 
 
-def timeline(report: Report) -> Html:
-    """The whole chart; nothing where nothing has run."""
+def render_timeline(report: Report) -> Html:
+    """The whole chart; nothing if nothing has run."""
     lanes = _lanes(report)
     if not lanes:
         return Html("")
     busy = [(bar.since, bar.until) for lane in lanes for bar in lane.all_bars()]
     end = max([report.ended_at or report.as_of, *(until for _, until in busy)])
     scale = Timescale(report.started_at, end, busy)
-    drawn = _Drawn(scale)
+    writer = _LaneWriter(scale)
     marks = scale.marks()
-    chart = element("div", axis(marks), joined(drawn.lanes(lanes)), class_="timeline", style=grid(marks))
-    return joined([_legend(lanes), chart])
+    chart = element("div", draw_axis(marks), join_html(writer.lanes(lanes)), class_="timeline", style=grid_style(marks))
+    return join_html([_legend(lanes), chart])
 
 
 def _legend(lanes: Sequence[Lane]) -> Html:
-    """What the colours and lines mean, of those that there are."""
+    """The meaning of the colours and lines that occur."""
     bars = [bar for lane in lanes for bar in lane.all_bars()]
-    kinds = {bar.tone for bar in bars} | {thread.kind for lane in lanes for thread in lane.all_threads()}
+    kinds = {bar.tone for bar in bars} | {wait.kind for lane in lanes for wait in lane.all_waits()}
     rows = [element("li", element("i", class_=kind), words) for kind, words in _LEGEND.items() if kind in kinds]
     rows += [element("li", "small: handlers, scripts and checks")] if any(bar.is_small for bar in bars) else []
-    return element("ul", joined(rows), class_="legend")
+    return element("ul", join_html(rows), class_="legend")
 
 
 _LEGEND = {
@@ -81,21 +79,21 @@ _LEGEND = {
     "bad": "failed",
     "now": "running",
     "odd": "lost, interrupted or cancelled",
-    "queue": "waited to start",
-    "delay": "waited for its delay",
-    "parked": "waited for a person",
+    "queue": "queued",
+    "delay": "waiting for a delay",
+    "parked": "parked for a decision",
 }
 
 
-class _Drawn:
-    """Draws lanes, as long as there is room for bars of their own."""
+class _LaneWriter:
+    """Draws lanes with single bars until the limit is used up."""
 
     def __init__(self, scale: Timescale) -> None:
         self._scale = scale
         self._bars_left = BARS_MAX
 
     def lanes(self, lanes: Sequence[Lane]) -> Iterator[Html]:
-        """A line each; many of them in groups."""
+        """One lane each; many lanes are folded into groups."""
         if len(lanes) <= LINES_MAX:
             yield from (self._lane(lane) for lane in lanes)
             return
@@ -110,21 +108,21 @@ class _Drawn:
         if lane.below:
             return self._folded(lane, self._parts(lane))
         self._bars_left -= len(lane.bars)
-        return _line(lane, track(lane.bars, lane.threads, self._scale, _summary(lane)))
+        return _line(lane, draw_track(lane.bars, lane.waits, self._scale, _summary(lane)))
 
     def _parts(self, lane: Lane) -> Iterator[Html]:
-        """What ran for a map as a whole, and its items."""
-        if lane.bars or lane.threads:
-            yield self._lane(Lane("the step itself", lane.bars, lane.threads))
+        """The lane of the map step itself, and those of its items."""
+        if lane.bars or lane.waits:
+            yield self._lane(Lane("the step itself", lane.bars, lane.waits))
         yield from self.lanes(lane.below)
 
     def _folded(self, lane: Lane, inside: Iterator[Html]) -> Html:
-        """A line that opens into those below it."""
+        """A lane that unfolds into the lanes below it."""
         bars = list(lane.all_bars())
-        head = _line(lane, density(bars, self._scale, _summary(lane)), name="summary")
+        head = _line(lane, draw_density(bars, self._scale, _summary(lane)), name="summary")
         if len(bars) > self._bars_left:
-            return element("details", head, element("p", "too many to be listed one by one", class_="note"))
-        return element("details", head, element("div", joined(inside), class_="below"))
+            return element("details", head, element("p", "too many to list one by one", class_="note"))
+        return element("details", head, element("div", join_html(inside), class_="below"))
 
 
 def _line(lane: Lane, picture: Html, name: str = "div") -> Html:
@@ -134,13 +132,13 @@ def _line(lane: Lane, picture: Html, name: str = "div") -> Html:
 
 
 def _names(lane: Lane) -> str:
-    """The whole name; of a group, what it begins and ends with."""
+    """The full name; of a group, its first and last name."""
     is_group = lane.below and not lane.bars and lane.noun != "item"
     return f"{lane.below[0].name} … {lane.below[-1].name}" if is_group else lane.name
 
 
 def _how_many(lane: Lane) -> str:
-    """What is below a line, and how often it failed."""
+    """How many lanes are below, and how many attempts failed."""
     failed = sum(1 for bar in lane.all_bars() if bar.tone == "bad" and not bar.is_small)
     words = [pluralize(len(lane.below), lane.noun)] if lane.noun else []
     words += [pluralize(failed, "failure")] if failed else []
@@ -151,7 +149,7 @@ def _took(lane: Lane) -> str:
     bars = list(lane.all_bars())
     if not bars:
         return ""
-    return length((max(bar.until for bar in bars) - min(bar.since for bar in bars)).total_seconds())
+    return format_elapsed((max(bar.until for bar in bars) - min(bar.since for bar in bars)).total_seconds())
 
 
 def _summary(lane: Lane) -> str:
@@ -164,7 +162,7 @@ def _summary(lane: Lane) -> str:
 
 
 def _lanes(report: Report) -> list[Lane]:
-    """A lane per step in the order in which they began, with their items in theirs; undos have lanes of their own."""
+    """A lane per step in the order in which they started, with their items below; each undo has its own lane."""
     units: dict[str, Lane] = {}
     undos: dict[str, Lane] = {}
     for attempt in report.attempts:
@@ -175,12 +173,12 @@ def _lanes(report: Report) -> list[Lane]:
             _add(lane, attempt, report)
     for gap in report.gaps:
         if gap.unit in units:
-            units[gap.unit].threads.append(_waited(gap, report.as_of))
+            units[gap.unit].waits.append(_wait_line(gap, report.as_of))
     return _of_matrices([*_nested(units), *(lane for lane in undos.values() if lane.bars)], matrix_of(report))
 
 
 def _of_matrices(lanes: Sequence[Lane], whole: Mapping[str, str]) -> list[Lane]:
-    """The lanes of steps, those of a matrix below one of their own."""
+    """The lanes of steps, with those of a matrix below one common lane."""
     found: dict[str, Lane] = {}
     for lane in lanes:
         matrix = whole.get(lane.name)
@@ -209,21 +207,19 @@ def _add(lane: Lane, attempt: Attempt, report: Report) -> None:
     since = attempt.started_at
     if since is None:
         until = attempt.ended_at or report.ended_at or report.as_of
-        lane.threads.append(Thread(attempt.scheduled_at, until, "queue", f"{_title(attempt)}: waits for a worker"))
+        lane.waits.append(WaitLine(attempt.scheduled_at, until, "queue", f"{_title(attempt)}: waiting for a worker"))
         return
     until = max(since, attempt.ended_at or report.ended_at or report.as_of)
     if (since - attempt.scheduled_at).total_seconds() > 0:
-        waited = length((since - attempt.scheduled_at).total_seconds())
-        lane.threads.append(
-            Thread(attempt.scheduled_at, since, "queue", f"{_title(attempt)}: waited {waited} to start")
-        )
+        waited = format_elapsed((since - attempt.scheduled_at).total_seconds())
+        lane.waits.append(WaitLine(attempt.scheduled_at, since, "queue", f"{_title(attempt)}: queued for {waited}"))
     lane.bars.append(
         Bar(since, until, OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), _is_small(attempt))
     )
 
 
 def _is_small(attempt: Attempt) -> bool:
-    """What ran on behalf of another line's step. An undo has a line of its own."""
+    """Whether it ran on behalf of a step. An undo has its own lane."""
     return attempt.part not in ("own", "undo")
 
 
@@ -233,28 +229,27 @@ def _title(attempt: Attempt) -> str:
 
 
 def _hover(attempt: Attempt, since: datetime, until: datetime, report: Report) -> str:
-    """Everything about an attempt, in a few lines."""
+    """The tooltip of an attempt."""
     lines = [f"{_title(attempt)}: {attempt.outcome}", attempt.what]
-    into = length((since - report.started_at).total_seconds())
-    lines.append(f"{length((until - since).total_seconds())}, from {into} on ({since:%H:%M:%S} UTC)")
+    into = format_elapsed((since - report.started_at).total_seconds())
+    lines.append(f"{format_elapsed((until - since).total_seconds())}, started after {into} ({since:%H:%M:%S} UTC)")
     if attempt.peak_memory:
         lines.append(
             f"memory {format_size(attempt.peak_memory)}"
             + (f" of {format_size(attempt.memory)}" if attempt.memory else "")
         )
     if attempt.cpu_seconds is not None:
-        lines.append(f"processor {length(attempt.cpu_seconds)}")
+        lines.append(f"CPU time {format_elapsed(attempt.cpu_seconds)}")
     if attempt.tokens:
         lines.append(pluralize(attempt.tokens, "token"))
     return "\n".join(line for line in (*lines, f"on {attempt.host}" if attempt.host else "") if line)
 
 
-_PAUSES = {"delay": "the delay before its retry", "loop": "the delay of its loop", "parked": "parked for a person"}
+_PAUSES = {"delay": "delay before a retry", "loop": "delay of a loop", "parked": "parked for a decision"}
 
 
-def _waited(gap: Gap, now: datetime) -> Thread:
+def _wait_line(gap: Gap, now: datetime) -> WaitLine:
     until = gap.until or now
     kind = "parked" if gap.kind == "parked" else "delay"
-    return Thread(
-        gap.since, until, kind, f"{gap.unit}: {_PAUSES[gap.kind]}, {length((until - gap.since).total_seconds())}"
-    )
+    elapsed = format_elapsed((until - gap.since).total_seconds())
+    return WaitLine(gap.since, until, kind, f"{gap.unit}: {_PAUSES[gap.kind]}, {elapsed}")

@@ -1,6 +1,6 @@
-"""Lines of a chart over time as SVG: a bar per attempt, thin lines where something waited, or, of many, how dense.
+"""Tracks of a timeline as SVG: a bar per attempt and thin lines for waits; many attempts are drawn as a density.
 
-Positions are in percent, so that a track is as wide as the page lets it be, and nothing in it is distorted.
+Positions are in percent, so that a track uses the width of the page and nothing in it is distorted.
 """
 
 from __future__ import annotations
@@ -10,50 +10,50 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from mulligan.service.page.markup import Html, element, joined
-from mulligan.service.page.timescale import Timescale
+from mulligan.service.page.axis import Timescale
+from mulligan.service.page.markup import Html, element, join_html
 
 HEIGHT, DENSE_HEIGHT = 22, 30
-# Of the line: less than this cannot be seen, or hovered over.
+# In percent of the track: anything narrower cannot be seen or hovered over.
 _WIDTH_MIN = 0.4
-# More bars than this in one track are shown as their density, in so many pieces.
+# More bars than this in one track are drawn as a density, in this many pieces.
 BARS_MAX, _PIECES = 250, 200
 _TONES = ("good", "bad", "now", "odd", "idle")
 
 
 class Bar(NamedTuple):
-    """Something that ran. The tone is the colour; small is what ran on behalf of something else."""
+    """Something that ran. The tone is the colour; small bars ran on behalf of something else."""
 
     since: datetime
     until: datetime
     tone: str
-    said: str
+    label: str
     is_small: bool = False
 
 
-class Thread(NamedTuple):
-    """Something that waited: in the `queue`, for a `delay` to pass, or `parked` for a person."""
+class WaitLine(NamedTuple):
+    """Something that waited: in the `queue`, for a `delay` to pass, or `parked` for a decision."""
 
     since: datetime
     until: datetime
     kind: str
-    said: str
+    label: str
 
 
-def track(bars: Sequence[Bar], threads: Iterable[Thread], scale: Timescale, said: str) -> Html:
-    """One line: every bar with its words. `said` is for those who do not see it."""
+def draw_track(bars: Sequence[Bar], waits: Iterable[WaitLine], scale: Timescale, description: str) -> Html:
+    """One track: every bar with its label. `description` is for screen readers."""
     if len(bars) > BARS_MAX:
-        return density(bars, scale, said)
-    inside = [*(_thread(thread, scale) for thread in threads), *(_bar(bar, scale) for bar in bars)]
-    return element("svg", joined(inside), class_="track", height=HEIGHT, role="img", aria_label=said)
+        return draw_density(bars, scale, description)
+    inside = [*(_draw_wait(wait, scale) for wait in waits), *(_bar(bar, scale) for bar in bars)]
+    return element("svg", join_html(inside), class_="track", height=HEIGHT, role="img", aria_label=description)
 
 
-def density(bars: Iterable[Bar], scale: Timescale, said: str) -> Html:
-    """How many ran at once, coloured by what came of them. What ran on behalf of others is left out."""
+def draw_density(bars: Iterable[Bar], scale: Timescale, description: str) -> Html:
+    """How many ran at the same time, coloured by outcome. Small bars are left out."""
     counts = _counts([bar for bar in bars if not bar.is_small], scale)
     most = max((sum(one) for one in counts), default=0) or 1
-    inside = joined(_pieces(counts, most))
-    return element("svg", inside, class_="track dense", height=DENSE_HEIGHT, role="img", aria_label=said)
+    inside = join_html(_pieces(counts, most))
+    return element("svg", inside, class_="track dense", height=DENSE_HEIGHT, role="img", aria_label=description)
 
 
 def _percent(share: float) -> str:
@@ -71,17 +71,17 @@ def _bar(bar: Bar, scale: Timescale) -> Html:
     left, width = _stretch(bar.since, bar.until, scale)
     y, height = (8, 6) if bar.is_small else (4, 14)
     place = {"x": _percent(left), "y": y, "width": _percent(width), "height": height, "rx": 2}
-    return element("rect", element("title", bar.said), class_=bar.tone, **place)
+    return element("rect", element("title", bar.label), class_=bar.tone, **place)
 
 
-def _thread(thread: Thread, scale: Timescale) -> Html:
-    left, width = _stretch(thread.since, thread.until, scale)
+def _draw_wait(wait: WaitLine, scale: Timescale) -> Html:
+    left, width = _stretch(wait.since, wait.until, scale)
     place = {"x1": _percent(left), "x2": _percent(left + width), "y1": 11, "y2": 11}
-    return element("line", element("title", thread.said), class_=thread.kind, **place)
+    return element("line", element("title", wait.label), class_=wait.kind, **place)
 
 
 def _counts(bars: Sequence[Bar], scale: Timescale) -> list[tuple[int, ...]]:
-    """How many of each tone are at work in each piece of the line."""
+    """How many bars of each tone are in each piece of the track."""
     changes = [[0] * (_PIECES + 1) for _ in _TONES]
     for bar in bars:
         first = min(int(scale.share(bar.since) * _PIECES), _PIECES - 1)
@@ -96,7 +96,7 @@ def _counts(bars: Sequence[Bar], scale: Timescale) -> list[tuple[int, ...]]:
 
 
 def _pieces(counts: list[tuple[int, ...]], most: int) -> Iterator[Html]:
-    """Equal neighbours are one; in each the failures stand at the bottom."""
+    """Equal neighbours are drawn as one; failures are at the bottom."""
     left = 0
     for count, same in groupby(counts):
         wide = sum(1 for _ in same)

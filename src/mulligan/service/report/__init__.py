@@ -5,6 +5,6 @@ What a report looks like is `page`'s part. Nothing is read that was not redacted
 
 from __future__ import annotations
 
-from mulligan.service.report.gathering import Report, drawing, gather, report_json
+from mulligan.service.report.build import Report, build_report, draw_graph, report_json
 
-__all__ = ["Report", "drawing", "gather", "report_json"]
+__all__ = ["Report", "build_report", "draw_graph", "report_json"]

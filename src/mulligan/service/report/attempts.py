@@ -1,4 +1,4 @@
-"""Every attempt of a run over time, with what it was given and what it used; and the stretches in which it waited."""
+"""Every attempt of a run over time, with its limits and what it used; and the gaps in which it waited."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mulligan.service.attempts import ENDS, Outcome
 Part = Literal["own", "handler", "script", "check", "undo"]
 Pause = Literal["delay", "parked", "loop"]
 
-# What stands in the key of a place that runs on behalf of a step or an item.
+# By part of the place key: what runs on behalf of a step or an item.
 _PARTS: dict[str, Part] = {
     "on_failure": "handler",
     "on_success": "handler",
@@ -28,11 +28,11 @@ _PARTS: dict[str, Part] = {
 
 
 class Attempt(msgspec.Struct):
-    """One try at something: when it was due, ran and ended; what came of it; what it was given and what it used."""
+    """One attempt: when it was scheduled, started and ended; its outcome, its limits and what it used."""
 
     place: str
     attempt: int
-    # The step or item that it belongs to, and what it is to that.
+    # The step or item that it belongs to, and its part in that.
     unit: str
     part: Part
     visit: int
@@ -41,15 +41,15 @@ class Attempt(msgspec.Struct):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     outcome: Outcome = "queued"
-    # A failure in a few words.
+    # The failure in one line.
     what: str = ""
     host: str = ""
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     peak_memory: int | None = None
-    # Of an agent that says so.
+    # Reported by an agent.
     tokens: int | None = None
-    # What it might use; None where nothing was said.
+    # Its limits; None if the workflow sets none.
     memory: int | None = None
     cpus: float | None = None
     # A map runs nothing itself: its items do.
@@ -57,12 +57,12 @@ class Attempt(msgspec.Struct):
 
 
 class Gap(msgspec.Struct):
-    """A stretch in which a step or item waited: for the delay of a retry or a loop, or for a person."""
+    """A time in which a step or item waited: for the delay of a retry or a loop, or for a person."""
 
     unit: str
     kind: Pause
     since: datetime
-    # None: it still waits.
+    # None while it still waits.
     until: datetime | None = None
 
 
@@ -72,13 +72,13 @@ def unit_of(place: str) -> str:
 
 
 def part_of(place: str) -> Part:
-    """What a place is to its step or item; what a handler runs is the handler's, however deep."""
+    """The part of a place in its step or item; a command of a handler belongs to the handler."""
     words = place.partition(".")[2].split(".")
     return next((_PARTS[name] for word in words if (name := word.partition("@")[0]) in _PARTS), "own")
 
 
 class Attempts:
-    """The attempts and gaps of a run, as its log grows."""
+    """The attempts and gaps of a run, collected from its log."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, int], Attempt] = {}
@@ -87,8 +87,8 @@ class Attempts:
         self.visits: dict[str, int] = {}
         self._parked: dict[str, Gap] = {}
 
-    def see(self, entry: e.Entry, spec: Command | None) -> None:
-        """Take in an entry. `spec`: what the workflow says of its place, where that is known."""
+    def update(self, entry: e.Entry, spec: Command | None) -> None:
+        """Take in an entry. `spec`: the definition of its place, if it is known."""
         rule = _RULES.get(type(entry.fact))
         if rule is not None:
             rule(self, entry.fact, entry.at, spec)
@@ -113,7 +113,7 @@ class Attempts:
         return one
 
     def _get(self, fact: Any, at: datetime) -> Attempt:
-        """One whose expressions failed was never scheduled."""
+        """The attempt of a fact. One whose expressions failed was never scheduled."""
         return self.found.get((fact.place, fact.attempt)) or self._new(fact.place, fact.attempt, at)
 
     def _started(self, fact: e.AttemptStarted, at: datetime, spec: Command | None) -> None:
@@ -154,7 +154,7 @@ class Attempts:
 
 
 def _measure(one: Attempt, usage: dict[str, Any], at: datetime) -> None:
-    """What was measured. It began that long before it ended: being leased is not yet running."""
+    """Add the measured usage. The attempt started its measured time before its end: a leased task may not run yet."""
     one.wall_seconds = _figure(usage.get("wall_seconds"))
     one.cpu_seconds = _figure(usage.get("cpu_seconds"))
     peak = _figure(usage.get("peak_memory"))

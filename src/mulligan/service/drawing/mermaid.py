@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.language.drawing.picture import Link, Node, Picture, Shape, picture
-from mulligan.language.drawing.stacks import stacked_picture
+from mulligan.service.drawing.picture import Link, Node, Picture, Shape
+from mulligan.service.drawing.stacks import choose_picture
 
 _BRACKETS: dict[Shape, tuple[str, str]] = {
     "action": ("[", "]"),
@@ -20,8 +20,8 @@ _BRACKETS: dict[Shape, tuple[str, str]] = {
     "group": ("((", "))"),
     "end": ("(((", ")))"),
 }
-# Everything with a meaning somewhere in Mermaid, its directives or HTML goes in as a character code.
-_HOSTILE = re.compile(r"[^\w \-.,:=+*/'()!?…·]")
+# Every character with a meaning in Mermaid, its directives or HTML is written as a character code.
+_SPECIAL = re.compile(r"[^\w \-.,:=+*/'()!?…·]")
 
 _STATUS_STYLES = {
     "completed": "fill:#dcfce7,stroke:#16a34a,color:#14532d",
@@ -38,11 +38,10 @@ _STATUS_STYLES = {
 
 
 def draw_mermaid(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:
-    """The workflow as Mermaid text that holds whatever its names and conditions contain.
-
-    Steps alike are one node, unless `is_expanded`.
+    """The workflow as Mermaid text, whatever characters its names contain; similar steps are one node unless
+    `is_expanded`.
     """
-    drawn = picture(workflow, statuses) if is_expanded else stacked_picture(workflow, statuses)
+    drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
     return "\n".join(_lines(drawn)) + "\n"
 
 
@@ -56,19 +55,19 @@ def _lines(drawn: Picture) -> Iterator[str]:
 
 def _node(node: Node) -> str:
     opening, closing = _BRACKETS[node.shape]
-    return f'{node.key}{opening}"{_words(node)}"{closing}'
+    return f'{node.key}{opening}"{_text_rows(node)}"{closing}'
 
 
-def _words(node: Node) -> str:
+def _text_rows(node: Node) -> str:
     if node.shape == "group":
         return " "
     rows = [node.title, " · ".join(word for word in (node.action, *node.notes) if word)]
     rows += [f"when {node.condition}" if node.condition else "", node.counts]
-    return "<br/>".join(escaped(row) for row in rows if row)
+    return "<br/>".join(escape_text(row) for row in rows if row)
 
 
 def _link(link: Link) -> str:
-    label = f'|"{escaped(link.label)}"|' if link.label else ""
+    label = f'|"{escape_text(link.label)}"|' if link.label else ""
     return f"{link.source} {_arrow(link)}{label} {link.target}"
 
 
@@ -79,7 +78,7 @@ def _arrow(link: Link) -> str:
 
 
 def _link_styles(links: tuple[Link, ...]) -> Iterator[str]:
-    """Mermaid names links by their number in the text."""
+    """Mermaid refers to links by their number in the text."""
     for wanted, style in (("failure", "stroke:#dc2626,color:#dc2626"), ("leaf", "stroke:#d1d5db")):
         numbers = [str(number) for number, link in enumerate(links) if link.kind == wanted]
         if numbers:
@@ -94,6 +93,6 @@ def _status_classes(nodes: tuple[Node, ...]) -> Iterator[str]:
             yield f"class {','.join(keys)} {status}"
 
 
-def escaped(text: str) -> str:
-    """`text` so that Mermaid shows it and does nothing else with it."""
-    return _HOSTILE.sub(lambda match: f"#{ord(match.group())};", " ".join(text.split()))
+def escape_text(text: str) -> str:
+    """Escape `text` so that Mermaid shows it and does nothing else with it."""
+    return _SPECIAL.sub(lambda match: f"#{ord(match.group())};", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""The colours of a drawing, for light pages and for dark ones. Plain rules, no variables: every renderer reads them."""
+"""The colours of a drawing, for light and dark pages. Plain rules, no variables, so that every renderer works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATUS_GLYPHS = {
     "skipped": "-",
     "cancelled": "-",
 }
-# The colour a status wears: a name in the palette.
+# The colour of a status: a name in the palette.
 _STATUS_TONES = {
     "running": "blue",
     "backing_off": "amber",
@@ -29,7 +29,7 @@ _STATUS_TONES = {
 }
 _FAINT = ("waiting", "skipped", "cancelled")
 
-# Light enough to be seen on dark pages, dark enough on light ones.
+# Visible on light and on dark pages.
 ACTIONS = {
     "shell": "#64748b",
     "python": "#3b82f6",
@@ -128,7 +128,7 @@ def _colours(palette: Palette) -> list[str]:
         *_line_colours("leaf", palette.faint, palette.faint),
         *_status_colours(palette),
     ]
-    return [_scoped(rule) for rule in rules]
+    return [_scope_rule(rule) for rule in rules]
 
 
 def _line_colours(kind: str, line: str, words: str) -> list[str]:
@@ -143,7 +143,7 @@ def _status_colours(palette: Palette) -> list[str]:
     return rules
 
 
-def _scoped(rule: str) -> str:
-    """The rule for our drawings only: an SVG inside a page shares its style with that page."""
+def _scope_rule(rule: str) -> str:
+    """Limit a rule to our drawings: an SVG inside a page shares its style with that page."""
     selectors, _, body = rule.partition("{")
     return ",".join(f".mulligan {selector}" for selector in selectors.split(",")) + "{" + body

@@ -1,4 +1,4 @@
-"""A workflow as one self-contained SVG, at home on light and on dark pages."""
+"""A workflow as one self-contained SVG, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 
 from mulligan.core.model.formatting import INVISIBLE_CHARACTERS
 from mulligan.core.model.workflow import Workflow
-from mulligan.language.drawing.layers import (
+from mulligan.service.drawing.layers import (
     LABEL_HEIGHT,
     NODE_PADDING,
     SMALL_SIZE,
@@ -17,25 +17,23 @@ from mulligan.language.drawing.layers import (
     condition_text,
     small_text,
 )
-from mulligan.language.drawing.layout import Curve, Label, Layout, laid_out
-from mulligan.language.drawing.letters import fitted
-from mulligan.language.drawing.palette import ACTIONS, STATUS_GLYPHS, style
-from mulligan.language.drawing.picture import Link, Node, Picture, picture
-from mulligan.language.drawing.stacks import stacked_picture
+from mulligan.service.drawing.layout import Curve, Label, Layout, compute_layout
+from mulligan.service.drawing.palette import ACTIONS, STATUS_GLYPHS, style
+from mulligan.service.drawing.picture import Link, Node, Picture
+from mulligan.service.drawing.stacks import choose_picture
+from mulligan.service.drawing.text_width import truncate_to_width
 
 _ROW_HEIGHT = 16.0
-# Of the steps of a stack as many are named where one points at it.
+# How many steps of a stack the tooltip names.
 _NAMES_MAX = 10
-# XML 1.0 has no way at all to say these; others deceive.
-_UNSPEAKABLE = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f{INVISIBLE_CHARACTERS}]")
+# XML 1.0 cannot represent some of these; the others deceive a reader.
+_INVALID = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f{INVISIBLE_CHARACTERS}]")
 
 
 def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:
-    """The workflow as SVG text, steps coloured by `statuses` where there are any; steps alike as one card, unless
-    `is_expanded`.
-    """
-    drawn = picture(workflow, statuses) if is_expanded else stacked_picture(workflow, statuses)
-    layout = laid_out(drawn)
+    """The workflow as SVG text, with steps coloured by `statuses`; similar steps are one card, unless `is_expanded`."""
+    drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
+    layout = compute_layout(drawn)
     return "\n".join(_lines(drawn, layout)) + "\n"
 
 
@@ -52,7 +50,7 @@ def _lines(drawn: Picture, layout: Layout) -> Iterator[str]:
     yield (
         f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="8"/>'
     )
-    # The light lines first, so that what matters lies above them.
+    # The light lines come first, so that the important ones are drawn above them.
     yield from (_curve(curve) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
     yield from (_label(label) for label in layout.labels)
     yield from (_box(spot, spot.node) for spot in layout.boxes if spot.node)
@@ -60,7 +58,7 @@ def _lines(drawn: Picture, layout: Layout) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return escape(_UNSPEAKABLE.sub("\ufffd", text))
+    return escape(_INVALID.sub("\ufffd", text))
 
 
 def _class(link: Link) -> str:
@@ -99,7 +97,7 @@ def _box(spot: Spot, node: Node) -> str:
         return f"{circle}<title>{_text(node.title)}</title></circle>"
     status = f" is-{node.status}" if node.status in STATUS_GLYPHS else ""
     kind = f"{node.shape} stack" if node.members else node.shape
-    words = "".join(_words(spot, node))
+    words = "".join(_text_rows(spot, node))
     return (
         f'<g class="node {kind}{status}" data-step="{_text(node.name or node.title)}"><title>{_hover(node)}</title>'
         f"{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
@@ -108,12 +106,12 @@ def _box(spot: Spot, node: Node) -> str:
 
 def _hover(node: Node) -> str:
     status = node.counts or node.status
-    rows = (node.title, _some(node.members), small_text(node), condition_text(node), status)
+    rows = (node.title, _list_names(node.members), small_text(node), condition_text(node), status)
     return "\n".join(_text(row) for row in rows if row)
 
 
-def _some(names: tuple[str, ...]) -> str:
-    """The first names of a stack and the last."""
+def _list_names(names: tuple[str, ...]) -> str:
+    """The first names of a stack, and the last one."""
     return ", ".join(names) if len(names) <= _NAMES_MAX else ", ".join((*names[: _NAMES_MAX - 1], f"… {names[-1]}"))
 
 
@@ -153,7 +151,7 @@ def _polygon(spot: Spot, across: float, down: float) -> str:
 
 
 def _stripe(spot: Spot, node: Node) -> str:
-    """A bar in the colour of what the step does, so that kinds are told apart from afar."""
+    """A bar in the colour of the step's action."""
     kind = node.action.rpartition(" ")[2]
     known = kind if kind in ACTIONS else "other"
     return (
@@ -162,7 +160,7 @@ def _stripe(spot: Spot, node: Node) -> str:
     )
 
 
-def _words(spot: Spot, node: Node) -> Iterator[str]:
+def _text_rows(spot: Spot, node: Node) -> Iterator[str]:
     room = spot.width - 2 * NODE_PADDING + 4
     rows = [("title", node.title, TITLE_SIZE), ("small", small_text(node), SMALL_SIZE)]
     counts = "counts bad" if node.statuses.get("failed") else "counts"
@@ -171,11 +169,11 @@ def _words(spot: Spot, node: Node) -> Iterator[str]:
     top = spot.y - _ROW_HEIGHT * (len(rows) - 1) / 2
     for number, (kind, words, size) in enumerate(rows):
         y = top + number * _ROW_HEIGHT + size / 3
-        yield f'<text class="{kind}" x="{spot.x:.1f}" y="{y:.1f}">{_text(fitted(words, size, room))}</text>'
+        yield f'<text class="{kind}" x="{spot.x:.1f}" y="{y:.1f}">{_text(truncate_to_width(words, size, room))}</text>'
 
 
 def _glyph(spot: Spot, node: Node) -> str:
-    """A mark for the status at the upper right corner: colour alone does not reach everyone."""
+    """A mark for the status at the upper right corner: not everyone can see the colours."""
     glyph = STATUS_GLYPHS.get(node.status)
     if not glyph:
         return ""

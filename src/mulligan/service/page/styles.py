@@ -1,10 +1,14 @@
-"""The colours of a page: those of the drawings, as variables, for light and for dark."""
+"""How times, durations and statuses look on a page: their text, and their colours for light and dark."""
 
 from __future__ import annotations
 
-from mulligan.language.drawing.palette import DARK, FONT, LIGHT, Palette
+from datetime import datetime
 
-# What an attempt came to, and the colour that it wears.
+from mulligan.core.model.formatting import format_duration, format_time
+from mulligan.service.drawing.palette import DARK, FONT, LIGHT, Palette
+from mulligan.service.page.markup import Html, element
+
+# The colour of an attempt's outcome.
 OUTCOMES = {
     "succeeded": "good",
     "failed": "bad",
@@ -28,8 +32,8 @@ STATUSES = {
 _TONES = {"good": "green", "bad": "red", "now": "blue", "try": "amber", "ask": "orange"}
 
 
-def variables() -> str:
-    """The style sheet's first lines."""
+def css_variables() -> str:
+    """The CSS variables for the colours, for light, dark and print."""
     return (
         f":root{{color-scheme:light dark;--font:{FONT};{_of(LIGHT)}}}"
         f"@media (prefers-color-scheme:dark){{:root{{{_of(DARK)}}}}}"
@@ -44,3 +48,20 @@ def _of(palette: Palette) -> str:
         f"--{name}:{palette.tones[tone][1]};--{name}-wash:{palette.tones[tone][0]};" for name, tone in _TONES.items()
     )
     return plain + "".join(tones)
+
+
+def time_element(at: datetime) -> Html:
+    """A time as an element that programs can read too."""
+    return element("time", format_time(at), datetime=at.isoformat())
+
+
+def format_elapsed(seconds: float) -> str:
+    """A duration, in milliseconds if it is short."""
+    return (
+        f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(round(seconds, 2) if seconds < 10 else seconds)
+    )
+
+
+def status_label(status: str) -> str:
+    """A status as the page shows it."""
+    return {"pending_failed": "parked", "backing_off": "waiting to retry"}.get(status, status.replace("_", " "))

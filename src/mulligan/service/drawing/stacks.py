@@ -1,7 +1,7 @@
-"""Many steps alike as one card: the steps of a matrix, and fans of steps with like names that are linked alike.
+"""Draw many similar steps as one card: the steps of a matrix, and fans of steps with similar names and the same links.
 
-A picture of 300 cards in a row says less than one card with a number on it. What is left out is said on the arrows:
-an arrow without words leads from all of a stack to all of another.
+One card with a number on it says more than 300 cards in a row. The labels of the arrows say what the card leaves out:
+an arrow without a label leads from all steps of one stack to all steps of another.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
-from mulligan.history.matrices import counted_statuses, group_status, group_title
-from mulligan.language.drawing.picture import Link, Node, Picture, matrices_by_key, picture
+from mulligan.history.matrices import count_statuses, group_status, group_title
+from mulligan.service.drawing.picture import Link, Node, Picture, build_picture, matrices_by_key
 
-# So many steps alike, that no matrix holds together, become a stack; fewer are easily looked at.
+# The smallest fan that becomes a stack; fewer steps are easy to look at one by one.
 FAN_MIN = 8
-# How far the surroundings of two steps are compared: beyond that they count as alike.
+# How many links away the surroundings of two steps are compared; beyond that they count as similar.
 _ROUNDS_MAX = 4
 _FIRST_WORD = lazy_regex(r"[^\W\d_]*")
 
@@ -33,13 +33,16 @@ class _Stack:
     nodes: tuple[Node, ...]
 
 
-def stacked_picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
-    """What there is to draw of a workflow, steps alike as one."""
-    return stacked(picture(workflow, statuses), matrices_by_key(workflow))
+def choose_picture(
+    workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False
+) -> Picture:
+    """The picture of a workflow: with every step by itself if `is_expanded`, otherwise with similar steps stacked."""
+    return build_picture(workflow, statuses) if is_expanded else build_stacked_picture(workflow, statuses)
 
 
-def stacked(drawn: Picture, matrices: Mapping[str, str]) -> Picture:
-    """The picture with a card for each matrix and each fan. `matrices`: the name of the whole, by the key of a node."""
+def build_stacked_picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
+    """The picture of a workflow with one card for each matrix and each fan of similar steps."""
+    drawn, matrices = build_picture(workflow, statuses), matrices_by_key(workflow)
     stacks = _stacks(drawn, matrices)
     if not stacks:
         return drawn
@@ -49,15 +52,15 @@ def stacked(drawn: Picture, matrices: Mapping[str, str]) -> Picture:
         for node in drawn.nodes
         if node.key not in within or within[node.key].key == node.key
     ]
-    return _without_idle_barriers(drawn.name, nodes, _merged(drawn.links, within))
+    return _drop_idle_barriers(drawn.name, nodes, _merge_links(drawn.links, within))
 
 
-# -- who is alike ----------------------------------------------------------------------------------------------------
+# -- which steps are similar -------------------------------------------------------------------------------------------
 
 
 def _stacks(drawn: Picture, matrices: Mapping[str, str]) -> list[_Stack]:
-    alike = _alike(drawn, matrices)
-    # Steps that lead to each other are a chain, and no stack.
+    alike = _classify_nodes(drawn, matrices)
+    # Steps that lead to each other are a chain, not a stack.
     chained = {alike[link.source] for link in drawn.links if alike[link.source] == alike[link.target]}
     found: dict[Any, list[Node]] = defaultdict(list)
     for node in drawn.nodes:
@@ -71,10 +74,10 @@ def _stacks(drawn: Picture, matrices: Mapping[str, str]) -> list[_Stack]:
     return stacks
 
 
-def _alike(drawn: Picture, matrices: Mapping[str, str]) -> dict[str, Any]:
-    """A class for each node. Two steps are in one if they look alike, and so do the steps that they are linked with.
+def _classify_nodes(drawn: Picture, matrices: Mapping[str, str]) -> dict[str, Any]:
+    """A class for each node: two steps share one if they and the steps they are linked with look the same.
 
-    The steps of a matrix are in one class whatever they are linked with.
+    The steps of a matrix share one class whatever they are linked with.
     """
     classes: dict[str, Any] = {node.key: _look(node, matrices.get(node.key, "")) for node in drawn.nodes}
     count = len(set(classes.values()))
@@ -103,16 +106,16 @@ def _look(node: Node, matrix: str) -> Any:
 
 
 def _beginning(nodes: Sequence[Node]) -> str:
-    """What the names of a fan begin with, without the digits of a number that goes on."""
+    """The common beginning of the names of a fan, without trailing digits."""
     first, last = min(node.title for node in nodes), max(node.title for node in nodes)
     shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
     return shared.rstrip("0123456789")
 
 
 def _card(stack: _Stack) -> Node:
-    """What all nodes of a stack have in common, and how they stand."""
+    """One node with what all nodes of a stack have in common, and the counts of their statuses."""
     first, *others = stack.nodes
-    statuses = counted_statuses(node.status for node in stack.nodes if node.status)
+    statuses = count_statuses(node.status for node in stack.nodes if node.status)
     return replace(
         first,
         title=group_title(stack.name, len(stack.nodes)),
@@ -126,11 +129,11 @@ def _card(stack: _Stack) -> Node:
     )
 
 
-# -- what leads where ------------------------------------------------------------------------------------------------
+# -- links between stacks ----------------------------------------------------------------------------------------------
 
 
-def _merged(links: Iterable[Link], within: Mapping[str, _Stack]) -> list[Link]:
-    """One link for all that lead from a stack to another in the same way, with what is not true of all in words."""
+def _merge_links(links: Iterable[Link], within: Mapping[str, _Stack]) -> list[Link]:
+    """Merge the links of one kind between two stacks into one, with a label for what does not hold for all of them."""
     found: dict[Any, list[Link]] = defaultdict(list)
     for link in links:
         source, target = (_end(key, within) for key in (link.source, link.target))
@@ -153,21 +156,21 @@ def _end(key: str, within: Mapping[str, _Stack]) -> str:
 
 def _label(links: Sequence[Link], within: Mapping[str, _Stack]) -> str:
     labels = list(dict.fromkeys(link.label for link in links))
-    words = [labels[0] if len(labels) == 1 else "by their values"]
+    words = [labels[0] if len(labels) == 1 else "depends on values"]
     if links[0].kind != "leaf":
         words.append(_share(links, within))
     return " · ".join(filter(None, words))
 
 
 def _share(links: Sequence[Link], within: Mapping[str, _Stack]) -> str:
-    """Which of the two stacks are linked: nothing where all are, with all of the other."""
+    """How many steps of the two stacks are linked; "" if every step is linked with every step of the other."""
     sources, targets = {link.source for link in links}, {link.target for link in links}
     pairs = {(link.source, link.target) for link in links}
     from_all, to_all = _size(links[0].source, within), _size(links[0].target, within)
     if len(sources) == from_all and len(targets) == to_all:
         if len(pairs) == from_all * to_all:
             return ""
-        return "each to its own" if len(pairs) == from_all == to_all else f"{len(pairs):,} edges"
+        return "one to one" if len(pairs) == from_all == to_all else f"{len(pairs):,} edges"
     words = [f"{len(sources):,} of {from_all:,}"] if len(sources) < from_all else []
     return " ".join(words + ([f"to {len(targets):,} of {to_all:,}"] if len(targets) < to_all else []))
 
@@ -176,8 +179,8 @@ def _size(key: str, within: Mapping[str, _Stack]) -> int:
     return len(within[key].nodes) if key in within else 1
 
 
-def _without_idle_barriers(name: str, nodes: list[Node], links: list[Link]) -> Picture:
-    """The picture without the barriers that one whole stack leads to: the arrow of the stack says the same."""
+def _drop_idle_barriers(name: str, nodes: list[Node], links: list[Link]) -> Picture:
+    """Leave out barriers that only one whole stack leads to: the arrow of the stack says the same."""
     leading: dict[str, list[Link]] = defaultdict(list)
     for link in links:
         leading[link.target].append(link)

@@ -1,7 +1,7 @@
-"""Nodes into layers: every link leads downwards, and what it passes on its way has a place of its own.
+"""Put nodes into layers: every link leads downwards, through a spot in each layer that it crosses.
 
-Steps stand on even ranks. A label stands on the odd rank below its source, as a spot like any other, so that no two
-words ever meet. Odd ranks without a label are left out.
+Steps are on even ranks. A label is on the odd rank below its source, as a spot like any other, so that no two labels
+overlap. Odd ranks without a label are left out.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mulligan.language.drawing.letters import fitted, width
-from mulligan.language.drawing.picture import END_KEY, Link, Node, Picture
+from mulligan.service.drawing.picture import END_KEY, Link, Node, Picture
+from mulligan.service.drawing.text_width import text_width, truncate_to_width
 
 TITLE_SIZE = 14.0
 SMALL_SIZE = 11.0
@@ -24,16 +24,16 @@ NODE_PADDING = 18.0
 LABEL_HEIGHT = 18.0
 LABEL_PADDING = 6.0
 BEND_WIDTH = 10.0
-# Beyond this a picture is a poster anyway: further long links run straight, so that time stays linear.
+# With more bends than this, further long links run straight, so that the time stays linear.
 BENDS_MAX = 20_000
 
-# How hard a link pulls its two ends under each other: what goes well is the straight line down.
+# How strongly a link pulls its two ends into a vertical line: the success path is the straight line down.
 _PULL = {"success": 64.0, "always": 16.0, "failure": 0.5, "leaf": 0.1}
 
 
 @dataclass(slots=True, eq=False)
 class Spot:
-    """A place in a layer: a node, a label, or a bend of a long link. `x` and `y` are its centre."""
+    """A position in a layer: a node, a label, or a bend of a long link. `x` and `y` are its centre."""
 
     rank: int
     width: float = BEND_WIDTH
@@ -74,24 +74,24 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """`wires` lead down. `upward` are the others, most of them loops, as wires from source to target alone."""
+    """`wires` lead down. `upward` holds the others, most of them loops, as wires of only a source and a target."""
 
     layers: list[list[Spot]]
     wires: list[Wire]
     upward: list[Wire]
 
 
-def layered(picture: Picture) -> Layers:
-    """Every node, label and bend on its layer, and each link as the wire through them."""
+def build_layers(picture: Picture) -> Layers:
+    """Put every node, label and bend on its layer, and make a wire for each link."""
     ranks = _ranks(picture)
-    spots = {node.key: _node_spot(node, ranks[node.key]) for node in picture.nodes}
+    spots = {node.key: _make_node_spot(node, ranks[node.key]) for node in picture.nodes}
     downward = [link for link in picture.links if ranks[link.source] < ranks[link.target]]
-    weaver = _Weaver(spots, _used_ranks(ranks, downward))
+    router = _LinkRouter(spots, _used_ranks(ranks, downward))
     for link in downward:
-        weaver.weave(link)
+        router.route(link)
     others = [link for link in picture.links if ranks[link.source] >= ranks[link.target]]
     upward = [Wire(link, (spots[link.source], spots[link.target])) for link in others]
-    return Layers(weaver.layers(), weaver.wires, upward)
+    return Layers(router.layers(), router.wires, upward)
 
 
 def _ranks(picture: Picture) -> dict[str, int]:
@@ -103,15 +103,15 @@ def _ranks(picture: Picture) -> dict[str, int]:
             following[link.source].append(link.target)
             missing[link.target] += 1
     ranks = dict.fromkeys(following, 0)
-    for key in _from_the_top(following, missing):
+    for key in _topological_order(following, missing):
         for target in following[key]:
             ranks[target] = max(ranks[target], ranks[key] + 2)
     ranks[END_KEY] = max((rank for key, rank in ranks.items() if key != END_KEY), default=-2) + 2
     return ranks
 
 
-def _from_the_top(following: dict[str, list[str]], missing: dict[str, int]) -> Iterator[str]:
-    """Every key once, after all that lead to it. In a cycle that no loop opens, the first of the file goes first."""
+def _topological_order(following: dict[str, list[str]], missing: dict[str, int]) -> Iterator[str]:
+    """Every key once, after the keys that lead to it. A cycle without a loop edge starts at its first step."""
     done: set[str] = set()
     for first in [*(key for key, count in missing.items() if not count), *missing]:
         ready = deque([first] if first not in done else [])
@@ -130,14 +130,14 @@ def _used_ranks(ranks: dict[str, int], links: list[Link]) -> list[int]:
     return sorted(set(ranks.values()) | {ranks[link.source] + 1 for link in links if link.label})
 
 
-def _node_spot(node: Node, rank: int) -> Spot:
+def _make_node_spot(node: Node, rank: int) -> Spot:
     if node.shape == "group":
         return Spot(rank, width=14.0, height=14.0, node=node)
     rows = [
-        width(node.title, TITLE_SIZE) * BOLD,
-        width(small_text(node), SMALL_SIZE),
-        width(condition_text(node), SMALL_SIZE),
-        width(node.counts, SMALL_SIZE),
+        text_width(node.title, TITLE_SIZE) * BOLD,
+        text_width(small_text(node), SMALL_SIZE),
+        text_width(condition_text(node), SMALL_SIZE),
+        text_width(node.counts, SMALL_SIZE),
     ]
     wide = min(max(max(rows) + 2 * NODE_PADDING, NODE_WIDTH_MIN), NODE_WIDTH_MAX)
     lines = sum(1 for row in rows if row)
@@ -145,7 +145,7 @@ def _node_spot(node: Node, rank: int) -> Spot:
 
 
 def small_text(node: Node) -> str:
-    """The second line of a node: what it does, and what it has."""
+    """The second line of a node: its action and its notes."""
     return " · ".join(word for word in (node.action, *node.notes) if word)
 
 
@@ -153,8 +153,8 @@ def condition_text(node: Node) -> str:
     return f"when {node.condition}" if node.condition else ""
 
 
-class _Weaver:
-    """Lays the links through the layers, one after the other."""
+class _LinkRouter:
+    """Routes the links through the layers, one after the other."""
 
     def __init__(self, spots: dict[str, Spot], used: list[int]) -> None:
         self.wires: list[Wire] = []
@@ -170,7 +170,7 @@ class _Weaver:
     def layers(self) -> list[list[Spot]]:
         return self._layers
 
-    def weave(self, link: Link) -> None:
+    def route(self, link: Link) -> None:
         source, target = self._spots[link.source], self._spots[link.target]
         between = self._used[self._place[source.rank] + 1 : self._place[target.rank]]
         if link.kind == "leaf" and between:
@@ -183,7 +183,7 @@ class _Weaver:
     def _run(self, link: Link, spots: tuple[Spot, ...], joins: bool = False) -> None:
         pull = _PULL[link.kind]
         for upper, lower in pairwise(spots):
-            # Bends want to be straight, more than nodes want to be centred.
+            # Straight bends matter more than centred nodes.
             stiff = pull * 4 if upper.node is None and lower.node is None else pull
             upper.below.append((lower, stiff))
             lower.above.append((upper, stiff))
@@ -192,15 +192,15 @@ class _Weaver:
     def _bend(self, link: Link, source: Spot, rank: int) -> Spot:
         spot = Spot(rank)
         if link.label and rank == source.rank + 1:
-            spot.label = fitted(link.label, SMALL_SIZE, NODE_WIDTH_MAX)
-            spot.width = round(width(spot.label, SMALL_SIZE) + 2 * LABEL_PADDING)
+            spot.label = truncate_to_width(link.label, SMALL_SIZE, NODE_WIDTH_MAX)
+            spot.width = round(text_width(spot.label, SMALL_SIZE) + 2 * LABEL_PADDING)
             spot.height = LABEL_HEIGHT
         self._bends += 1
         self._layers[self._place[rank]].append(spot)
         return spot
 
     def _join_trunk(self, link: Link, source: Spot, between: list[int]) -> None:
-        """All long ways to `end` share one line: a thousand leaves must not become a thousand long lines."""
+        """Let all long links to `end` share one line, so that a thousand leaves are not a thousand long lines."""
         known = self._trunk[0].rank if self._trunk else self._spots[END_KEY].rank
         missing = [rank for rank in between if rank < known]
         if missing:

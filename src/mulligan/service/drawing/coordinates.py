@@ -1,13 +1,13 @@
-"""Where everything stands. Each layer in turn moves as near to its neighbours as its order and the gaps allow."""
+"""Assign coordinates: each layer in turn moves as close to its neighbours as its order and the gaps allow."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from math import inf
 
-from mulligan.language.drawing.layers import Spot
+from mulligan.service.drawing.layers import Spot
 
-# Many rounds settle a small drawing; a huge one gets fewer, so that the work stays in proportion.
+# A small drawing gets many rounds; a huge one gets fewer, so that the work stays proportional to its size.
 _ROUNDS_MAX = 8
 _ROUNDS_MIN = 2
 _VISITS_MAX = 50_000
@@ -16,14 +16,14 @@ _GAP_BENDS = 14.0
 _GAP_DOWN = 34.0
 _GAP_LABEL = 16.0
 _GAP_DOWN_MAX = 110.0
-# A layer's gap grows with its longest sideways run, or its curves would lie flat.
+# A layer's gap grows with its longest sideways run, so that its curves are not flat.
 _SLOPE = 0.07
 _NUDGE = 14.0
 _CROWD = 10.0
 
 
-def place(layers: list[list[Spot]]) -> None:
-    """Give every spot its centre: no two in a layer nearer than the gap, layers one below the other."""
+def assign_coordinates(layers: list[list[Spot]]) -> None:
+    """Set the centre of every spot: no two spots of a layer closer than the gap, layers one below the other."""
     for layer in layers:
         _pack(layer)
     rounds = max(_ROUNDS_MIN, min(_ROUNDS_MAX, _VISITS_MAX // sum(map(len, layers))))
@@ -41,7 +41,7 @@ def place(layers: list[list[Spot]]) -> None:
 
 
 def _straighten(layer: list[Spot]) -> None:
-    """Move what stands a little beside its strongest neighbour above right under it, if that crowds nobody."""
+    """Move a spot that is slightly off its strongest neighbour above right under it, if there is room."""
     for number, spot in enumerate(layer):
         left = layer[number - 1].right + _CROWD if number else -inf
         right = layer[number + 1].left - _CROWD if number + 1 < len(layer) else inf
@@ -55,7 +55,7 @@ def _gap(left: Spot, right: Spot) -> float:
 
 
 def _offsets(layer: list[Spot]) -> list[float]:
-    """How far each spot must at least be from the first one, centre to centre."""
+    """The least distance of each spot from the first one, centre to centre."""
     offsets = [0.0]
     for left, right in pairwise(layer):
         offsets.append(offsets[-1] + left.width / 2 + _gap(left, right) + right.width / 2)
@@ -69,7 +69,7 @@ def _pack(layer: list[Spot]) -> None:
 
 
 def _pull(spot: Spot, neighbours: list[tuple[Spot, float]]) -> tuple[float, float]:
-    """Where a spot would like to be, and how much."""
+    """The preferred position of a spot, and its weight."""
     if not neighbours:
         return spot.x, 0.1
     weight = sum(pull for _, pull in neighbours)
@@ -77,7 +77,7 @@ def _pull(spot: Spot, neighbours: list[tuple[Spot, float]]) -> tuple[float, floa
 
 
 def _settle(layer: list[Spot], wishes: list[tuple[float, float]]) -> None:
-    """The places nearest to the wishes that keep order and gaps: isotonic regression, by pooling."""
+    """Move the spots to the positions closest to `wishes` that keep order and gaps: isotonic regression, by pooling."""
     offsets = _offsets(layer)
     pools: list[tuple[float, float, int]] = []
     for (wish, weight), offset in zip(wishes, offsets, strict=True):

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from mulligan.core.model.workflow import Action, Edge, Need, Step, Workflow
 from mulligan.language import load_text
-from mulligan.language.drawing import draw_mermaid, draw_svg
-from mulligan.language.drawing.layout import laid_out
-from mulligan.language.drawing.picture import Picture
-from mulligan.language.drawing.stacks import FAN_MIN, stacked_picture
+from mulligan.service.drawing import draw_mermaid, draw_svg
+from mulligan.service.drawing.layout import compute_layout
+from mulligan.service.drawing.picture import Picture
+from mulligan.service.drawing.stacks import FAN_MIN, build_stacked_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(steps: str, statuses: dict[str, str] | None = None) -> Picture:
-    return stacked_picture(load_text(f"steps:\n{steps}", "w.yaml"), statuses)
+    return build_stacked_picture(load_text(f"steps:\n{steps}", "w.yaml"), statuses)
 
 
 def titles(picture: Picture) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_matrix_is_one_card_and_a_need_of_it_one_arrow_without_a_barrier():
 def test_combinations_that_follow_one_another_one_by_one_are_one_arrow_that_says_so():
     picture = drawn(LOAD + SIM + "  - {step: 'plot_{i}', matrix: {i: 1..5}, needs: ['sim_{i}'], shell: make}\n")
 
-    assert arrows(picture) == [("load", "sim", ""), ("sim", "plot", "each to its own")]
+    assert arrows(picture) == [("load", "sim", ""), ("sim", "plot", "one to one")]
 
 
 def test_an_arrow_that_some_of_a_stack_have_says_how_many():
@@ -71,7 +71,7 @@ def test_an_arrow_between_stacks_that_are_linked_in_parts_says_how_many_edges_th
 def test_conditions_that_differ_by_the_values_of_a_matrix_are_not_written_out():
     sim = "  - {step: 'sim_{i}', matrix: {i: 1..5}, shell: make, next: [{to: mend, when: 'size(inputs) > matrix.i'}]}\n"
 
-    assert arrows(drawn(sim + "  - {step: mend, shell: make}\n")) == [("sim", "mend", "by their values")]
+    assert arrows(drawn(sim + "  - {step: mend, shell: make}\n")) == [("sim", "mend", "depends on values")]
 
 
 def test_a_card_has_what_all_its_steps_have_in_common():
@@ -103,7 +103,7 @@ def test_parallel_chains_are_a_card_per_link_of_the_chain():
         f"  - {{step: job_{n}, shell: make}}\n  - {{step: post_{n}, needs: [job_{n}], shell: make}}\n" for n in range(9)
     )
 
-    assert arrows(drawn(chains)) == [("job_…", "post_…", "each to its own")]
+    assert arrows(drawn(chains)) == [("job_…", "post_…", "one to one")]
 
 
 def test_a_chain_of_steps_with_like_names_is_no_stack():
@@ -168,13 +168,13 @@ def swept(draw: st.DrawFn) -> Workflow:
 
 @given(swept())
 def test_whatever_is_stacked_no_step_is_lost_and_nothing_overlaps(workflow: Workflow):
-    picture = stacked_picture(workflow)
+    picture = build_stacked_picture(workflow)
 
     members = [name for node in picture.nodes for name in node.members or (node.title,)]
     assert sorted(members) == sorted([*(step.name for step in workflow.steps), "end"])
     keys = {node.key for node in picture.nodes}
     assert all(link.source in keys and link.target in keys for link in picture.links)
-    boxes = laid_out(picture).boxes
+    boxes = compute_layout(picture).boxes
     assert not any(
         one.left < other.right and other.left < one.right and one.top < other.bottom and other.top < one.bottom
         for one, other in combinations(boxes, 2)

@@ -1,16 +1,16 @@
-"""The order within each layer: a few barycentre sweeps, of which the one with the fewest crossings is kept."""
+"""Order each layer: a few barycentre sweeps, keeping the order with the fewest crossings."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable
 
-from mulligan.language.drawing.layers import Spot
+from mulligan.service.drawing.layers import Spot
 
 _SWEEPS = 8
 
 
-def put_in_order(layers: list[list[Spot]]) -> None:
+def order_layers(layers: list[list[Spot]]) -> None:
     """Reorder the spots of every layer in place so that few wires cross. Ties keep the order of the file."""
     _number(layers)
     best, fewest = _orders(layers), _crossings(layers)

@@ -1,14 +1,14 @@
-"""The finished layout of a picture: boxes, curves and labels with their places, ready for any pen."""
+"""The finished layout of a picture: boxes, curves and labels with their coordinates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mulligan.language.drawing.layers import LABEL_PADDING, SMALL_SIZE, Spot, Wire, layered
-from mulligan.language.drawing.letters import fitted, width
-from mulligan.language.drawing.ordering import put_in_order
-from mulligan.language.drawing.picture import Link, Picture
-from mulligan.language.drawing.placing import place
+from mulligan.service.drawing.coordinates import assign_coordinates
+from mulligan.service.drawing.layers import LABEL_PADDING, SMALL_SIZE, Spot, Wire, build_layers
+from mulligan.service.drawing.ordering import order_layers
+from mulligan.service.drawing.picture import Link, Picture
+from mulligan.service.drawing.text_width import text_width, truncate_to_width
 
 MARGIN = 24.0
 _LANE_GAP = 14.0
@@ -20,7 +20,7 @@ _LOOP_LABEL_WIDTH_MAX = 220.0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The path of a link, in SVG's words. `has_arrow` is false where it runs into another line."""
+    """The path of a link, as SVG path data. `has_arrow` is false where it joins another line."""
 
     link: Link
     path: str
@@ -29,7 +29,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Words on a link, centred."""
+    """Text on a link, centred."""
 
     link: Link
     text: str
@@ -51,7 +51,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The room of one layer. Curves bend between bands and run straight through them."""
+    """The extent of one layer. Curves bend between bands and run straight through them."""
 
     top: float
     bottom: float
@@ -60,7 +60,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """The way of a loop beside the layers it spans, with its label on it, or left of it where the loop is too small."""
+    """The path of a loop beside the layers it spans, with its label on it, or left of it if the loop is too small."""
 
     wire: Wire
     x: float
@@ -71,11 +71,11 @@ class _Lane:
         return self.label.x - self.label.width / 2
 
 
-def laid_out(picture: Picture) -> Layout:
-    """The layout of `picture`. The same picture always gets the same one."""
-    net = layered(picture)
-    put_in_order(net.layers)
-    place(net.layers)
+def compute_layout(picture: Picture) -> Layout:
+    """Compute the layout of `picture`. The same picture always gets the same layout."""
+    net = build_layers(picture)
+    order_layers(net.layers)
+    assign_coordinates(net.layers)
     bands = {layer[0].rank: _band(layer) for layer in net.layers}
     lanes = _lanes(net.upward, bands)
     exits = _side_exits(net.wires, {layer[0].rank: layer for layer in net.layers})
@@ -123,7 +123,7 @@ def _path(wire: Wire, bands: dict[int, Band], side_exit: float | None) -> str:
 
 
 def _way_out(wire: Wire, band: Band, side_exit: float | None) -> tuple[list[str], float, float]:
-    """The first strokes, and where they end: out of the bottom, for a failure out of the side if that is free."""
+    """The first strokes and where they end: from the bottom, or for a failure from the side if that is free."""
     source, following = wire.spots[0], wire.spots[1]
     if wire.link.kind != "failure":
         return _drop(source.x, source.bottom if source.node else band.top, band.bottom)
@@ -135,7 +135,7 @@ def _way_out(wire: Wire, band: Band, side_exit: float | None) -> tuple[list[str]
 
 
 def _side_exits(wires: list[Wire], rows: dict[int, list[Spot]]) -> dict[Wire, float]:
-    """At which height each failure leaves its source by the right side: the farther it goes, the higher."""
+    """The height at which each failure leaves its source by the right side: the farther it goes, the higher."""
     leaving: dict[Spot, list[Wire]] = {}
     for wire in wires:
         if wire.link.kind == "failure" and _is_side_free(wire, rows[wire.spots[0].rank]):
@@ -172,7 +172,7 @@ def _curve(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def _lanes(loops: list[Wire], bands: dict[int, Band]) -> list[_Lane]:
-    """A lane for each loop, left of all it spans; the short ones inside, no two on each other."""
+    """A lane for each loop, left of the layers it spans; short loops inside, and no two overlap."""
     lanes: list[_Lane] = []
     for wire in sorted(loops, key=lambda wire: wire.spots[0].rank - wire.spots[1].rank):
         spanned = [band for rank, band in bands.items() if wire.spots[1].rank <= rank <= wire.spots[0].rank]
@@ -182,9 +182,9 @@ def _lanes(loops: list[Wire], bands: dict[int, Band]) -> list[_Lane]:
 
 
 def _lane(wire: Wire, right: float, spanned: list[Band]) -> _Lane:
-    """The lane left of `right`. Its label stands between two layers, where no other loop turns off."""
-    text = fitted(wire.link.label, SMALL_SIZE, _LOOP_LABEL_WIDTH_MAX)
-    room = round(width(text, SMALL_SIZE) + 2 * LABEL_PADDING)
+    """The lane left of `right`. Its label is between two layers, where no other loop turns off."""
+    text = truncate_to_width(wire.link.label, SMALL_SIZE, _LOOP_LABEL_WIDTH_MAX)
+    room = round(text_width(text, SMALL_SIZE) + 2 * LABEL_PADDING)
     if len(spanned) == 1:
         return _Lane(wire, right, Label(wire.link, text, right - room / 2, wire.spots[0].y, room))
     middle = len(spanned) // 2
@@ -197,7 +197,7 @@ def _meet(one: Wire, other: Wire) -> bool:
 
 
 def _loop_path(lane: _Lane, bands: dict[int, Band]) -> str:
-    """Out of the source, up the lane, into the target: by their left sides, or below and above what stands there."""
+    """From the source up the lane into the target: by their left sides, or around the nodes in between."""
     source, target = lane.wire.spots
     corner, x = _CORNER, lane.x
     if source.order == 0:

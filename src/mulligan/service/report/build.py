@@ -1,8 +1,9 @@
-"""A run, gathered for whoever wants to read all of it at once: one pass over its log, and its state."""
+"""Build the report of a run: from one pass over its log, and from its state."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,26 +22,26 @@ from mulligan.core.model.workflow import END, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.item_names import item_names
-from mulligan.history.story import Teller
-from mulligan.history.views import progress
-from mulligan.language.drawing import draw_svg
+from mulligan.history.story import StoryWriter
+from mulligan.history.views import count_steps
 from mulligan.ports import RunRecord
 from mulligan.service.attempts import Cost, Costs
-from mulligan.service.next_commands import NextCommand, answers_to, suggest_commands
+from mulligan.service.drawing import draw_svg
+from mulligan.service.next_commands import NextCommand, commands_for_wait, suggest_commands
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
-from mulligan.service.report.tails import tail
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
 from mulligan.service.run_reader import RunReader
-from mulligan.service.run_story import waits
+from mulligan.service.run_story import run_waits
+from mulligan.worker.folders import open_regular_file
 
-# How much of what may be long is kept: a report is to be read, and to be sent to somebody.
+# Limits, so that a report stays readable and can be sent by mail.
 VISITS_MAX = 400
 LOGS_MAX, LOGS_PER_VISIT_MAX = 150, 3
 STDERR_BYTES_MAX, STDOUT_BYTES_MAX = 8_000, 4_000
 EVENTS_MAX = 200
 VALUES_MAX, VALUE_CHARS_MAX = 100, 2_000
 CHILDREN_MAX, WAITS_MAX, NEXT_MAX = 200, 100, 8
-# Beyond this a drawing says less than a table.
+# A graph with more steps is not drawn.
 DRAWN_STEPS_MAX = 5_000
 
 
@@ -53,7 +54,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class StepLine(msgspec.Struct, frozen=True):
-    """A step in a line: how it stands, and what it took."""
+    """A row of the steps table: the status of a step, and what it used."""
 
     name: str
     action: str
@@ -67,17 +68,17 @@ class StepLine(msgspec.Struct, frozen=True):
     wall_seconds: float
     cpu_seconds: float
     peak_memory: int
-    # The run whose result it took over; 0 where it ran.
+    # The run whose result it reused; 0 if it ran.
     up_to_date_since: int = 0
-    # Of a step of a matrix: the name of the whole, and its values.
+    # The name of its matrix, and its values, if it belongs to one.
     matrix: str = ""
     values: dict[str, Any] = {}
-    # What its agents have spent, in words; "" where it has none.
+    # What its agents have spent, as text; "" if it has none.
     agents: str = ""
 
 
-class Called(msgspec.Struct, frozen=True):
-    """A run that a step called."""
+class ChildRun(msgspec.Struct, frozen=True):
+    """A child run that a step started."""
 
     run_id: int
     workflow: str
@@ -93,19 +94,19 @@ class EventLine(msgspec.Struct, frozen=True):
     place: str
 
 
-class Asking(msgspec.Struct, frozen=True):
-    """What is waited for now."""
+class ReportWait(msgspec.Struct, frozen=True):
+    """Something that the run waits for now."""
 
     run_id: int
     where: str
     text: str
     is_for_a_person: bool
-    # What a person types to answer it.
+    # The commands with which a person can respond.
     commands: list[str] = []
 
 
 class Round(msgspec.Struct, frozen=True):
-    """A round that has ended: how, and how many steps failed in it with nobody to handle it."""
+    """A round that has ended: its status, and the number of steps with unhandled failures."""
 
     number: int
     status: str
@@ -114,7 +115,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class CodeCount(msgspec.Struct, frozen=True):
-    """How many steps, and how many items, failed with a code; how many of their visits are unhandled, and mended."""
+    """The number of steps and items that failed with a code, and of their visits that are unhandled and mended."""
 
     code: str
     steps: int
@@ -125,7 +126,7 @@ class CodeCount(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What the last event of a round says."""
+    """The counts of the last event of a round."""
 
     total_steps: int
     failed_steps_count: int
@@ -145,7 +146,7 @@ class Report(msgspec.Struct):
     status: str
     degraded: bool
     reason: str
-    # What `end` said of it, where it said something.
+    # The status and reason that `end` returned, if any.
     end_said: str
     round: int
     by: str
@@ -153,19 +154,19 @@ class Report(msgspec.Struct):
     forked_from: int | None
     as_of: datetime
     started_at: datetime
-    # None while it goes on.
+    # None while it runs.
     ended_at: datetime | None
     seconds: float
     counts: Counts | None
     statuses: dict[str, int]
-    waits: list[Asking]
+    waits: list[ReportWait]
     visits: list[FailedVisit]
     visits_count: int
     item_failures: list[ItemFailures]
     steps: list[StepLine]
     attempts: list[Attempt]
     gaps: list[Gap]
-    children: list[Called]
+    children: list[ChildRun]
     children_count: int
     inputs: list[Value]
     outputs: list[Value]
@@ -173,12 +174,12 @@ class Report(msgspec.Struct):
     events_count: int
     # The rounds that have ended, this one among them.
     rounds: list[Round] = []
-    # The failures by code, those first that nobody dealt with.
+    # The failures by code, unhandled ones first.
     codes: list[CodeCount] = []
-    # By key of an item: what it is called.
+    # The display names of items, by key.
     item_names: dict[str, str] = {}
     next_commands: list[NextCommand] = []
-    # What its agents have spent, as data and in words; and what they may spend.
+    # What its agents have spent, as data and as text; and what they may spend.
     spent: dict[str, Any] | None = None
     agents: str = ""
     budget: str = ""
@@ -189,8 +190,8 @@ class Report(msgspec.Struct):
         return self.ended_at is not None
 
 
-class _Pass:
-    """One pass over the log."""
+class _LogReader:
+    """Collects what the report needs from one pass over the log."""
 
     def __init__(self, state: State, first: Workflow, children: dict[tuple[str, int], int]) -> None:
         self.attempts = Attempts()
@@ -201,28 +202,28 @@ class _Pass:
         self.last: Any = None
         self.last_at: datetime | None = None
         self.rounds: list[Round] = []
-        # Of the last list of each map.
+        # By key, from the last expansion of each map.
         self.item_names: dict[str, str] = {}
         self.end_said = ""
-        # The last of them, and how many there were.
+        # The last entries, and the number of all entries.
         self.entries: deque[e.Entry] = deque(maxlen=EVENTS_MAX)
         self.count = 0
-        self._teller = Teller(first, children)
+        self._writer = StoryWriter(first, children)
 
-    def see(self, entry: e.Entry) -> None:
+    def update(self, entry: e.Entry) -> None:
         fact = entry.fact
         self.entries.append(entry)
         self.count += 1
         self.costs.see(entry)
-        self.attempts.see(entry, self._teller.memory.spec(getattr(fact, "place", "")))
-        self.visits.see(entry, self._teller.tell(entry))
+        self.attempts.update(entry, self._writer.memory.spec(getattr(fact, "place", "")))
+        self.visits.update(entry, self._writer.lines_for(entry))
         if isinstance(fact, e.RunStarted):
             self.started, self.started_at = fact, entry.at
         elif isinstance(fact, e.MapExpanded) and fact.items is not None:
             names = item_names(fact.items)
             self.item_names |= {item_key(fact.place, index): name for index, name in enumerate(names)}
         elif isinstance(fact, e.StepCompleted) and fact.step == END:
-            self.end_said = _said(fact.output)
+            self.end_said = _describe_end(fact.output)
         elif isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
             self.last, self.last_at = fact, entry.at
             self.rounds.append(Round(fact.round, _ENDED[type(fact)], fact.failed_steps_count, entry.at))
@@ -232,66 +233,66 @@ _ENDED: dict[type[e.Fact], str] = {e.RunCompleted: "completed", e.RunFailed: "fa
 _NO_COST = Cost()
 
 
-def gather(service: RunReader, run_id: int, now: datetime) -> Report:
-    """All of a run. Of one that goes on, as its tables are at this moment."""
+def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
+    """Build the report of a run, as of `now` if it still runs."""
     state = service.state(run_id)
-    seen = _Pass(state, service.first_workflow(run_id), service.called(run_id))
+    reader = _LogReader(state, service.first_workflow(run_id), service.called(run_id))
     for entry in takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)):
-        seen.see(entry)
+        reader.update(entry)
     record = service.record(run_id)
-    started_at = seen.started_at or record.created_at
-    ended_at = seen.last_at if state.run.status in RUN_ENDED else None
-    visits = seen.visits.told(state)
-    names = seen.item_names
+    started_at = reader.started_at or record.created_at
+    ended_at = reader.last_at if state.run.status in RUN_ENDED else None
+    visits = reader.visits.failed_visits(state)
+    names = reader.item_names
     for visit in visits:
         visit.name = names.get(visit.unit, "")
     children = service.store.children(run_id)
-    asked = [] if ended_at is not None else list(_waits(service, run_id))
+    waits = [] if ended_at is not None else list(_waits(service, run_id))
     return Report(
         run_id=run_id,
         workflow=record.workflow,
         description=state.workflow.description,
         version=state.run.present_version or record.version,
-        file=state.run.revision.file if state.run.revision else seen.started.file,
+        file=state.run.revision.file if state.run.revision else reader.started.file,
         status="running" if state.run.status == "new" else state.run.status,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        end_said=seen.end_said,
+        end_said=reader.end_said,
         round=state.run.round,
-        by=seen.started.by,
+        by=reader.started.by,
         parent_run_id=record.parent_run_id,
-        forked_from=seen.started.forked_from,
+        forked_from=reader.started.forked_from,
         as_of=now,
         started_at=started_at,
         ended_at=ended_at,
         seconds=max(0.0, ((ended_at or now) - started_at).total_seconds()),
-        counts=_counts(seen.last) if ended_at is not None else None,
-        statuses=progress(state),
-        waits=asked,
-        visits=_with_logs(service, run_id, visits[:VISITS_MAX], seen.attempts),
+        counts=_counts(reader.last) if ended_at is not None else None,
+        statuses=count_steps(state),
+        waits=waits,
+        visits=_with_logs(service, run_id, visits[:VISITS_MAX], reader.attempts),
         visits_count=len(visits),
-        item_failures=seen.visits.item_failures(),
-        steps=list(_steps(state, seen)),
-        attempts=list(seen.attempts.found.values()),
-        gaps=seen.attempts.gaps,
-        children=[_called(child) for child in children[:CHILDREN_MAX]],
+        item_failures=reader.visits.item_failures(),
+        steps=list(_steps(state, reader)),
+        attempts=list(reader.attempts.found.values()),
+        gaps=reader.attempts.gaps,
+        children=[_child_run(child) for child in children[:CHILDREN_MAX]],
         children_count=len(children),
         inputs=_values(state.run.inputs),
         outputs=_values(state.run.outputs),
-        events=[_event(entry) for entry in seen.entries],
-        events_count=seen.count,
-        rounds=seen.rounds,
+        events=[_event(entry) for entry in reader.entries],
+        events_count=reader.count,
+        rounds=reader.rounds,
         codes=_codes(visits),
         item_names=names,
-        next_commands=_next_commands(service, record, state, visits, asked),
+        next_commands=_next_commands(service, record, state, visits, waits),
         spent=spent_json(state.run.spent),
         agents=format_spent(state.run.spent),
         budget=format_limits(budget_of(state, RUN)),
     )
 
 
-def drawing(service: RunReader, report: Report) -> str:
-    """The graph of the run's workflow as SVG, coloured by how the steps stand; "" where it is too large to be seen."""
+def draw_graph(service: RunReader, report: Report) -> str:
+    """The graph of the run's workflow as SVG, coloured by status; "" if it is too large."""
     workflow = service.state(report.run_id).workflow
     if len(workflow.steps) > DRAWN_STEPS_MAX:
         return ""
@@ -303,11 +304,11 @@ def report_json(report: Report) -> Any:
     return msgspec.to_builtins(report)
 
 
-# -- parts of it -----------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _said(output: Any) -> str:
-    """The verdict that `end` returned, with its reason; "" where it returned none."""
+def _describe_end(output: Any) -> str:
+    """The status that `end` returned, with its reason; "" if it returned none."""
     found = parse_end_output(output)
     status, reason = found.get("status"), found.get("reason")
     return ": ".join(str(word) for word in (status, reason) if word) if status else ""
@@ -317,17 +318,15 @@ def _counts(last: Any) -> Counts:
     return Counts(*(getattr(last, name) for name in Counts.__struct_fields__))
 
 
-def _waits(service: RunReader, run_id: int) -> Iterator[Asking]:
-    for asked in waits(service, run_id)[:WAITS_MAX]:
-        is_asking = asked.wait["kind"] in ("triage", "approval", "pause", "step_pause")
-        commands = answers_to(
-            asked.run_id, asked.wait["kind"], asked.wait.get("place", ""), asked.wait.get("steps", ())
-        )
-        yield Asking(asked.run_id, asked.where, asked.wait["text"], is_asking, commands)
+def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
+    for one in run_waits(service, run_id)[:WAITS_MAX]:
+        is_asking = one.wait["kind"] in ("triage", "approval", "pause", "step_pause")
+        commands = commands_for_wait(one.run_id, one.wait["kind"], one.wait.get("place", ""), one.wait.get("steps", ()))
+        yield ReportWait(one.run_id, one.where, one.wait["text"], is_asking, commands)
 
 
 def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
-    """The failures by code: those with most that nobody dealt with first, then the most frequent."""
+    """The failures by code: most unhandled first, then most frequent."""
     groups: dict[str, list[FailedVisit]] = {}
     for visit in visits:
         groups.setdefault(visit.code, []).append(visit)
@@ -346,19 +345,19 @@ def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
 
 
 def _next_commands(
-    service: RunReader, record: RunRecord, state: State, visits: list[FailedVisit], asked: list[Asking]
+    service: RunReader, record: RunRecord, state: State, visits: list[FailedVisit], waits: list[ReportWait]
 ) -> list[NextCommand]:
-    """What to type now: answers to what is waited for, or what a run in this state is usually given."""
+    """The commands to show: responses to what the run waits for, or those for a run in this status."""
     run_id, status = record.run_id, state.run.status
-    found = [NextCommand(one, "") for asking in asked for one in asking.commands]
+    found = [NextCommand(one, "") for wait in waits for one in wait.commands]
     if found:
         return found[:NEXT_MAX]
     if status not in RUN_ENDED:
         is_left = record.parent_run_id is None and service.driver_of(record) is None
-        standing, status = NextCommand(f"mulligan show {run_id}", "how it stands now"), "interrupted" if is_left else ""
-        return suggest_commands(run_id, status) or [standing]
+        show = NextCommand(f"mulligan show {run_id}", "the current status")
+        return suggest_commands(run_id, "interrupted" if is_left else "") or [show]
     open_ = [visit for visit in visits if visit.fate == "open"]
-    # Whoever was kept from starting wrote nothing.
+    # An agent that was kept from starting wrote nothing.
     wrote = (visit for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED") and not visit.spent_budget)
     logs = [_to_read(run_id, visit) for visit in islice(wrote, 1)]
     left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.fate == "left")
@@ -374,41 +373,41 @@ def _next_commands(
 
 
 def _to_read(run_id: int, visit: FailedVisit) -> NextCommand:
-    """Where one reads what went wrong."""
+    """The command that shows what went wrong."""
     if visit.refused:
-        return NextCommand(f"mulligan show {run_id} --output {visit.unit}", "the output that was refused")
+        return NextCommand(f"mulligan show {run_id} --output {visit.unit}", "the rejected output")
     item = visit.unit.removeprefix(visit.step).strip("[]")
     place = f"{visit.step} --item {item}" if item else visit.step
-    return NextCommand(f"mulligan logs {run_id} {place}", f"what {visit.name or visit.step} wrote")
+    return NextCommand(f"mulligan logs {run_id} {place}", f"the log of {visit.name or visit.step}")
 
 
-def _called(child: RunRecord) -> Called:
-    return Called(child.run_id, child.workflow, child.status, child.parent_place, child.parent_attempt)
+def _child_run(child: RunRecord) -> ChildRun:
+    return ChildRun(child.run_id, child.workflow, child.status, child.parent_place, child.parent_attempt)
 
 
-def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
-    tries: Counter[str] = Counter(one.unit for one in seen.attempts.found.values() if one.part == "own")
+def _steps(state: State, reader: _LogReader) -> Iterator[StepLine]:
+    attempts: Counter[str] = Counter(one.unit for one in reader.attempts.found.values() if one.part == "own")
     for place in (*state.steps(), state.places[END]) if state.places else ():
         items = state.items_of(place) if place.items else []
         failed = sum(1 for item in items if item is not None and item.status == "failed")
-        step, cost = state.step(place.key), seen.costs.by_step.get(place.key, _NO_COST)
+        step, cost = state.step(place.key), reader.costs.by_step.get(place.key, _NO_COST)
         yield StepLine(
-            place.key,
-            "map" if step.map else step.action.kind if step.action else "",
-            place.status,
-            place.visit,
-            tries[place.key],
-            bool(place.recovered_by),
-            place.is_undone,
-            len(items),
-            failed,
-            cost.wall_seconds,
-            cost.cpu_seconds,
-            cost.peak_memory,
-            place.reused_run_id,
-            step.matrix_name,
-            step.matrix if step.matrix_name else {},
-            format_spent(place.spent),
+            name=place.key,
+            action="map" if step.map else step.action.kind if step.action else "",
+            status=place.status,
+            visits=place.visit,
+            attempts=attempts[place.key],
+            recovered=bool(place.recovered_by),
+            undone=place.is_undone,
+            items=len(items),
+            items_failed=failed,
+            wall_seconds=cost.wall_seconds,
+            cpu_seconds=cost.cpu_seconds,
+            peak_memory=cost.peak_memory,
+            up_to_date_since=place.reused_run_id,
+            matrix=step.matrix_name,
+            values=step.matrix if step.matrix_name else {},
+            agents=format_spent(place.spent),
         )
 
 
@@ -431,7 +430,7 @@ def _event(entry: e.Entry) -> EventLine:
 
 
 def _with_logs(service: RunReader, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
-    """The same visits with the logs of their last failed attempts, as long as there is room for any."""
+    """The visits with the logs of their last failed attempts, up to `LOGS_MAX` logs."""
     left = LOGS_MAX
     for visit in visits:
         chosen = visit.failed_attempts[-min(LOGS_PER_VISIT_MAX, left) :] if left else []
@@ -441,11 +440,30 @@ def _with_logs(service: RunReader, run_id: int, visits: list[FailedVisit], attem
 
 
 def _log(service: RunReader, run_id: int, attempt: Attempt | None) -> Log | None:
-    """None where nothing was written that could be shown: a map runs nothing itself."""
+    """The log of an attempt; None for a map, which runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None
     files = service.home.folders.logs(run_id, attempt.place, attempt.attempt)
-    (err, is_err_cut), (out, is_out_cut) = tail(files.err, STDERR_BYTES_MAX), tail(files.out, STDOUT_BYTES_MAX)
+    (err, is_err_cut), (out, is_out_cut) = (
+        read_tail(files.err, STDERR_BYTES_MAX),
+        read_tail(files.out, STDOUT_BYTES_MAX),
+    )
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
     written = [path for path, text in ((files.err, err), (files.out, out)) if text]
     return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written)
+
+
+def read_tail(path: str, bytes_max: int) -> tuple[str, bool]:
+    """The last bytes of a file as text, and whether it was cut. Empty if there is no file."""
+    try:
+        with open_regular_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - bytes_max))
+            text = file.read(bytes_max).decode("utf-8", "replace")
+    except OSError:
+        return "", False
+    if size <= bytes_max:
+        return text, False
+    # Leave out the line that was cut, unless it is the only one.
+    _, newline, rest = text.partition("\n")
+    return (rest if newline and rest.strip() else text), True

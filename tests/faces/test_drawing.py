@@ -25,10 +25,10 @@ from mulligan.core.model.workflow import (
     Triage,
     Workflow,
 )
-from mulligan.language.drawing import draw_mermaid, draw_svg
-from mulligan.language.drawing.layout import Layout, laid_out
-from mulligan.language.drawing.letters import fitted, width
-from mulligan.language.drawing.picture import picture, shortened
+from mulligan.service.drawing import draw_mermaid, draw_svg
+from mulligan.service.drawing.layout import Layout, compute_layout
+from mulligan.service.drawing.picture import build_picture, shorten
+from mulligan.service.drawing.text_width import text_width, truncate_to_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 SHELL = Command(action=Action(kind="shell"))
@@ -279,7 +279,7 @@ def test_a_map_step_shows_what_the_commands_of_its_items_have():
 
 
 def leaves(drawn: Workflow) -> list[str]:
-    shown = picture(drawn)
+    shown = build_picture(drawn)
     titles = {node.key: node.title for node in shown.nodes}
     return [titles[link.source] for link in shown.links if link.kind == "leaf"]
 
@@ -322,12 +322,12 @@ def overlapping(layout: Layout) -> list[object]:
 
 @every_picture
 def test_no_two_boxes_or_labels_overlap(drawn: Workflow):
-    assert not overlapping(laid_out(picture(drawn)))
+    assert not overlapping(compute_layout(build_picture(drawn)))
 
 
 @every_picture
 def test_everything_lies_inside_the_page(drawn: Workflow):
-    layout = laid_out(picture(drawn))
+    layout = compute_layout(build_picture(drawn))
 
     for left, top, right, bottom in boxes(layout):
         assert layout.left <= left and right <= layout.right
@@ -347,20 +347,20 @@ def test_every_link_has_a_curve_with_an_end(drawn: Workflow):
     root = ElementTree.fromstring(draw_svg(drawn, is_expanded=True))
 
     curves = [path for path in root.iter(f"{SVG}path") if "line" in path.get("class", "")]
-    assert len(curves) >= len(picture(drawn).links)
+    assert len(curves) >= len(build_picture(drawn).links)
     assert all(re.fullmatch(r"M[-\d. MVHCq]+", path.get("d", "")) for path in curves)
 
 
 @every_picture
 def test_no_text_is_wider_than_its_box(drawn: Workflow):
-    layout = laid_out(picture(drawn))
+    layout = compute_layout(build_picture(drawn))
     root = ElementTree.fromstring(draw_svg(drawn, is_expanded=True))
 
     room = {spot.node.title: spot.width for spot in layout.boxes if spot.node}
     for node in root.iter(f"{SVG}g"):
         for text in node.iter(f"{SVG}text"):
             size = 14 if text.get("class") == "title" else 11
-            assert width(text.text or "", size) <= room[node.get("data-step", "")]
+            assert text_width(text.text or "", size) <= room[node.get("data-step", "")]
 
 
 @every_picture
@@ -421,7 +421,7 @@ def test_statuses_colour_and_mark_the_steps():
 
 
 def test_success_leads_straight_down_and_failure_leaves_by_the_side():
-    layout = laid_out(picture(RELEASE))
+    layout = compute_layout(build_picture(RELEASE))
 
     centres = {spot.node.title: spot.x for spot in layout.boxes if spot.node}
     assert centres["build"] == pytest.approx(centres["deploy"], abs=1)
@@ -482,16 +482,16 @@ def workflows(draw: st.DrawFn) -> Workflow:
 
 @given(workflows())
 def test_whatever_leads_where_nothing_overlaps_and_nothing_is_lost(drawn: Workflow):
-    layout = laid_out(picture(drawn))
+    layout = compute_layout(build_picture(drawn))
 
     assert not overlapping(layout)
     assert {spot.node.title for spot in layout.boxes if spot.node} == {*(one.name for one in drawn.steps), "end"}
-    assert len(layout.curves) >= len(picture(drawn).links)
+    assert len(layout.curves) >= len(build_picture(drawn).links)
 
 
 @given(workflows())
 def test_whatever_leads_where_no_curve_runs_through_a_step(drawn: Workflow):
-    layout = laid_out(picture(drawn))
+    layout = compute_layout(build_picture(drawn))
 
     inner = [(spot.left + 2, spot.top + 2, spot.right - 2, spot.bottom - 2) for spot in layout.boxes]
     for curve in layout.curves:
@@ -528,11 +528,11 @@ def along(ends: list[tuple[float, float]], share: float) -> tuple[float, float]:
 
 
 def test_text_that_fits_is_left_alone_and_longer_text_is_cut():
-    assert fitted("short", 11, 100) == "short"
-    assert fitted("a much longer text", 11, 60) == "a much…"
-    assert width(fitted("W" * 50, 11, 60), 11) <= 60
+    assert truncate_to_width("short", 11, 100) == "short"
+    assert truncate_to_width("a much longer text", 11, 60) == "a much…"
+    assert text_width(truncate_to_width("W" * 50, 11, 60), 11) <= 60
 
 
 def test_shortened_text_is_one_line():
-    assert shortened("a\n  b\tc") == "a b c"
-    assert shortened("x" * 50, 10) == "xxxxxxxxx…"
+    assert shorten("a\n  b\tc") == "a b c"
+    assert shorten("x" * 50, 10) == "xxxxxxxxx…"

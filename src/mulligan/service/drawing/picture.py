@@ -1,4 +1,4 @@
-"""What there is to draw: nodes and links, in file order, with the words on them. Where they go is `layout`'s part."""
+"""The content of a drawing: nodes and links, in file order, with their texts. `layout` decides where they go."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mulligan.core.model.workflow import END, Edge, Need, Step, Then, Workflow
 from mulligan.history.matrices import group_counts
 
 Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group", "end"]
-# `leaf` is the light line from a step that nothing follows to `end`.
+# `leaf` is the light line to `end` from a step that nothing follows.
 LinkKind = Literal["success", "failure", "always", "leaf"]
 
 LABEL_CHARS_MAX = 40
-# Not `end`: that word closes a block in Mermaid.
+# Not `end`, since that word closes a block in Mermaid.
 END_KEY = "e0"
 
 
@@ -31,20 +31,20 @@ class Node:
     notes: tuple[str, ...] = ()
     condition: str = ""
     status: str = ""
-    # Of a stack: its name without the number, the steps that it stands for, and how many are in which status.
+    # Only of a stack: its name without the number, its steps, and how many of them are in each status.
     name: str = ""
     members: tuple[str, ...] = ()
     statuses: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def counts(self) -> str:
-        """How the steps of a stack stand: `8 failed, 292 completed`; "" of a single step, and of a mere drawing."""
+        """The statuses of a stack: `8 failed, 292 completed`; "" for a single step or without statuses."""
         return group_counts(self.statuses)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An arrow. With `then: rerun` it is gone back too: the source runs again after its target."""
+    """An arrow. With `then: rerun` it points both ways: the source runs again after its target."""
 
     source: str
     target: str
@@ -62,36 +62,36 @@ class Picture:
     links: tuple[Link, ...]
 
 
-def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
-    """Everything there is to draw of `workflow`, each step by itself, `end` last."""
+def build_picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
+    """All nodes and links of `workflow`, each step by itself, `end` last."""
     keys = _keys(workflow)
     nodes = [_step_node(step, keys[step.name], (statuses or {}).get(step.name, "")) for step in workflow.steps]
     nodes += [Node(key=keys[_group(name)], shape="group", title=name) for name in workflow.groups]
     nodes.append(_end_node(workflow.end, (statuses or {}).get(END, "")))
-    # A need and an edge that say the same are one arrow.
+    # A need and an edge with the same meaning are one arrow.
     links = list(dict.fromkeys([*_needs(workflow, keys), *_edges(workflow, keys)]))
     links += [Link(key, END_KEY, "leaf") for key in _leaves(nodes, links)]
     return Picture(workflow.name, tuple(nodes), tuple(links))
 
 
 def matrices_by_key(workflow: Workflow) -> dict[str, str]:
-    """The name of the whole matrix, by the key of each of its steps."""
+    """The name of the matrix, by the key of each of its steps."""
     return {f"s{index}": step.matrix_name for index, step in enumerate(workflow.steps) if step.matrix_name}
 
 
-def shortened(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    """One line of at most `chars_max` characters, the cut shown as `…`."""
+def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
+    """Shorten text to one line of at most `chars_max` characters, with `…` at the cut."""
     line = " ".join(text.split())
     return line if len(line) <= chars_max else line[: chars_max - 1].rstrip() + "…"
 
 
 def _group(name: str) -> str:
-    # A group may be called like a step: NUL is in no step's name, so the two never meet.
+    # A group and a step may have the same name. No step's name contains NUL, so the two keys differ.
     return f"\0{name}"
 
 
 def _keys(workflow: Workflow) -> dict[str, str]:
-    """Generated ids: names such as `end`, `class` or `a-b` are words of the languages we draw in."""
+    """Generated ids, since names such as `end`, `class` or `a-b` have a meaning in Mermaid or CSS."""
     keys = {step.name: f"s{index}" for index, step in enumerate(workflow.steps)}
     keys |= {_group(name): f"g{index}" for index, name in enumerate(workflow.groups)}
     return keys | {END: END_KEY}
@@ -104,7 +104,7 @@ def _step_node(step: Step, key: str, status: str) -> Node:
         title=step.name,
         action=_action(step),
         notes=tuple(_notes(step)),
-        condition=shortened(step.when.source) if step.when else "",
+        condition=shorten(step.when.source) if step.when else "",
         status=status,
     )
 
@@ -137,7 +137,7 @@ def _action(step: Step) -> str:
 def _notes(step: Step) -> Iterator[str]:
     if step.join != "any":
         yield f"join {step.join}"
-    # What a map step has, the commands of its items have.
+    # The rules and handlers of a map step are on the commands of its items.
     places = (step, *step.do)
     if any(place.rules for place in places):
         yield "retry"
@@ -176,11 +176,11 @@ def _edge_label(edge: Edge, is_loop: bool) -> str:
     words = ["loop"] if is_loop else []
     if edge.on == "failure":
         exits = [f"exit {codes}" for codes in number_ranges(edge.exit_codes)]
-        words.append(shortened(", ".join([*edge.codes, *exits])) or "failure")
+        words.append(shorten(", ".join([*edge.codes, *exits])) or "failure")
     if edge.on == "always":
         words.append("always")
     if edge.when:
-        words.append(shortened(edge.when.source))
+        words.append(shorten(edge.when.source))
     if edge.then:
         words.append(f"then {edge.then}")
     if not edge.handles:
@@ -189,7 +189,7 @@ def _edge_label(edge: Edge, is_loop: bool) -> str:
 
 
 def _leaves(nodes: list[Node], links: list[Link]) -> list[str]:
-    """Where nothing follows a success. A remedy that hands back to its source is no leaf."""
+    """The nodes that nothing follows on success. A handler that returns to its source is not a leaf."""
     followed = {link.source for link in links if link.kind != "failure" and not (link.is_loop and link.has_condition)}
     handing_back = {link.target for link in links if link.then}
     led_on = followed | handing_back | {END_KEY}
