@@ -31,7 +31,7 @@ SAID = [
     ("reference/actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
     ("reference/actions", "true by default, at most {};", http.REDIRECTS_MAX),
     ("reference/actions", "| `max_body` | {}MiB,", http_response.BODY_BYTES_MAX // MIB),
-    ("reference/actions", "the status and the first {}\ncharacters of the body", http_response.TOLD_CHARS),
+    ("reference/actions", "the status and the first {}\ncharacters of the body", http_response.EXCERPT_CHARS),
     ("reference/actions", "More than {} MiB of JSON are OUTPUT_INVALID", OUTPUT_BYTES_MAX // MIB),
     ("reference/actions", "a variable (over {} KiB, or with a NUL)", VARIABLE_BYTES_MAX // KIB),
     ("concepts/data", "- {} MiB are the most.", OUTPUT_BYTES_MAX // MIB),
