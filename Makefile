@@ -21,13 +21,21 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
+.PHONY: help demo quick test check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still end well
 	@$(BIN)/mulligan demo
+
+# Left out: random histories, generated values and drawings of thousands of steps, a third of the time of these folders.
+NOT_QUICK := $(addprefix --ignore=tests/core/test_,graph_properties.py state_machine.py failure_context_safety.py revision_histories.py) \
+	$(addprefix --ignore=tests/language/test_,shell_proof.py fuzz.py drawing.py stacks.py) \
+	--deselect=tests/core/test_tallies.py::test_the_tallies_are_what_the_log_says
+
+quick: $(STAMP) ## run the tests of the core and the language, without the long random ones (under a minute on two cores)
+	$(BIN)/pytest tests/core tests/golden tests/language -n 2 -q $(NOT_QUICK)
 
 test: $(STAMP) ## run all tests
 	$(BIN)/pytest
@@ -48,9 +56,9 @@ bench: $(STAMP) ## measure the core, the language, and durable runs beside their
 	$(BIN)/python bench/language.py
 	$(BIN)/python bench/durable.py --install
 
-growth: $(STAMP) ## measure how cost grows, and write docs/plots and the section of docs/benchmarks.md (20 minutes)
+growth: $(STAMP) ## measure how cost grows, and write docs/project/plots and the section of docs/project/benchmarks.md (20 minutes)
 	@mkdir -p bench/results
-	$(BIN)/python bench/growth.py --json bench/results/growth.json --write docs
+	$(BIN)/python bench/growth.py --json bench/results/growth.json --write docs/project
 
 simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
 	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)
@@ -67,7 +75,7 @@ fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: 
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
 
-generated: $(STAMP) ## write what is made from the code: docs/reference.md, the JSON Schema, the table of completion
+generated: $(STAMP) ## write what is made from the code: docs/reference/reference.md, the JSON Schema, the table of completion
 	$(BIN)/python -m mulligan.language.reference
 	$(BIN)/python -m mulligan.language.schema
 	$(BIN)/python -m mulligan.cli.completion_table
@@ -105,6 +113,6 @@ endef
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 define compile
-$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra duckdb --universal --python-version 3.11 \
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra duckdb --extra noetl --extra png --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
 endef

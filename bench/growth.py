@@ -3,8 +3,8 @@
     python bench/growth.py                                   all of it (about 20 minutes), told on stderr as it goes
     python bench/growth.py steps runs --quick                some of it, small, to see that it works
     python bench/growth.py --json FILE                       every figure into FILE
-    python bench/growth.py --write docs                      docs/plots/*.svg, and the tables in docs/benchmarks.md
-    python bench/growth.py --from FILE --write docs          the same from figures that were measured before
+    python bench/growth.py --write docs/project              its plots/*.svg, and the tables in its benchmarks.md
+    python bench/growth.py --from FILE --write docs/project  the same from figures that were measured before
 
 Each figure is that of a process of its own, the best of a few: wall time, and beside it the time of the processors,
 which a busy machine does not stretch. See bench/README.md.

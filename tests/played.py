@@ -4,9 +4,9 @@
     ```console                commands, in a folder of the page's own
     ```text                   what the commands just before it print
 
-A tutorial, `docs/tutorials/NAME.md`, begins with the files of `examples/NAME`. What a block exports, the next one has.
+A tutorial (docs/start/tutorials/NAME.md) begins with the files of `examples/NAME`. A block sees earlier exports.
 
-To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/ladder.md`.
+To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/concepts/ladder.md`.
 """
 
 from __future__ import annotations

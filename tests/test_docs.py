@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import typer
-from typer.exceptions import TyperException
 
 from mulligan.cli.commands import COMMANDS
-from mulligan.cli.parser import app
+from mulligan.cli.dispatch import call_for
+from mulligan.cli.terminal import UsageRefused
 from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.formats import load
-from mulligan.formats.recognition import recognised
+from mulligan.formats.recognition import recognize
 from mulligan.language.document import parse
 from mulligan.language.expressions import check, evaluate
 from mulligan.language.keys import STEP, WORKFLOW
@@ -47,32 +46,32 @@ PAGES = sorted(
 PLAYED_PAGES = [
     DOCS / f"{name}.md"
     for name in (
-        "actions",
-        "agents",
-        "breakers",
-        "coming-from",
-        "data",
-        "formats/alphred",
-        "formats/prodigy",
-        "formats/noetl",
-        "formats/torc",
-        "handlers",
-        "ladder",
-        "map",
-        "operations",
-        "reports",
-        "routes",
-        "secrets",
-        "security",
-        "sweeps",
-        "testing",
-        "triage",
-        "tutorials/agent-loop",
-        "tutorials/pipeline",
-        "tutorials/sweep",
+        "reference/actions",
+        "how-to/agents",
+        "concepts/breakers",
+        "other-systems/coming-from",
+        "concepts/data",
+        "other-systems/alphred",
+        "other-systems/prodigy",
+        "other-systems/noetl",
+        "other-systems/torc",
+        "concepts/handlers",
+        "concepts/ladder",
+        "how-to/map",
+        "operate/operations",
+        "how-to/reports",
+        "concepts/routes",
+        "how-to/secrets",
+        "operate/security",
+        "how-to/sweeps",
+        "how-to/testing",
+        "how-to/triage",
+        "start/tutorials/agent-loop",
+        "start/tutorials/pipeline",
+        "start/tutorials/sweep",
     )
 ]
-PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
+PYTHON_PAGES = [DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -139,7 +138,7 @@ def is_workflow(block: Block) -> bool:
 
 def is_foreign(block: Block) -> bool:
     try:
-        return recognised(parse(Source(block.text, named(block)))) != ""
+        return recognize(parse(Source(block.text, named(block)))) != ""
     except Refusal:
         return False
 
@@ -158,14 +157,16 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     ["nowhere.md", "language.md#nothing-of-that-name", "#nothing-of-that-name", "../docs/nowhere/"],
 )
 def test_a_link_that_leads_nowhere_would_be_found(link: str) -> None:
-    page = DOCS / "expressions.md"
+    page = DOCS / "reference/expressions.md"
 
     assert list(dead_links(page, f"see [this]({link}), [that](language.md#failure) and `[code](x.md)`")) == [link]
 
 
 @pytest.mark.parametrize("block", workflow_blocks(), ids=named)
 def test_a_workflow_on_a_page_loads(block: Block) -> None:
-    load(block.page.parent / "page.yaml", text=block.text)
+    folder = DOCS if block.page.is_relative_to(DOCS) else block.page.parent
+
+    load(folder / "page.yaml", text=block.text)
 
 
 def test_a_workflow_on_a_page_that_is_wrong_would_be_found() -> None:
@@ -194,7 +195,7 @@ def steady(text: str) -> str:
 
 
 def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
-    page = DOCS / "quick-start.md"
+    page = DOCS / "start/quick-start.md"
     (tmp_path / "nightly.yaml").write_text(blocks(page, "yaml")[0].text, encoding="utf-8")
 
     told = mulligan(tmp_path, "run", "nightly.yaml").stderr
@@ -239,7 +240,7 @@ def test_right_below_a_block_stands_what_its_commands_print_and_nothing_that_nob
 
 
 def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:
-    page = DOCS / "quick-start.md"
+    page = DOCS / "start/quick-start.md"
     good = blocks(page, "yaml")[0].text
     wrong = good.replace("needs: [fetch]", "needs: [fecth]").replace("on_failure: echo", "on_error: echo")
 
@@ -250,20 +251,24 @@ def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:
 
 
 def expressions() -> list[tuple[str, str]]:
-    lines = [line for block in blocks(DOCS / "expressions.md", "cel") for line in block.text.splitlines()]
+    lines = [line for block in blocks(DOCS / "reference/expressions.md", "cel") for line in block.text.splitlines()]
     pairs = (line.split(" => ") for line in lines)
     return [(source.strip(), value) for source, value in pairs]
 
 
 @pytest.mark.parametrize(("source", "value"), expressions())
 def test_an_expression_gives_what_stands_beside_it(source: str, value: str) -> None:
-    names = json.loads(blocks(DOCS / "expressions.md", "json")[0].text)
+    names = json.loads(blocks(DOCS / "reference/expressions.md", "json")[0].text)
 
     assert evaluate(check(source), names) == json.loads(value)
 
 
 def shell_lines() -> list[tuple[str, str]]:
-    return [(block.words, line) for block in blocks(DOCS / "shell-values.md", "sh") for line in block.text.splitlines()]
+    return [
+        (block.words, line)
+        for block in blocks(DOCS / "reference/shell-values.md", "sh")
+        for line in block.text.splitlines()
+    ]
 
 
 @pytest.mark.parametrize(("verdict", "text"), shell_lines())
@@ -278,7 +283,7 @@ def test_a_shell_line_is_taken_or_refused_as_the_page_says(verdict: str, text: s
 
 
 def test_the_reference_is_what_the_keys_say() -> None:
-    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference/reference.md").read_text(encoding="utf-8")
 
     assert page == reference(), "write it anew with: python -m mulligan.language.reference"
 
@@ -290,7 +295,7 @@ def test_the_reference_has_a_section_for_everything_that_a_file_can_hold() -> No
 
 
 def test_the_page_on_the_language_has_every_key_of_a_file_and_of_a_step() -> None:
-    text = (DOCS / "language.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/language.md").read_text(encoding="utf-8")
 
     missing = [word for word in (*WORKFLOW.keys, *STEP.keys) if not re.search(rf"\b{word}\b", text)]
 
@@ -298,13 +303,15 @@ def test_the_page_on_the_language_has_every_key_of_a_file_and_of_a_step() -> Non
 
 
 def test_the_page_for_the_troubled_has_every_failure_code() -> None:
-    said = set(re.findall(r"\b[A-Z][A-Z0-9]*_?[A-Z0-9_]*\b", (DOCS / "troubleshooting.md").read_text(encoding="utf-8")))
+    said = set(
+        re.findall(r"\b[A-Z][A-Z0-9]*_?[A-Z0-9_]*\b", (DOCS / "operate/troubleshooting.md").read_text(encoding="utf-8"))
+    )
 
     assert CODES - said == set()
 
 
 def test_every_page_is_named_in_an_index() -> None:
-    indexes = (DOCS / "README.md", DOCS / "formats/README.md", ROOT / "README.md")
+    indexes = (DOCS / "README.md", DOCS / "other-systems/README.md", ROOT / "README.md")
 
     reached = {(index.parent / link).resolve() for index in indexes for link in links(index.read_text("utf-8"))}
 
@@ -330,10 +337,9 @@ def test_a_command_on_a_page_is_one_that_there_is(page: str, line: str) -> None:
 
 def is_taken(command: str, words: list[str]) -> bool:
     """Whether the command takes these words: it is not called."""
-    group = typer.main.get_command(app)
     try:
-        group.get_command(None, command).make_context(command, list(words))
-    except TyperException:
+        call_for([command, *words])
+    except UsageRefused:
         return False
     return True
 
@@ -345,12 +351,12 @@ def test_a_command_that_there_is_not_would_be_found() -> None:
 
 
 def test_the_page_on_the_command_line_has_every_command() -> None:
-    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/command-line.md").read_text(encoding="utf-8")
 
     assert [name for name in COMMANDS if f"| `{name}" not in text] == []
 
 
-CHEAT_SHEET = DOCS / "cheat-sheet.md"
+CHEAT_SHEET = DOCS / "start/cheat-sheet.md"
 
 
 def test_all_that_the_cheat_sheet_shows_is_whole_workflows() -> None:
@@ -366,7 +372,7 @@ def test_the_cheat_sheet_has_every_command_and_fits_on_a_page() -> None:
 
 
 def test_what_is_said_not_to_be_there_yet_is_not_there() -> None:
-    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/command-line.md").read_text(encoding="utf-8")
 
     _, _, missing = text.partition("## What is not there yet")
 

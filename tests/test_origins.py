@@ -1,4 +1,4 @@
-"""docs/origins.md is true: its tests exist, its points are numbered, and no test of an origin is left out of it."""
+"""docs/project/origins.md is true: its tests exist, its points are numbered, and it lists every test of an origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "origins.md"
+PAGE = ROOT / "docs" / "project" / "origins.md"
 SYSTEMS = {"NoETL": "N", "Alphred": "A", "Torc": "T", "Prodigy": "P", "NL2SQL": "S"}
 PARTS = ("the other faces",)
 

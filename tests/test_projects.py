@@ -70,14 +70,14 @@ def test_a_project_names_its_tutorial_and_the_index_names_both(project: str) -> 
     text = (FOLDER / project / f"{project}.yaml").read_text(encoding="utf-8")
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
 
-    assert f"# Tutorial: docs/tutorials/{project}.md\n" in text
+    assert f"# Tutorial: docs/start/tutorials/{project}.md\n" in text
     assert f"({project}/)" in index
-    assert f"(../docs/tutorials/{project}.md)" in index
+    assert f"(../docs/start/tutorials/{project}.md)" in index
 
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_what_a_tutorial_shows_of_its_workflow_stands_in_the_file(project: str) -> None:
-    page = (FOLDER.parent / "docs" / "tutorials" / f"{project}.md").read_text(encoding="utf-8")
+    page = (FOLDER.parent / "docs" / "start" / "tutorials" / f"{project}.md").read_text(encoding="utf-8")
     shown = written_as(page.partition("```yaml\n")[2].partition("```")[0])
     whole = written_as((FOLDER / project / f"{project}.yaml").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""Which charts there are: each a file of docs/plots, drawn from what was measured."""
+"""Which charts there are: each a file of docs/project/plots, drawn from what was measured."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import MulliganError
 from mulligan.ports import RunRecord
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 from mulligan.testing.run_invariants import check
 from mulligan.testing.store_contents import StoreContents, look_into_tables
 from mulligan.testing.store_invariants import (
@@ -53,7 +53,7 @@ class Tally(msgspec.Struct):
 def all_runs(service: Service) -> list[RunRecord]:
     """Every run, the oldest first."""
     found: list[RunRecord] = []
-    while page := service.store.runs(limit=PAGE, before=found[-1].run_id if found else None):
+    while page := service.reader.store.runs(limit=PAGE, before=found[-1].run_id if found else None):
         found += page
     return found[::-1]
 
@@ -76,7 +76,7 @@ def check_starts(numbers: range, acknowledged: Mapping[int, int], started: Mappi
 
 def check_run(service: Service, record: RunRecord, tally: Tally) -> tuple[list[str], list[e.Entry]]:
     """What is wrong with one run, and its log."""
-    log = list(service.events(record.run_id))
+    log = list(service.reader.events(record.run_id))
     _count(tally, record, log)
     return [f"run {record.run_id} ({record.workflow}): {found}" for found in _of_run(service, record, log)], log
 
@@ -85,15 +85,15 @@ def _of_run(service: Service, record: RunRecord, log: list[e.Entry]) -> Findings
     if record.status not in RUN_ENDED:
         yield f"it is still {record.status}"
         return
-    state = service.state(record.run_id)
+    state = service.reader.state(record.run_id)
     try:
         check(log, state)
     except AssertionError as broken:
         yield str(broken)
-    differing = service.verify(record.run_id).differing
+    differing = service.replay(record.run_id).differing
     if differing:
         yield f"its log and its tables differ: {', '.join(differing)}"
-    if not any(line.text for line in service.explain(record.run_id)):
+    if not any(sentence.line.text for sentence in service.story(record.run_id)):
         yield "nothing explains it"
     yield from _unexpected_failures(service, record, state)
 
@@ -103,7 +103,7 @@ def _unexpected_failures(service: Service, record: RunRecord, state: State) -> F
     if record.status != "failed":
         return
     allowed = {"WORKER_LOST", *FLOWS[record.workflow].may_fail_with}
-    if any(child.status == "failed" for child in service.store.children(record.run_id)):
+    if any(child.status == "failed" for child in service.reader.store.children(record.run_id)):
         allowed.add("CHILD_FAILED")
     for found in state.failures:
         codes = set(_codes(found.failure))

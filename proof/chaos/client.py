@@ -13,8 +13,9 @@ from pathlib import Path
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
+from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Prepared, Service, prepare
+from mulligan.service.run_control import Prepared, prepare
 from proof.chaos.flows import drawn
 
 # A store that is away is asked again so soon.

@@ -16,7 +16,7 @@ import msgspec
 import psycopg
 
 from mulligan.core.model.codec import encode
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import kill_marked
 from proof.chaos import flows
@@ -89,7 +89,7 @@ class Chaos:
         flows.written(self.stage.folder)
         # The tables are there before anybody comes.
         with self.stage.service() as service:
-            assert service.store.runs() == []
+            assert service.reader.store.runs() == []
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))
         self.trouble = Trouble(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
         self.trouble.restarted = self._note_restart
@@ -290,7 +290,7 @@ class Chaos:
         """The logs of runs that something was found about, beside what the workers said."""
         named = {int(number) for found in self.report.findings for number in re.findall(r"\brun (\d+)", found)}
         for run_id in sorted(named)[:TOLD_MAX]:
-            lines = [encode(entry) for entry in service.store.log(run_id)]
+            lines = [encode(entry) for entry in service.reader.store.log(run_id)]
             self._paper(f"run-{run_id}.jsonl").write_bytes(b"\n".join(lines))
 
 

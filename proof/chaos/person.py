@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mulligan.errors import MulliganError, StoreUnavailable
 from mulligan.ports import RunRecord, WaitingPlace
+from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Service
 
 LOOK_SECONDS = 0.2
 # How many of the newest runs it chooses from.
@@ -44,7 +44,7 @@ class Person:
     def _look(self) -> None:
         service = Service(find_home(), by="operator")
         try:
-            for waiting in service.store.waiting_places():
+            for waiting in service.reader.store.waiting_places():
                 self._decide(service, waiting)
             is_calm = Path("calm").exists()
             if is_calm:
@@ -72,12 +72,12 @@ class Person:
 
     def _resume_all(self, service: Service) -> None:
         """Also those of which nobody said that they are paused: the answer may have been lost."""
-        for record in service.store.runs(limit=SEEN_MAX, statuses=("paused",)):
+        for record in service.reader.store.runs(limit=SEEN_MAX, statuses=("paused",)):
             if record.parent_run_id is None:
                 self._resume(service, record.run_id)
 
     def _resume(self, service: Service, run_id: int) -> None:
-        if self._say("resume", run_id, lambda: service.lift_pause(run_id)) != "unknown":
+        if self._say("resume", run_id, lambda: service.resume(run_id)) != "unknown":
             self.paused.pop(run_id, None)
 
     # -- disturbing
@@ -100,7 +100,7 @@ class Person:
     def _chosen(self, service: Service, *, is_ended: bool) -> RunRecord | None:
         """A run at the top that has failed or was cancelled, or one that has not ended."""
         wanted = ("failed", "cancelled") if is_ended else ("running",)
-        found = service.store.runs(limit=SEEN_MAX, statuses=wanted)
+        found = service.reader.store.runs(limit=SEEN_MAX, statuses=wanted)
         tops = [run for run in found if run.parent_run_id is None and not (is_ended and run.run_id in self.retried)]
         return self.chance.choice(tops) if tops else None
 

@@ -13,9 +13,9 @@ import apsw
 import psycopg
 
 from mulligan.core.model import events as e
-from mulligan.service.gc import Choice, collect
+from mulligan.service import Service
+from mulligan.service.gc import RunRetention
 from mulligan.service.home import DATABASE
-from mulligan.service.verbs import Service
 from mulligan.testing.run_invariants import check
 from mulligan.worker.lock import look
 from proof.crashes.workflow import DONE_ONCE, SECRET, done
@@ -54,7 +54,7 @@ class Aftermath:
     @cached_property
     def logs(self) -> dict[int, list[e.Entry]]:
         """Of the run, and of those that it called."""
-        return {run.run_id: list(self.service.events(run.run_id)) for run in self.service.runs(limit=100)}
+        return {run.run_id: list(self.service.reader.events(run.run_id)) for run in self.service.reader.runs(limit=100)}
 
     @cached_property
     def is_refused(self) -> bool:
@@ -80,14 +80,14 @@ def the_outcome_is_as_undisturbed(after: Aftermath) -> Iterator[str]:
 def the_logs_keep_the_promises(after: Aftermath) -> Iterator[str]:
     for run_id, log in after.logs.items():
         try:
-            check(log, after.service.state(run_id))
+            check(log, after.service.reader.state(run_id))
         except AssertionError as error:
             yield f"run {run_id}: {error}"
 
 
 def the_logs_replay_to_the_tables(after: Aftermath) -> Iterator[str]:
     for run_id in after.logs:
-        differing = after.service.verify(run_id).differing
+        differing = after.service.replay(run_id).differing
         if differing:
             yield f"run {run_id}: {', '.join(differing)} are not what the log says"
 
@@ -151,7 +151,7 @@ def nothing_lies_about(after: Aftermath) -> Iterator[str]:
     if left and after.is_left_to_gc:
         for path in (after.stage.home.folder / one for one in left):
             os.utime(path, (0, 0))
-        collect(after.service, Choice())
+        after.service.collect_garbage(RunRetention())
         left = strays(after)
     yield from (f"'{path}' is left in the home" for path in left)
 

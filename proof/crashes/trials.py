@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
 from proof.crashes import shorts
 from proof.crashes.aftermath import Aftermath, complaints, steady
@@ -165,7 +165,7 @@ class Play:
             return [f"its end is not shown: {ended.code}: {ended.said}"]
         if is_refused or self._is_last_dead:
             # Killed, or not heard, when the run was over already: whoever comes next buries the dead.
-            with service.driver(None):
+            with service.control.driver(None):
                 pass
         return complaints(Aftermath(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
 
@@ -178,7 +178,7 @@ class Play:
 
     def _go_on(self, service: Service, trouble: Trouble | None = None) -> Ended:
         """Take the run up again, or begin it where the first process did not come so far; else look at it."""
-        runs = [run for run in service.runs(limit=100) if run.parent_run_id is None]
+        runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
         if not runs:
             return self._run("run", "flow.yaml", "--json", trouble=trouble)
         verb = "show" if runs[0].status in RUN_ENDED else "resume"

@@ -33,7 +33,7 @@ def foreign(system: str, *suffixes: str) -> tuple[bytes, ...]:
 
 
 def _blocks(system: str) -> Iterator[bytes]:
-    page = PROJECT / "docs/formats" / f"{system}.md"
+    page = PROJECT / "docs/other-systems" / f"{system}.md"
     for match in _BLOCK.finditer(page.read_text() if page.exists() else ""):
         yield match[1].encode()
 

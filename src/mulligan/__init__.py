@@ -1,22 +1,37 @@
 """Mulligan: durable workflows in which failure is a first-class path."""
 
+from __future__ import annotations
+
+# `typing` itself is not imported: a step that imports `mulligan` should not wait for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 __version__ = "0.1.0"
 
 
 class StepError(Exception):
-    """Raised by a Python step to say itself what went wrong. Severity `warning`, `error` or `critical`."""
+    """Raise this in a Python step to choose its failure code. `severity` is `warning`, `error` or `critical`."""
 
-    def __init__(self, code, message="", *, severity=None, retryable=None, details=None):
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        *,
+        severity: str | None = None,
+        retryable: bool | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(message or code)
         self.code = code
         self.message = message
         self.severity = severity
         self.retryable = retryable
-        self.details = details or {}
+        self.details: dict[str, Any] = details or {}
 
-    def report(self):
-        """What the engine is told: only what was said."""
-        fields = {
+    def report(self) -> dict[str, Any]:
+        """The fields that were set, as the engine reads them."""
+        fields: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
             "severity": self.severity,
@@ -26,11 +41,15 @@ class StepError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
-_ELSEWHERE = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
+_LAZY = {
+    "ActionPlugin": "mulligan.plugins",
+    "FormatPlugin": "mulligan.plugins",
+    "Workflow": "mulligan.language.builder",
+}
 
 
-def __getattr__(name):
-    """What is ours to give, for who asks for it: a step that needs nothing of ours loads nothing of ours."""
-    if name in _ELSEWHERE:
-        return getattr(__import__(_ELSEWHERE[name], fromlist=[name]), name)
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: a step that imports `mulligan` alone loads nothing else of it."""
+    if name in _LAZY:
+        return getattr(__import__(_LAZY[name], fromlist=[name]), name)
     raise AttributeError(f"module 'mulligan' has no attribute '{name}'")

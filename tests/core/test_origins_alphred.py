@@ -1,4 +1,4 @@
-"""Alphred's failure routes to remediation steps. The numbers are those of docs/origins.md."""
+"""Alphred's failure routes to remediation steps. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NL2SQL's failures and recovery, and the gaps its own document names. The numbers are those of docs/origins.md."""
+"""NL2SQL's failures and recovery, and the gaps that its own document names (numbers: docs/project/origins.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NoETL's failure handling: every path converges at `end`. The numbers are those of docs/origins.md."""
+"""NoETL's failure handling: every path converges at `end`. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prodigy's step-level on_failure handlers, as people write them. The numbers are those of docs/origins.md."""
+"""Prodigy's step-level on_failure handlers, as people write them. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torc's failure handlers: rules, recovery scripts, triage. The numbers are those of docs/origins.md."""
+"""Torc's failure handlers: rules, recovery scripts, triage. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ import pytest
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
 from mulligan.ports import Commit, CommitResult, Store
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 from proof.crashes.aftermath import steady
 from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage
@@ -43,7 +44,7 @@ class LosesAnAnswer:
 def ended(stage: Stage, nth: int) -> tuple[dict[str, Any], bool]:
     """How a run ends, and whether an answer was lost on the way."""
     service = Service(stage.home)
-    store = LosesAnAnswer(service.store, nth)
+    store = LosesAnAnswer(service.reader.store, nth)
     service.store = store  # type: ignore[misc]
     with service.driver(Capacity(2.0, 1 << 30)) as driver:
         (run_id,) = service.start(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)

@@ -74,7 +74,7 @@ def test_a_run_whose_home_was_moved_goes_on_at_its_new_place_and_no_two_attempts
     at_new = Stage(file_stage.folder, home=new)
     with at_new.service() as service:
         at_new.expect_promises(service, 1)
-        lost = [entry.fact for entry in service.events(1) if isinstance(entry.fact, e.AttemptLost)]
+        lost = [entry.fact for entry in service.reader.events(1) if isinstance(entry.fact, e.AttemptLost)]
     assert [(fact.place, fact.attempt) for fact in lost] == [("long", 1)]
 
 

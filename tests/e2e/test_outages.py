@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 from mulligan.testing.postgres import PostgresServer, own_server
 from mulligan.worker.processes import send
 from proof.chaos.trouble import family_of
@@ -98,7 +98,7 @@ def test_a_worker_that_starts_while_the_server_waits_until_it_is_served(
 
 
 def test_a_process_that_drives_runs_holds_two_connections(tmp_path: Path, named_url: str) -> None:
-    """This is the figure of docs/workers.md."""
+    """This is the figure of docs/operate/workers.md."""
     stage = Stage(tmp_path, named_url)
     name = conninfo_to_dict(named_url)["application_name"]
     with psycopg.connect(named_url, application_name="onlooker", autocommit=True) as checker:
@@ -154,9 +154,9 @@ def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
         end()
         (tmp_path / "back").touch()
         with stage.service() as service:
-            wait_until(lambda: service.store.run(run_id).status == "completed", "the run does not end")
+            wait_until(lambda: service.reader.store.run(run_id).status == "completed", "the run does not end")
             stage.expect_promises(service, run_id)
-            facts = [entry.fact for entry in service.events(run_id)]
+            facts = [entry.fact for entry in service.reader.events(run_id)]
         for process in fleet:
             process.send_signal(signal.SIGTERM)
         said = [process.communicate()[1] for process in fleet]

@@ -162,7 +162,7 @@ def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: P
         "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
     )
     with stage.service() as service:
-        assert [run.status for run in service.runs()] == ["completed"]
+        assert [run.status for run in service.reader.runs()] == ["completed"]
 
 
 # -- a database that somebody holds ----------------------------------------------------------------------------------

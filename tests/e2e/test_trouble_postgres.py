@@ -13,7 +13,7 @@ import pytest
 
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
 from proof.crashes.dying import lose_connections
@@ -124,7 +124,7 @@ def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewel
     tmp_path: Path, named_url: str
 ) -> None:
     stage = Stage(tmp_path, named_url)
-    with stage.service() as service, service.driver(None):
+    with stage.service() as service, service.control.driver(None):
         lose_connections(named_url)
 
     with stage.service() as later:

@@ -57,7 +57,7 @@ def mulligan(*words: object) -> Said:
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err):
         code = exit_code([str(word) for word in words])
-    return Said(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    return Said(code, *(stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)))  # type: ignore[attr-defined]
 
 
 def workflow(text: str, name: str = "flow.yaml") -> str:

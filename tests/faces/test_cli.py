@@ -12,22 +12,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from mulligan import __version__
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.internal_errors import bug
-from mulligan.cli.parser import app
-from mulligan.cli.terminal import exit_code_of, painted, wants_colour
-from mulligan.errors import LanguageError, Problem, Unlawful
+from mulligan.cli.terminal import exit_code_of, paint_error, wants_colour
+from mulligan.errors import IllegalTransition, LanguageError, Problem
 
+from .commands import mulligan
 from .pipes import read_terminal
 
 SRC = Path(__file__).parent.parent.parent / "src"
-
-
-def mulligan(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, prog_name="mulligan")
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -45,14 +40,14 @@ def process(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
 def test_the_version_is_one_line_on_stdout():
     result = mulligan("--version")
 
-    assert (result.exit_code, result.stdout, result.stderr) == (0, f"mulligan {__version__}\n", "")
+    assert (result.code, result.out, result.err) == (0, f"mulligan {__version__}\n", "")
 
 
 def test_help_lists_every_command_with_its_line():
     result = mulligan("--help")
 
-    head, _, commands = result.stdout.partition("Commands:\n")
-    assert result.exit_code == 0
+    head, _, commands = result.out.partition("Commands:\n")
+    assert result.code == 0
     assert (
         head
         == """\
@@ -63,8 +58,7 @@ Usage: mulligan [OPTIONS] COMMAND [ARGS]...
 Options:
   --version             Show the version and exit.
   --install-completion  Install completion for the current shell.
-  --show-completion     Show completion for the current shell, to copy it or
-                        customize the installation.
+  --show-completion     Print the completion script of the current shell.
   -h, --help            Show this message and exit.
 
 """
@@ -77,16 +71,16 @@ Options:
 def test_every_command_can_be_loaded_and_has_help_of_its_own(name: str):
     result = mulligan(name, "-h")
 
-    assert result.exit_code == 0
-    assert result.stdout.startswith(f"Usage: mulligan {name} ")
-    assert " ".join(result.stdout.split()).count(COMMANDS[name][1]) == 1
+    assert result.code == 0
+    assert result.out.startswith(f"Usage: mulligan {name} ")
+    assert " ".join(result.out.split()).count(COMMANDS[name][1]) == 1
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"worker", "demo"}))
 def test_every_command_that_answers_a_question_answers_as_json_too(name: str):
     result = mulligan(name, "-h")
 
-    assert "--json" in result.stdout.split()
+    assert "--json" in result.out.split()
 
 
 def loaded_by(heavy: tuple[str, ...], *arguments: str, cwd: Path) -> list[str]:
@@ -132,28 +126,35 @@ def test_the_shell_completes_commands_without_loading_them():
 def test_without_a_command_the_help_goes_to_stderr_and_it_is_no_success():
     result = mulligan()
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == mulligan("--help").stdout
+    assert (result.code, result.out) == (2, "")
+    assert result.err == mulligan("--help").out
 
 
 USAGE = {
     # a slip of the finger
-    ("validat", "x.yaml"): "error[usage]: no such command 'validat'\n  did you mean 'validate'?\n",
+    ("validat", "x.yaml"): "error[usage]: no such command 'validat'\n  did you mean 'mulligan validate'?\n",
     # a word of other programs
     ("status",): "error[usage]: no such command 'status'\n  did you mean 'mulligan show'?\n",
     ("stop", "1"): "error[usage]: no such command 'stop'\n  did you mean 'mulligan cancel'?\n",
     # an input without its option
     ("run", "x.yaml", "n=a b"): (
-        "error[usage]: got unexpected extra argument(s) (n=a b)\n  inputs are given with -i: mulligan run … -i n=a\n"
+        "error[usage]: unexpected argument 'n=a b'\n  inputs are given with -i: mulligan run … -i 'n=a b'\n"
     ),
     # nothing like it
-    ("zzz",): "error[usage]: no such command 'zzz'\n  how it is used: mulligan --help\n",
-    ("--bogus",): "error[usage]: no such option: --bogus\n  how it is used: mulligan --help\n",
+    ("zzz",): "error[usage]: no such command 'zzz'\n  see: mulligan --help\n",
+    ("--bogus",): "error[usage]: no such option '--bogus'\n  options follow the command; see: mulligan --help\n",
     # an option that is nearly right, and one that belongs behind the command
-    ("run", "--paralel", "2"): "error[usage]: no such option: --paralel\n  did you mean '--label' or '--parallel'?\n",
-    ("--home", "x", "list"): "error[usage]: no such option: --home\n  how it is used: mulligan --help\n",
-    ("validate",): "error[usage]: missing argument 'FILE...'\n  how it is used: mulligan validate --help\n",
-    ("convert",): "error[usage]: missing argument 'FILE'\n  how it is used: mulligan convert --help\n",
+    ("run", "--paralel", "2"): "error[usage]: no such option '--paralel'\n  did you mean '--parallel'?\n",
+    ("--versoin",): "error[usage]: no such option '--versoin'\n  did you mean '--version'?\n",
+    ("help", "run"): "error[usage]: no such command 'help'\n  did you mean 'mulligan --help'?\n",
+    ("",): "error[usage]: no such command ''\n  see: mulligan --help\n",
+    (
+        "--home",
+        "x",
+        "list",
+    ): "error[usage]: no such option '--home'\n  options follow the command; see: mulligan --help\n",
+    ("validate",): "error[usage]: missing argument 'FILE...'\n  see: mulligan validate --help\n",
+    ("convert",): "error[usage]: missing argument 'FILE'\n  see: mulligan convert --help\n",
 }
 
 
@@ -161,7 +162,7 @@ USAGE = {
 def test_bad_usage_is_refused_in_our_words(arguments: tuple[str, ...], words: str):
     result = mulligan(*arguments)
 
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", words)
+    assert (result.code, result.out, result.err) == (2, "", words)
 
 
 # What a command raises
@@ -181,7 +182,7 @@ def test_an_error_of_ours_is_rendered_and_gives_its_exit_code(capsys: pytest.Cap
 
 
 def test_an_unlawful_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
-    code = raising(Unlawful("a completed step cannot fail"))
+    code = raising(IllegalTransition("a completed step cannot fail"))
 
     assert (code, *capsys.readouterr()) == (1, "", "error[internal.unlawful]: a completed step cannot fail\n")
 
@@ -319,7 +320,7 @@ def test_paint_marks_the_head_and_the_carets_and_leaves_the_words():
         "     |             ^^^^^^ did you mean 'fetch'?"
     )
 
-    coloured = painted(plain)
+    coloured = paint_error(plain)
 
     assert coloured == (
         "\033[1;31merror[language.x]:\033[0m a.yaml:14:13: no\n"

@@ -1,4 +1,4 @@
-"""Completion: what is suggested for a word at a prompt, and how each shell is told."""
+"""Completion: what is suggested for a word at a prompt, and how each shell is answered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from typer._completion_shared import get_completion_script
 
 from mulligan.cli.completion import TABLE, answer, suggest
+from mulligan.cli.completion_scripts import SCRIPTS
 from mulligan.cli.completion_table import table
-from mulligan.cli.parser import keep_order_of_suggestions
 
-from .commands import SRC, ran
+from .commands import SRC, mulligan, ran
 
 SWEEP = """\
 name: sweep
@@ -34,7 +33,7 @@ def suggested(*words: str) -> list[str]:
 
 
 def asked(shell: str, line: str, **more: str) -> tuple[int | None, str]:
-    """The exit code and what a shell is told, after it has handed over a line."""
+    """The exit code and the answer to a shell that asks about a line."""
     words = line.split(" ")
     environ = {
         **os.environ,
@@ -44,9 +43,9 @@ def asked(shell: str, line: str, **more: str) -> tuple[int | None, str]:
         "COMP_CWORD": str(len(words) - 1),
         **more,
     }
-    told: list[str] = []
-    code = answer(environ, told.append)
-    return code, "".join(told)
+    answers: list[str] = []
+    code = answer(environ, answers.append)
+    return code, "".join(answers)
 
 
 def test_the_table_of_words_is_what_the_commands_take() -> None:
@@ -238,15 +237,9 @@ def test_where_nothing_is_suggested_a_shell_offers_files(folder: Path) -> None:
     assert asked("fish", "mulligan app", _TYPER_COMPLETE_FISH_ACTION="is-args") == (0, "")
 
 
-def shown_script(shell: str) -> str:
-    """What `--show-completion` prints in that shell, which it finds out by looking at who started it."""
-    keep_order_of_suggestions()
-    return get_completion_script(prog_name="mulligan", complete_var="_MULLIGAN_COMPLETE", shell=shell)
-
-
 def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder: Path) -> None:
     ran("name: w\nsteps: [{step: a, shell: echo}]")
-    script = shown_script("bash")
+    script = SCRIPTS["bash"]
     (folder / "mulligan").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n')
     (folder / "mulligan").chmod(0o755)
     asking = "\n".join(
@@ -276,7 +269,7 @@ def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder
         (["list", "--status", "="], ["running", "paused", "completed", "failed", "cancelled", "open", "ended"]),
         (["list", "--status", "=", "failed", "--al"], ["--all"]),
         (["classify", "--reason", "=", "a", "1", "b", ""], ["retry", "fail"]),
-        # An input is no option of ours, and what it may be nobody knows.
+        # The values of inputs are not known.
         (["classify", "1", "b", "-i", "x", "=", ""], []),
         (["run", "-i", "x", "="], []),
     ],
@@ -287,22 +280,135 @@ def test_what_bash_breaks_at_an_equals_sign_is_one_word(words: list[str], expect
         "COMP_WORDS": "\n".join(["mulligan", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    told: list[str] = []
+    answers: list[str] = []
 
-    assert answer(environ, told.append) == 0
-    assert told[0].split() == [word for word in expected if word]
+    assert answer(environ, answers.append) == 0
+    assert answers[0].split() == [word for word in expected if word]
 
 
 def test_the_script_of_fish_keeps_the_order() -> None:
-    assert " --keep-order " in shown_script("fish")
+    assert " --keep-order " in SCRIPTS["fish"]
+
+
+def completed(shell: str, words: str, count: int) -> str:
+    """What a process prints when the shell asks it."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "_MULLIGAN_COMPLETE": f"complete_{shell}"}
+    environment |= {"COMP_WORDS": words, "COMP_CWORD": str(count), "_TYPER_COMPLETE_ARGS": words}
+    command = [sys.executable, "-m", "mulligan"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_the_shell_completes_the_options_of_a_command():
+    assert completed("bash", "mulligan run --p", 2).split() == ["--parallel"]
+
+
+def test_the_shell_completes_commands_also_where_the_words_so_far_are_in_order():
+    assert set(completed("bash", "mulligan re", 1).split()) >= {"resume", "retry"}
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_completion_of_each_shell_can_be_shown(shell: str):
+    said = mulligan("--show-completion", shell)
+
+    assert (said.code, said.out, said.err) == (0, SCRIPTS[shell] + "\n", "")
+
+
+def test_the_shell_that_started_the_program_is_found(tmp_path: Path):
+    # A process is called like its file.
+    (tmp_path / "fish").symlink_to("/bin/bash")
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "SHELL": "/bin/other"}
+    line = f"'{sys.executable}' -m mulligan --show-completion; true"
+
+    done = subprocess.run(
+        [tmp_path / "fish", "-c", line], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert (done.stdout, done.stderr) == (SCRIPTS["fish"] + "\n", "")
+
+
+def test_a_shell_without_completion_is_refused():
+    said = mulligan("--install-completion", "csh")
+
+    assert (said.code, said.out, said.err) == (
+        2,
+        "",
+        "error[usage]: there is no completion for 'csh'\n"
+        "  name one of bash, zsh, fish, powershell, pwsh: mulligan --install-completion bash\n",
+    )
+
+
+INSTALLED = {
+    "bash": {
+        ".bash_completions/mulligan.sh": SCRIPTS["bash"],
+        ".bashrc": "source '{home}/.bash_completions/mulligan.sh'",
+    },
+    "zsh": {
+        ".zfunc/_mulligan": SCRIPTS["zsh"],
+        ".zshrc": "fpath+=~/.zfunc; autoload -Uz compinit; compinit\n\nzstyle ':completion:*' menu select",
+    },
+    "fish": {".config/fish/completions/mulligan.fish": SCRIPTS["fish"]},
+}
+
+
+@pytest.mark.parametrize("shell", INSTALLED)
+def test_completion_is_installed_once(shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    first, second = mulligan("--install-completion", shell), mulligan("--install-completion", shell)
+
+    paths = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {str(path.relative_to(tmp_path)): path.read_text().strip("\n") for path in paths} == {
+        name: text.replace("{home}", str(tmp_path)) for name, text in INSTALLED[shell].items()
+    }
+    installed = tmp_path / next(iter(INSTALLED[shell]))
+    said = f"{shell} completion installed in {installed}\nCompletion will take effect once you restart the terminal\n"
+    assert first == second == (0, said, "")
+
+
+def test_installing_keeps_what_the_user_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bashrc").write_bytes(b"alias caf\xe9=ls")
+
+    mulligan("--install-completion", "bash")
+
+    assert (tmp_path / ".bashrc").read_bytes().startswith(b"alias caf\xe9=ls\nsource '")
+
+
+@pytest.mark.parametrize(("script", "code"), [("echo profile.ps1", 0), ("exit 1", 2)])
+def test_powershell_is_asked_for_its_profile(
+    script: str, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pwsh").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "pwsh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    assert mulligan("--install-completion", "pwsh").code == code
+    assert Path("profile.ps1").is_file() == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "out"), [("source_bash", 0, SCRIPTS["bash"] + "\n"), ("complete_csh", 1, "")]
+)
+def test_other_questions_of_a_shell(asked: str, code: int, out: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("_MULLIGAN_COMPLETE", asked)
+
+    assert mulligan() == (code, out, "")
+
+
+def test_an_empty_question_is_none(monkeypatch: pytest.MonkeyPatch):
+    # PowerShell's script leaves it behind.
+    monkeypatch.setenv("_MULLIGAN_COMPLETE", "")
+
+    assert mulligan("--version").code == 0
 
 
 def test_completion_loads_neither_the_parser_nor_the_engine_nor_the_language(folder: Path) -> None:
     ran("name: w\nsteps: [{step: a, shell: echo}]")
     program = (
         "import sys\nfrom mulligan.cli.dispatch import exit_code\nexit_code([])\n"
-        "print([name for name in sys.modules if name in ('typer', 'yaml', 'rich', 'mulligan.engine', 'mulligan.worker',"
-        " 'mulligan.language', 'mulligan.service.verbs', 'mulligan.store.sqlite')], file=sys.stderr)"
+        "print([name for name in sys.modules if name in ('inspect', 'yaml', 'rich', 'mulligan.engine',"
+        " 'mulligan.worker', 'mulligan.language', 'mulligan.service.service', 'mulligan.store.sqlite')],"
+        " file=sys.stderr)"
     )
     environ = {
         **os.environ,

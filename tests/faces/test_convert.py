@@ -161,8 +161,8 @@ def test_a_system_that_nobody_knows_is_refused_with_those_that_there_are(words: 
     assert said == (
         2,
         "",
-        "error[input.invalid]: 'airflow' is no system whose files can be read\n"
-        "  there are torc, prodigy, noetl, alphred, and mulligan for our own\n",
+        "error[input.invalid]: 'airflow' is not a known format\n"
+        "  known formats: torc, noetl, alphred, prodigy, and mulligan for our own\n",
     )
 
 
@@ -204,7 +204,7 @@ def test_a_graph_is_told_each_of_them_once(words: tuple[str, str]) -> None:
     assert said == (
         2,
         "",
-        f"error[usage]: '{words[0]}' and '{words[1]}' cannot both be\n  leave one of them out\n",
+        f"error[usage]: --format cannot be both '{words[0]}' and '{words[1]}'\n  leave one of them out\n",
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service
 from mulligan.worker import lock
 
 from ..live.runner import wait_until
@@ -39,7 +39,7 @@ def home(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 def names(home: Home) -> list[str]:
     service = Service(home)
     try:
-        return sorted(record.name for record in service.store.artifacts.records())
+        return sorted(record.name for record in service.reader.store.artifacts.records())
     finally:
         service.close()
 
@@ -47,7 +47,7 @@ def names(home: Home) -> list[str]:
 def keep(home: Home, name: str) -> None:
     """An artifact that nobody refers to."""
     service = Service(home)
-    service.store.artifacts.keep(name, b"orphan", "text")
+    service.reader.store.artifacts.keep(name, b"orphan", "text")
     service.close()
 
 

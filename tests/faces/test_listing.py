@@ -89,8 +89,7 @@ def test_the_list_can_be_shortened_and_chosen_by_status():
         (("-n", "0"), "error[usage]: --limit is at least 1, not 0\n"),
         (
             ("-n", "many"),
-            "error[usage]: invalid value for '--limit' / '-n': 'many' is not a whole number\n"
-            "  how it is used: mulligan list --help\n",
+            "error[usage]: --limit must be a whole number, not 'many'\n  see: mulligan list --help\n",
         ),
     ],
 )

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mulligan.cli.full_screen import Screen
-from mulligan.core.deciding.breaker import Counted, Guard
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer
-from mulligan.core.effects.run_lists import unanswered
+from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry, RunPaused
@@ -22,10 +22,10 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Offer, Turn, WorkerRecord
-from mulligan.service.definitions import point_in_time
+from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.run_list import RunLine, RunQuery, run_page
-from mulligan.service.verbs import Service
+from mulligan.service.values import parse_time
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
@@ -92,7 +92,9 @@ def test_what_an_open_breaker_holds_up_waits_for_it_and_until_when():
     run.commit(queued=[run.task("a", guard=guard)])
     (lease,) = run.store.lease("w", Offer(cpus=1, memory=0, gpus=0, labels=(), host="here", tasks_max=1))
     run.commit(
-        ended=[lease.token], counted=[Counted(lease.token, guard, "failure")], queued=[run.task("b", guard=guard)]
+        ended=[lease.token],
+        counted=[GuardedOutcome(lease.token, guard, "failure")],
+        queued=[run.task("b", guard=guard)],
     )
 
     ((kind, text),) = run.waits()
@@ -190,7 +192,7 @@ def failed(index: int, step: str, **fields: Any) -> FailureRecord:
     ],
 )
 def test_a_run_fails_with_what_nothing_has_answered(records: list[FailureRecord], steps: list[str]):
-    assert [record.step for record in unanswered(reversed(records))] == steps
+    assert [record.step for record in unhandled_by_records(reversed(records))] == steps
 
 
 def test_a_failed_run_has_its_step_its_code_and_the_telling_line_as_fields(folder: Path):
@@ -308,7 +310,7 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
     ("words", "message"),
     [
         (("list", "--since", "yesterday"), "error[input.invalid]: 'yesterday' is neither a time nor how long ago"),
-        (("list", "--input", "region"), "error[usage]: 'region' is no input"),
+        (("list", "--input", "region"), "error[usage]: 'region' is not a valid input"),
         (("list", "--label", "a=1", "--label", "a=2"), "error[usage]: label 'a' is given twice"),
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
         (("list", "--watch", "--json"), "error[usage]: --watch is for people, and --json for programs"),
@@ -334,8 +336,8 @@ def test_a_label_that_nobody_could_find_again_is_refused_before_anything_runs(fo
 def test_a_time_is_so_long_ago_or_a_date_that_is_local_unless_it_says_so():
     now = datetime(2026, 11, 16, 9, tzinfo=UTC)
 
-    assert point_in_time("90m", now) == now - timedelta(minutes=90)
-    assert point_in_time("2026-11-01", now) == datetime(2026, 11, 1).astimezone()
-    assert point_in_time("2026-11-01T08:00+02:00", now) == datetime(2026, 11, 1, 6, tzinfo=UTC)
+    assert parse_time("90m", now) == now - timedelta(minutes=90)
+    assert parse_time("2026-11-01", now) == datetime(2026, 11, 1).astimezone()
+    assert parse_time("2026-11-01T08:00+02:00", now) == datetime(2026, 11, 1, 6, tzinfo=UTC)
     with pytest.raises(InputInvalid):
-        point_in_time("2026-13-01", now)
+        parse_time("2026-13-01", now)

@@ -157,7 +157,7 @@ def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str
     ("words", "code", "said"),
     [
         ((7,), 2, "error[run.unknown]: there is no run 7\n  those that there are: mulligan list\n"),
-        ((-1,), 2, "error[usage]: no such option: -1\n  how it is used: mulligan stats --help\n"),
+        ((-1,), 2, "error[usage]: no such option '-1'\n  see: mulligan stats --help\n"),
         ((2**70,), 2, f"error[run.unknown]: there is no run {2**70}\n  those that there are: mulligan list\n"),
         (
             ("--since", "yesterday"),

@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mulligan.cli.parser import app
+from .commands import mulligan
 
 GOOD = """\
 name: release
@@ -42,10 +41,6 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-def mulligan(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, prog_name="mulligan")
-
-
 def file(name: str, text: str) -> str:
     Path(name).write_text(text, encoding="utf-8")
     return name
@@ -54,22 +49,22 @@ def file(name: str, text: str) -> str:
 def test_a_good_file_is_told_with_its_size():
     result = mulligan("validate", file("release.yaml", GOOD))
 
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "release.yaml: ok, 3 steps, 2 edges, 1 input\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "release.yaml: ok, 3 steps, 2 edges, 1 input\n"
 
 
 def test_one_step_is_no_plural_and_nothing_is_not_counted():
     result = mulligan("validate", file("hello.yaml", SMALL))
 
-    assert result.stdout == "hello.yaml: ok, 1 step\n"
+    assert result.out == "hello.yaml: ok, 1 step\n"
 
 
 def test_a_bad_file_is_refused_with_its_place_on_stderr():
     result = mulligan("validate", file("nightly.yaml", BAD))
 
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.code, result.out) == (2, "")
     assert (
-        result.stderr
+        result.err
         == """\
 error[language.unknown_step]: nightly.yaml:7:13: step 'load' needs 'fetchh', which is not a step
   7 |     needs: [fetchh]
@@ -81,16 +76,16 @@ error[language.unknown_step]: nightly.yaml:7:13: step 'load' needs 'fetchh', whi
 def test_one_bad_file_among_good_ones_is_refused_and_the_others_are_told():
     result = mulligan("validate", file("a.yaml", SMALL), file("b.yaml", BAD), file("c.yaml", SMALL))
 
-    assert result.exit_code == 2
-    assert result.stdout == "a.yaml: ok, 1 step\nc.yaml: ok, 1 step\n"
-    assert result.stderr.startswith("error[language.unknown_step]: b.yaml:7:13: ")
+    assert result.code == 2
+    assert result.out == "a.yaml: ok, 1 step\nc.yaml: ok, 1 step\n"
+    assert result.err.startswith("error[language.unknown_step]: b.yaml:7:13: ")
 
 
 def test_json_of_a_good_file_is_one_object():
     result = mulligan("validate", "--json", file("release.yaml", GOOD))
 
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert json.loads(result.stdout) == {
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out) == {
         "ok": True,
         "file": "release.yaml",
         "format": "mulligan",
@@ -104,8 +99,8 @@ def test_json_of_a_good_file_is_one_object():
 def test_json_of_a_bad_file_has_its_problems_and_stderr_is_silent():
     result = mulligan("validate", file("nightly.yaml", BAD), "--json")
 
-    assert (result.exit_code, result.stderr) == (2, "")
-    assert json.loads(result.stdout) == {
+    assert (result.code, result.err) == (2, "")
+    assert json.loads(result.out) == {
         "ok": False,
         "file": "nightly.yaml",
         "format": None,
@@ -128,9 +123,9 @@ def test_json_of_a_bad_file_has_its_problems_and_stderr_is_silent():
 def test_a_good_file_with_a_slip_is_warned_about_on_stderr_and_stays_good():
     result = mulligan("validate", file("nightly.yaml", DOUBTFUL))
 
-    assert (result.exit_code, result.stdout) == (0, "nightly.yaml: ok, 1 step\n")
+    assert (result.code, result.out) == (0, "nightly.yaml: ok, 1 step\n")
     assert (
-        result.stderr
+        result.err
         == """\
 warning[language.misspelt_code]: nightly.yaml:2:63: no failure has the code 'TIMEOUTS' unless a step reports it
   2 |   - {step: fetch, shell: ./fetch.sh, retry: {rules: [{codes: [TIMEOUTS]}]}}
@@ -142,8 +137,8 @@ warning[language.misspelt_code]: nightly.yaml:2:63: no failure has the code 'TIM
 def test_json_of_a_good_file_with_a_slip_has_its_warnings_and_stderr_is_silent():
     result = mulligan("validate", "--json", file("nightly.yaml", DOUBTFUL))
 
-    answer = json.loads(result.stdout)
-    assert (result.exit_code, result.stderr) == (0, "")
+    answer = json.loads(result.out)
+    assert (result.code, result.err) == (0, "")
     assert (answer["ok"], answer["problems"]) == (True, [])
     assert answer["warnings"] == [
         {
@@ -160,8 +155,8 @@ def test_json_of_a_good_file_with_a_slip_has_its_warnings_and_stderr_is_silent()
 def test_json_of_several_files_is_an_array_in_their_order():
     result = mulligan("validate", "--json", file("b.yaml", SMALL), file("a.yaml", BAD))
 
-    assert result.exit_code == 2
-    assert [(answer["file"], answer["ok"]) for answer in json.loads(result.stdout)] == [
+    assert result.code == 2
+    assert [(answer["file"], answer["ok"]) for answer in json.loads(result.out)] == [
         ("b.yaml", True),
         ("a.yaml", False),
     ]
@@ -170,15 +165,15 @@ def test_json_of_several_files_is_an_array_in_their_order():
 def test_a_missing_file_is_told_in_words():
     result = mulligan("validate", "missing.yaml")
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error[language.unreadable]: missing.yaml: there is no such file\n"
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "error[language.unreadable]: missing.yaml: there is no such file\n"
 
 
 def test_a_missing_file_is_a_problem_in_json_too():
     result = mulligan("validate", "--json", "missing.yaml")
 
-    assert result.exit_code == 2
-    assert json.loads(result.stdout)["problems"] == [
+    assert result.code == 2
+    assert json.loads(result.out)["problems"] == [
         {
             "code": "language.unreadable",
             "message": "there is no such file",
@@ -195,8 +190,8 @@ def test_a_folder_is_not_a_file():
 
     result = mulligan("validate", "folder")
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error[language.unreadable]: folder: this is a folder, and a file is expected\n"
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "error[language.unreadable]: folder: this is a folder, and a file is expected\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
@@ -205,8 +200,8 @@ def test_a_file_without_permission_is_told_in_words():
 
     result = mulligan("validate", "secret.yaml")
 
-    assert result.exit_code == 2
-    assert result.stderr == "error[language.unreadable]: secret.yaml: the file may not be read\n"
+    assert result.code == 2
+    assert result.err == "error[language.unreadable]: secret.yaml: the file may not be read\n"
 
 
 def test_a_path_through_a_file_is_told_in_words():
@@ -214,8 +209,8 @@ def test_a_path_through_a_file_is_told_in_words():
 
     result = mulligan("validate", "hello.yaml/inside.yaml")
 
-    assert result.exit_code == 2
-    assert result.stderr == "error[language.unreadable]: hello.yaml/inside.yaml: the file cannot be read\n"
+    assert result.code == 2
+    assert result.err == "error[language.unreadable]: hello.yaml/inside.yaml: the file cannot be read\n"
 
 
 @pytest.mark.parametrize(
@@ -239,9 +234,9 @@ def test_no_file_whatever_is_in_it_is_a_bug(content: bytes):
 
     result = mulligan("validate", "odd.yaml")
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error[") and "error[internal" not in result.stderr
-    assert "Traceback" not in result.stderr
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("error[") and "error[internal" not in result.err
+    assert "Traceback" not in result.err
 
 
 def test_a_file_name_that_is_no_text_is_shown_as_its_bytes():
@@ -250,7 +245,7 @@ def test_a_file_name_that_is_no_text_is_shown_as_its_bytes():
 
     result = mulligan("validate", name)
 
-    assert (result.exit_code, result.stdout_bytes) == (0, b"caf\xe9.yaml: ok, 1 step\n")
+    assert (result.code, os.fsencode(result.out)) == (0, b"caf\xe9.yaml: ok, 1 step\n")
 
 
 # Schema
@@ -259,25 +254,25 @@ def test_a_file_name_that_is_no_text_is_shown_as_its_bytes():
 def test_the_schema_is_one_json_object_on_stdout():
     result = mulligan("schema")
 
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert json.loads(result.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
 def test_the_schema_is_json_whether_asked_or_not():
-    assert mulligan("schema", "--json").stdout == mulligan("schema").stdout
+    assert mulligan("schema", "--json").out == mulligan("schema").out
 
 
 def test_the_schema_can_go_to_a_file():
     result = mulligan("schema", "--out", "mulligan.schema.json")
 
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "wrote mulligan.schema.json\n")
-    assert Path("mulligan.schema.json").read_text() == mulligan("schema").stdout
+    assert (result.code, result.out, result.err) == (0, "", "wrote mulligan.schema.json\n")
+    assert Path("mulligan.schema.json").read_text() == mulligan("schema").out
 
 
 def test_a_place_that_cannot_be_written_is_refused():
     result = mulligan("schema", "--out", "no/such/folder.json")
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
         "error[file.unwritable]: 'no/such/folder.json' cannot be written: no such file or directory\n"
     )

@@ -155,7 +155,7 @@ def test_a_function_inside_another_is_refused() -> None:
     assert "no worker can import the function" in caught.value.problems[0].message
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "python-api.md"
 TWICE = re.findall(r"^```yaml\n(.*?)^```\n+```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 
 

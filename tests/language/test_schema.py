@@ -166,7 +166,7 @@ def test_the_schema_is_called_by_a_name_that_never_changes() -> None:
 
 
 def test_the_page_on_editors_says_what_the_schema_is_called() -> None:
-    page = Path(__file__).parents[2] / "docs" / "editors.md"
+    page = Path(__file__).parents[2] / "docs" / "start" / "editors.md"
 
     assert f"`{ID}`" in page.read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.local_worker import local_worker
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 
 from .runner import ROOM, ExecutionRecorder, Live, Ran
 

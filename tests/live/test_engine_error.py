@@ -13,7 +13,7 @@ from mulligan.core.model import reports as r
 from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.language import load
 from mulligan.service.driver import Driver
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 
 from .runner import ROOM, ExecutionRecorder, Live
 
@@ -85,7 +85,7 @@ def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(
         ending = driver.drive(run_id)
     assert ending == "waiting"
 
-    live.service.lift_pause(run_id)
+    live.service.resume(run_id)
     ran = live.resume(run_id)
 
     # What the first attempt came to could not be told: it counts as lost, and is done again.
@@ -97,7 +97,7 @@ def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
     with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         driver.drive(run_id)
-    live.service.lift_pause(run_id)
+    live.service.resume(run_id)
 
     with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         driver.engine.take_up([run_id])
@@ -117,7 +117,7 @@ def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resum
             drive = driver.engine.drivers.get(run_id)
             if drive is not None and drive.is_paused_after_crash and isinstance(drive.evaluator, Poisoned):
                 drive.evaluator = driver.engine.evaluator
-                live.service.store.put(run_id, r.ResumeRequested(datetime.now(UTC), "somebody"))
+                live.service.reader.store.put(run_id, r.ResumeRequested(datetime.now(UTC), "somebody"))
                 driver.engine.request_look()
             return drive is None
 

@@ -246,7 +246,7 @@ def test_a_bound_that_is_no_size_is_refused_before_anything_runs(
     assert refused.value.render() == (
         "error[input.invalid]: MULLIGAN_LOG_MAX: 'lots' is not a size\n  write it like 512MiB or 4GB"
     )
-    assert live_file.service.runs() == []
+    assert live_file.service.reader.runs() == []
 
 
 def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(live: Live) -> None:
@@ -340,7 +340,7 @@ def test_a_step_that_kills_its_supervisor_again_and_again_fails_and_the_worker_l
     )
 
     [worker] = {fact.worker for fact in ran.facts(e.AttemptLost)}
-    assert told(ran, "killer") == ("WORKER_LOST", f"the worker that ran it is gone ({worker})")
+    assert told(ran, "killer") == ("WORKER_LOST", f"the worker running it was lost ({worker})")
     assert (ran.steps["killer"]["attempts"], ran.steps["after"]["output"]) == (4, "1")
     assert leftovers(live_file) == []
 

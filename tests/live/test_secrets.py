@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.service.pending import pending
+from mulligan.service import to_json
 from mulligan.worker.redactor import Redactor
 
 from .runner import Live, Ran
@@ -186,7 +186,7 @@ def expect_no_secret(live: Live, ran: Ran) -> None:
 def told(live: Live, ran: Ran) -> Iterator[bytes]:
     """All that the verbs say of a run and of those that it has called."""
     yield msgspec.json.encode([ran.shown, ran.story])
-    yield msgspec.json.encode(pending(live.service))
+    yield msgspec.json.encode(to_json(live.service.list_pending()))
     yield msgspec.json.encode(ran.log)
     for child in live.children(ran.run_id):
         yield msgspec.json.encode([child.shown, child.story, child.log])

@@ -13,9 +13,10 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.store_contents import HeldBreaker, HeldMessage, HeldRun, HeldTask, StoreContents
 from proof.chaos.checker import (
@@ -223,7 +224,7 @@ def test_a_run_that_was_asked_for_once_and_is_there_twice_is_found(service: Serv
 
 def test_a_broken_promise_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "true")
-    entries = list(service.events(run_id))
+    entries = list(service.reader.events(run_id))
     service = Forgetful(service, [entry for entry in entries if not isinstance(entry.fact, e.StepCompleted)])  # type: ignore[assignment]
 
     found, _ = check_run(service, service.record(run_id), Tally())

@@ -170,7 +170,7 @@ def test_without_its_library_a_command_says_what_to_install(tmp_path: Path, word
 def test_a_store_takes_one_connection_and_one_more_once_somebody_waits_for_news(
     schema_url: str, server_url: str
 ) -> None:
-    """These are the figures of docs/workers.md: a worker waits for news, `list` does not."""
+    """These are the figures of docs/operate/workers.md: a worker waits for news, `list` does not."""
     url = f"{schema_url}&application_name=counted"
     with psycopg.connect(server_url, autocommit=True) as checker:
 

@@ -1,4 +1,4 @@
-"""The commands by name, each imported when it is named and not before, since a prompt should not wait."""
+"""The commands by name. The module of a command is imported only when the command is called."""
 
 from __future__ import annotations
 
@@ -6,43 +6,54 @@ from importlib import import_module
 
 from mulligan.cli.parameters import Command
 
-# name -> where its function is, and its line in --help.
+PROGRAM = "mulligan"
+DESCRIPTION = "Durable workflows in which failure is a first-class path."
+HELP = ("-h", "--help")
+# Set by the completion script of a shell, which asks for suggestions.
+COMPLETION_VARIABLE = "_MULLIGAN_COMPLETE"
+GENERAL_OPTIONS = {
+    "--help": "Show the help of a command and exit.",
+    "--version": "Show the version and exit.",
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Print the completion script of the current shell.",
+}
+# name -> (module and function, line in --help)
 COMMANDS = {
-    "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),
-    "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused, or with a step."),
-    "wait": ("mulligan.cli.wait:wait", "Wait until runs have ended that another process drives."),
-    "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
+    "run": ("mulligan.cli.run:run", "Run a workflow to its end in this process, and show its progress."),
+    "resume": ("mulligan.cli.resume:resume", "Resume a run that was interrupted or paused, or one of its steps."),
+    "wait": ("mulligan.cli.wait:wait", "Wait until runs that another process drives have ended."),
+    "worker": ("mulligan.cli.worker:worker", "Run tasks for the runs of a store, until stopped."),
     "list": (
         "mulligan.cli.list_command:list_runs",
-        "List runs, newest first: how they are, why they failed.",
+        "List runs, newest first, with their status and why they failed.",
     ),
-    "workers": ("mulligan.cli.workers:list_workers", "List the workers of a store, and what each runs now."),
-    "show": ("mulligan.cli.show:show_run", "Show a run: its steps, what failed, what is waited for."),
-    "explain": ("mulligan.cli.explain:explain", "Tell the story of a run, and what it waits for."),
-    "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),
-    "events": ("mulligan.cli.logs:events", "Print the events of a run, one a line."),
-    "items": ("mulligan.cli.items:list_items", "List the items of a map or matrix, and what became of each."),
-    "report": ("mulligan.cli.report:report", "Write a run as one HTML page: failures, graph, timeline, logs."),
-    "cancel": ("mulligan.cli.change_commands:cancel", "Stop a run: cleanup, undo and its end still run."),
-    "pause": ("mulligan.cli.change_commands:pause", "Let what runs end, and start nothing more until you resume it."),
-    "retry": ("mulligan.cli.change_commands:retry", "Give a run another round: what was not done runs again."),
-    "fork": ("mulligan.cli.change_commands:fork", "Start a new run that keeps what another did before a step."),
-    "pending": ("mulligan.cli.decision_commands:list_pending", "List what waits for a person, over all runs."),
-    "classify": ("mulligan.cli.decision_commands:classify", "Say what becomes of a parked step: retry, or fail."),
+    "workers": ("mulligan.cli.workers:list_workers", "List the workers of a store, and what each of them is running."),
+    "show": ("mulligan.cli.show:show_run", "Show a run: its steps, its failures, and what it waits for."),
+    "explain": ("mulligan.cli.explain:explain", "Explain what happened in a run, and what it waits for."),
+    "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, even while they run."),
+    "events": ("mulligan.cli.logs:events", "Print the events of a run, one per line."),
+    "items": ("mulligan.cli.items:list_items", "List the items of a map or matrix, with the status of each."),
+    "report": ("mulligan.cli.report:report", "Write a report of a run in HTML: failures, graph, timeline, logs."),
+    "cancel": ("mulligan.cli.change_commands:cancel", "Cancel a run; its cleanup, undo and end steps still run."),
+    "pause": ("mulligan.cli.change_commands:pause", "Pause a run: running steps finish, and no other step starts."),
+    "retry": ("mulligan.cli.change_commands:retry", "Give a run another round: steps that did not complete run again."),
+    "fork": ("mulligan.cli.change_commands:fork", "Start a new run that keeps another run's results before a step."),
+    "pending": ("mulligan.cli.decision_commands:list_pending", "List what waits for a person, in all runs."),
+    "classify": ("mulligan.cli.decision_commands:classify", "Decide what happens to a parked step: retry or fail."),
     "approve": ("mulligan.cli.decision_commands:approve", "Answer an approval that a run waits for."),
-    "stats": ("mulligan.cli.stats:show_stats", "Show what retries, handlers, triage and routes were good for."),
-    "usage": ("mulligan.cli.usage:show_usage", "Compare what steps asked for with what they used."),
+    "stats": ("mulligan.cli.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
+    "usage": ("mulligan.cli.usage:show_usage", "Compare the resources that steps requested with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
-    "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
-    "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once; or its handler."),
-    "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and keep nothing of it."),
-    "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
+    "replay": ("mulligan.cli.replay:replay", "Rebuild a run from its event log, and compare it with the store."),
+    "step": ("mulligan.cli.step:step", "Run a single step of a workflow once, or its handler."),
+    "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and discard the run."),
+    "validate": ("mulligan.cli.validate:validate", "Check workflow files, and show what is wrong and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow, or a run of it, as Mermaid, SVG or PNG."),
-    "convert": ("mulligan.cli.convert:convert", "Write another system's workflow as one of ours."),
+    "convert": ("mulligan.cli.convert:convert", "Convert a workflow of another system to a Mulligan workflow."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
-    "gc": ("mulligan.cli.gc:gc", "Remove what no run refers to any more, and old runs where asked."),
-    "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and say what to do."),
-    "demo": ("mulligan.cli.demo:main", "Watch a run break on every rung of the ladder, and end well."),
+    "gc": ("mulligan.cli.gc:gc", "Remove files that no run refers to, and old runs on request."),
+    "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and suggest what to fix."),
+    "demo": ("mulligan.cli.demo:main", "Watch a run fail on every rung of the ladder, and recover."),
 }
 
 

@@ -1,8 +1,8 @@
-"""Completion: what may follow the words at a prompt, said in the way of the shell that asks.
+"""Completion: answer a shell that asks what may follow the words of a line.
 
-The scripts that `--show-completion` prints call us with `_MULLIGAN_COMPLETE=complete_SHELL` at each press of the key.
-So neither Typer nor a command is loaded here: what the commands take stands in `completion.tsv`, which
-`python -m mulligan.cli.completion_table` writes and a test compares. Nothing is made, and no error is shown.
+The completion script of a shell (`completion_scripts.py`) calls us with `_MULLIGAN_COMPLETE=complete_SHELL` each time
+that Tab is pressed, so no command is loaded here: the parameters of all commands are in `completion.tsv`, which
+`python -m mulligan.cli.completion_table` writes. Nothing is created on disk, and no error is shown.
 """
 
 from __future__ import annotations
@@ -14,29 +14,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from mulligan.cli.commands import COMMANDS
+from mulligan.cli.commands import COMMANDS, COMPLETION_VARIABLE, GENERAL_OPTIONS
 
-VARIABLE = "_MULLIGAN_COMPLETE"
 TABLE = os.path.join(os.path.dirname(__file__), "completion.tsv")
-_ANYWHERE = {
-    "--help": "Show what a command takes, and exit.",
-    "--version": "Show the version and exit.",
-    "--install-completion": "Install completion for the current shell.",
-    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
-}
-# Of which kind the steps are that a command is about; for all others, any.
+# The kinds of steps that a command takes; all others take any step.
 _STEP_KINDS = {"approve": frozenset({"approve"}), "items": frozenset({"map"})}
-# The run that a command without its number is about.
+# The run that a command takes by default.
 _LATEST = "latest"
 
-# A word, and what it is, for shells that show that.
+# A word, and its description for shells that show one.
 Suggestion = tuple[str, str]
-# The words of a line, the one that is being typed, and the part of that which the shell does not want to hear again.
-Asked = tuple[list[str], str, str]
+# The words of a line, the word that is being typed, and the part of that word which the answer must leave out.
+Line = tuple[list[str], str, str]
 
 
 class Parameter(NamedTuple):
-    """What a command takes: an argument (no names), a flag (no kind), or an option with a value."""
+    """A parameter of a command: an argument (no names), a flag (no kind), or an option with a value."""
 
     names: tuple[str, ...]
     kind: str
@@ -45,7 +38,7 @@ class Parameter(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """What stands on the line so far. `awaiting` is an option whose value is the word that is being typed."""
+    """The line so far. `awaiting` is the option whose value is being typed."""
 
     values: dict[str, str]
     options: set[str]
@@ -53,33 +46,37 @@ class Typed(NamedTuple):
     awaiting: Parameter | None
 
 
-def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int | None:
-    """Answer a shell, and give the exit code; None where it asks for something else, which Typer knows."""
-    asked = environ.get(VARIABLE, "")
-    if asked not in _SHELLS:
-        return None
-    words_of, shown = _SHELLS[asked]
+def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int:
+    """Write the answer for a shell, and return the exit code."""
+    verb, _, shell = environ[COMPLETION_VARIABLE].partition("_")
+    if verb == "source":
+        import_module("mulligan.cli.completion_scripts").show_script(shell)
+        return 0
+    if verb != "complete" or shell not in _SHELLS:
+        return 1
+    read_line, format_answer = _SHELLS[shell]
     try:
-        words, start, given = words_of(environ)
-        found = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
-        found = [(word[len(given) :], about) for word, about in found]
+        words, start, prefix = read_line(environ)
+        suggestions = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
+        suggestions = [(word[len(prefix) :], about) for word, about in suggestions]
     except Exception:
-        # Whatever is wrong with the store or the line: a prompt is no place to say so.
-        found = []
+        # A problem with the store or the line must not disturb the prompt.
+        suggestions = []
     if environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         # Exit code 1 lets fish offer files.
-        return 0 if found else 1
-    write(shown(found))
+        return 0 if suggestions else 1
+    write(format_answer(suggestions))
     return 0
 
 
-# -- what may follow
+# -- suggestions
 
 
 def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Sequence[Suggestion]:
-    """What may follow the words of a line, `start` being typed already. It may hold what begins otherwise."""
+    """Suggestions for the word after `words`, of which `start` is typed. Some may not begin with `start`."""
     if not words:
-        return list(_ANYWHERE.items()) if start.startswith("-") else [(name, it[1]) for name, it in COMMANDS.items()]
+        commands = [(name, summary) for name, (_, summary) in COMMANDS.items()]
+        return list(GENERAL_OPTIONS.items()) if start.startswith("-") else commands
     command, *rest = words
     parameters = parameters_of(command)
     typed = read(parameters, rest)
@@ -88,26 +85,26 @@ def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Seq
     if start.startswith("--") and "=" in start:
         name, _, begun = start.partition("=")
         option = next((one for one in parameters if name in one.names), None)
-        found = _values(option.kind, command, typed, begun, environ) if option else []
-        return [(f"{name}={one[0]}", one[1]) for one in found]
+        suggestions = _values(option.kind, command, typed, begun, environ) if option else []
+        return [(f"{name}={one[0]}", one[1]) for one in suggestions]
     if start.startswith("-"):
-        return [*_options(parameters, typed), ("--help", _ANYWHERE["--help"])]
+        return [*_options(parameters, typed), ("--help", GENERAL_OPTIONS["--help"])]
     arguments = [one for one in parameters if not one.names]
-    # The last one may come again, where it takes many.
+    # The last argument may be repeated if it takes a list.
     repeated = arguments[-1:] if arguments and arguments[-1].is_many else []
     here = (arguments[typed.arguments_count :] or repeated)[:1]
     return _values(here[0].kind, command, typed, start, environ) if here else []
 
 
 def parameters_of(command: str) -> list[Parameter]:
-    """What a command takes, from the table; nothing for one that is not there."""
+    """The parameters of a command from the table; none for an unknown command."""
     with open(TABLE, encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if line.startswith(f"{command}\t")]
     return [Parameter(tuple(names.split()), kind, many == "many", about) for _, names, kind, many, about in rows]
 
 
 def read(parameters: Sequence[Parameter], words: Sequence[str]) -> Typed:
-    """What stands on the line after the command."""
+    """Read the words after the command."""
     by_name = {name: one for one in parameters for name in one.names}
     arguments = [one for one in parameters if not one.names]
     values: dict[str, str] = {}
@@ -131,7 +128,7 @@ def read(parameters: Sequence[Parameter], words: Sequence[str]) -> Typed:
 
 
 def _options(parameters: Sequence[Parameter], typed: Typed) -> Iterator[Suggestion]:
-    """The options that may still be given: the long names, or what there is."""
+    """The options that may still be given, by their long names if they have any."""
     for one in parameters:
         if one.names and (one.is_many or not typed.options.intersection(one.names)):
             long = [name for name in one.names if name.startswith("--")]
@@ -143,24 +140,23 @@ def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[
         return [(word, "") for word in kind.split("|")]
     if kind not in _KINDS:
         return []
-    home_names: Any = import_module("mulligan.service.home_names")
     suggestions: Any = import_module("mulligan.service.suggestions")
-    store = home_names.store_address(typed.values.get("HOME"), environ)
-    return _KINDS[kind](suggestions, store, _Line(command, typed, start))
+    store = suggestions.store_address(typed.values.get("HOME"), environ)
+    return _KINDS[kind](suggestions, store, _Context(command, typed, start))
 
 
-class _Line(NamedTuple):
+class _Context(NamedTuple):
     command: str
     typed: Typed
     start: str
 
 
-def _runs(known: Any, store: str, line: _Line) -> Any:
+def _runs(known: Any, store: str, line: _Context) -> Any:
     return known.runs(store)
 
 
-def _steps(known: Any, store: str, line: _Line) -> Any:
-    """Those of the file on the line, else those of the run on the line, else those of the newest run."""
+def _steps(known: Any, store: str, line: _Context) -> Any:
+    """The steps of the file on the line, or of the run on the line, or of the newest run."""
     values = line.typed.values
     if file := values.get("WORKFLOW_FILE"):
         return known.steps_of_file(file)
@@ -168,20 +164,20 @@ def _steps(known: Any, store: str, line: _Line) -> Any:
     return known.steps_of_run(store, run, _STEP_KINDS.get(line.command, frozenset()))
 
 
-def _runs_and_steps(known: Any, store: str, line: _Line) -> Any:
+def _runs_and_steps(known: Any, store: str, line: _Context) -> Any:
     """A run, or a step of the newest run."""
     return [*known.runs(store), *known.steps_of_run(store, _LATEST)]
 
 
-def _files(known: Any, store: str, line: _Line) -> Any:
+def _files(known: Any, store: str, line: _Context) -> Any:
     return known.workflow_files(line.start)
 
 
-def _names(what: str) -> Callable[[Any, str, _Line], Any]:
+def _names(what: str) -> Callable[[Any, str, _Context], Any]:
     return lambda known, store, line: known.names(store, what)
 
 
-_KINDS: dict[str, Callable[[Any, str, _Line], Any]] = {
+_KINDS: dict[str, Callable[[Any, str, _Context], Any]] = {
     "RUN": _runs,
     "STEP": _steps,
     "RUN_OR_STEP": _runs_and_steps,
@@ -196,7 +192,7 @@ _KINDS: dict[str, Callable[[Any, str, _Line], Any]] = {
 
 
 def _split(line: str) -> list[str]:
-    """The words of a line, whose last one may have a quote that is still open."""
+    """Split a line into words. The last word may have an open quote."""
     lexer = shlex.shlex(line, posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
@@ -207,8 +203,8 @@ def _split(line: str) -> list[str]:
     return words
 
 
-def _words_of_bash(environ: Mapping[str, str]) -> Asked:
-    """Bash makes three words of '--status=failed', and wants to hear what follows the '=' alone."""
+def _read_bash_words(environ: Mapping[str, str]) -> Line:
+    """Bash splits '--status=failed' into three words, and expects only what follows the '='."""
     tokens, place = _split(environ["COMP_WORDS"]), int(environ["COMP_CWORD"])
     words: list[str] = []
     is_open = False
@@ -222,21 +218,22 @@ def _words_of_bash(environ: Mapping[str, str]) -> Asked:
     return words, start, start[: start.find("=") + 1]
 
 
-def _words_of_line(environ: Mapping[str, str]) -> Asked:
+def _read_line(environ: Mapping[str, str]) -> Line:
+    # Scripts that earlier versions installed were Typer's, and use this name too.
     line = environ.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(line)[1:]
     return (words[:-1], words[-1], "") if words and not line.endswith(" ") else (words, "", "")
 
 
-def _for_bash(found: Sequence[Suggestion]) -> str:
-    return "".join(f"{word}\n" for word, _ in found)
+def _format_bash(suggestions: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}\n" for word, _ in suggestions)
 
 
-def _for_zsh(found: Sequence[Suggestion]) -> str:
-    """Code, which zsh evaluates: so nothing in it but words, blanks and what is harmless between single quotes."""
-    if not found:
+def _format_zsh(suggestions: Sequence[Suggestion]) -> str:
+    """Zsh evaluates the answer, so it holds only characters that are harmless in single quotes."""
+    if not suggestions:
         return "_files\n"
-    items = " ".join(f"'{_quoted(word, about)}'" for word, about in found)
+    items = " ".join(f"'{_quoted(word, about)}'" for word, about in suggestions)
     return f"local -a completions; completions=({items}); _describe -V completions completions\n"
 
 
@@ -246,12 +243,12 @@ def _quoted(word: str, about: str) -> str:
     return f"{word}:{about}" if about else word
 
 
-def _for_fish(found: Sequence[Suggestion]) -> str:
-    return "".join(f"{word}\t{_one_line(about)}\n" if about else f"{word}\n" for word, about in found)
+def _format_fish(suggestions: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}\t{_one_line(about)}\n" if about else f"{word}\n" for word, about in suggestions)
 
 
-def _for_powershell(found: Sequence[Suggestion]) -> str:
-    return "".join(f"{word}:::{_one_line(about) or ' '}\n" for word, about in found)
+def _format_powershell(suggestions: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}:::{_one_line(about) or ' '}\n" for word, about in suggestions)
 
 
 def _one_line(text: str) -> str:
@@ -259,9 +256,9 @@ def _one_line(text: str) -> str:
 
 
 _SHELLS = {
-    "complete_bash": (_words_of_bash, _for_bash),
-    "complete_zsh": (_words_of_line, _for_zsh),
-    "complete_fish": (_words_of_line, _for_fish),
-    "complete_powershell": (_words_of_line, _for_powershell),
-    "complete_pwsh": (_words_of_line, _for_powershell),
+    "bash": (_read_bash_words, _format_bash),
+    "zsh": (_read_line, _format_zsh),
+    "fish": (_read_line, _format_fish),
+    "powershell": (_read_line, _format_powershell),
+    "pwsh": (_read_line, _format_powershell),
 }

@@ -1,4 +1,4 @@
-"""From the words of a command line to its exit code."""
+"""Run a command line and return its exit code."""
 
 from __future__ import annotations
 
@@ -10,38 +10,56 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 
-from mulligan.cli import lean as lean
-from mulligan.cli.commands import COMMANDS, load
-from mulligan.cli.parameters import arguments
-from mulligan.cli.terminal import exit_code_of
-
-# The shell asks for completions in this variable, whatever the words are.
-_COMPLETION = "_MULLIGAN_COMPLETE"
+from mulligan import __version__
+from mulligan.cli import msgspec_import as msgspec_import
+from mulligan.cli.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PROGRAM, load
+from mulligan.cli.parameters import parameters_of
+from mulligan.cli.parser import parse, unknown_command
+from mulligan.cli.terminal import complain, exit_code_of, show
 
 
 def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
-    """The exit code of a command line. The command runs inside `around()`, where an interrupt is handled."""
+    """Run a command line inside `around()`, which handles interrupts, and return its exit code."""
     return exit_code_of(partial(_answer, words, around))
 
 
 def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[object]]) -> object:
-    """What a command line gives: one in order is called at once, any other is Typer's."""
     with around():
-        if _COMPLETION in os.environ:
-            answered = import_module("mulligan.cli.completion").answer(os.environ, sys.stdout.write)
-            if answered is not None:
-                return answered
-        call = in_order(words)
+        if os.environ.get(COMPLETION_VARIABLE):
+            return import_module("mulligan.cli.completion").answer(os.environ, sys.stdout.write)
+        call = call_for(words)
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
-        return call() if call is not None else import_module("mulligan.cli.parser").exit_code(words)
+        return call()
 
 
-def in_order(words: Sequence[str]) -> Callable[[], object] | None:
-    """The command to call, where all its words are in order."""
-    if not words or words[0] not in COMMANDS or _COMPLETION in os.environ:
-        return None
-    command = load(words[0])
-    given = arguments(command, words[1:])
-    return None if given is None else partial(command, **given)
+def call_for(words: Sequence[str]) -> Callable[[], object]:
+    """The function to call for a command line. It returns the exit code, or None for 0."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words:
+        return _show_help_as_error
+    name, *rest = words
+    if name in COMMANDS:
+        command = load(name)
+        values = parse(name, parameters_of(command), rest)
+        return partial(_show_help, name) if values is None else partial(command, **values)
+    if name in HELP:
+        return _show_help
+    if name == "--version":
+        return partial(show, f"{PROGRAM} {__version__}")
+    if name in ("--install-completion", "--show-completion"):
+        scripts = import_module("mulligan.cli.completion_scripts")
+        return partial(scripts.install if name.startswith("--install") else scripts.show_script, *rest[:1])
+    raise unknown_command(name)
+
+
+def _show_help(command: str = "") -> None:
+    texts = import_module("mulligan.cli.help")
+    show(texts.command_help(command, load(command)) if command else texts.program_help())
+
+
+def _show_help_as_error() -> int:
+    # Nothing was done, for example by `mulligan $COMMAND` with an empty variable.
+    complain(import_module("mulligan.cli.help").program_help())
+    return 2

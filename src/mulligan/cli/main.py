@@ -1,7 +1,7 @@
 """`mulligan`: the entry point.
 
-It imports nothing of ours before it handles signals: loading a command takes 0.1 s and more, and Ctrl-C in that time
-must not show a traceback.
+It handles signals before it imports anything else of ours: loading a command takes 0.1 s or more, and Ctrl-C during
+that time must not show a traceback.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Only for the type checker: `typing` takes as long to load as all of this file.
+    # `typing` takes as long to load as all of this file.
     from typing import NoReturn
 
-# As `mulligan.cli.terminal` has it, which is not loaded yet.
+# The same as in `mulligan.cli.terminal`, which is not loaded yet.
 INTERRUPTED = 130
 SIGNALS = (_signal.SIGINT, _signal.SIGTERM)
 
 
 def main() -> NoReturn:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line, and end the process with its exit code."""
     _on_signals(_end)
-    # Thousands of objects are made until a command is there, and none of them is garbage.
+    # Loading a command creates thousands of objects, and none of them is garbage.
     gc.disable()
-    _open_what_is_closed()
-    _let_the_owner_in()
+    _open_closed_streams()
+    _keep_owner_permissions()
     leave(import_module("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts))
 
 
 class RaisedInterrupts:
-    """While it lasts, Ctrl-C and SIGTERM raise KeyboardInterrupt; before and after, they end the process at once."""
+    """Inside it, Ctrl-C and SIGTERM raise KeyboardInterrupt; before and after, they end the process at once."""
 
     def __enter__(self) -> None:
         _on_signals(_signal.default_int_handler)
@@ -45,13 +45,13 @@ class RaisedInterrupts:
 
 def _on_signals(handler: object) -> None:
     for number in SIGNALS:
-        # Whoever started us may want them ignored: `nohup`, a shell that runs us in the background.
+        # The parent may want them ignored: `nohup`, or a shell that runs us in the background.
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, handler)
 
 
 def _end(*_: object) -> NoReturn:
-    """Nothing has begun yet, or everything is done: nothing is left to tidy up."""
+    """End at once: nothing has begun yet, or everything is done, so there is nothing to clean up."""
     try:
         os.write(2, b"interrupted\n")
     except OSError:
@@ -59,8 +59,8 @@ def _end(*_: object) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-def _open_what_is_closed() -> None:
-    """Who calls us with a stream closed wants to hear nothing; and a file of ours must not get its number."""
+def _open_closed_streams() -> None:
+    """Open closed standard streams on /dev/null, so that no file of ours gets their descriptors."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while os.open(os.devnull, os.O_RDWR) < fd:
@@ -68,19 +68,19 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
 
 
-def _let_the_owner_in() -> None:
-    """A mask that takes the owner's own rights away would keep us, and our steps, from what we have just written."""
+def _keep_owner_permissions() -> None:
+    """Remove the owner's bits from the umask: with them, we and our steps could not read the files that we write."""
     os.umask(os.umask(0o077) & 0o077)
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. All is written and closed, and taking the modules apart takes longer than most commands."""
+    """End the process without unloading its modules, which takes longer than most commands."""
     try:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError):
-        # What could not be said has been told, or nobody is there to hear it.
+        # The failure has been reported, or stderr is closed as well.
         pass
     os._exit(code)
 

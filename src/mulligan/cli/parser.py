@@ -1,201 +1,151 @@
-"""The command line as Typer knows it: help, completion, and words that are not in order."""
+"""Parse the words of a command line into the values of a command's parameters.
+
+The syntax is that of GNU programs: `--name value`, `--name=value`, `-nvalue`, flags run together (`-df`), options
+before, between and after arguments, `--` before arguments that start with a dash. The word after an option is its
+value, even if it starts with a dash. An option that is given twice has its last value, unless it takes a list. Names
+cannot be shortened.
+"""
 
 from __future__ import annotations
 
-import inspect
-import re
-import sys
-from collections.abc import Sequence
-from functools import wraps
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.exceptions import TyperException
+from mulligan.cli.commands import COMMANDS, GENERAL_OPTIONS, HELP, PROGRAM
+from mulligan.cli.parameters import Argument, Parameter
+from mulligan.cli.terminal import UsageRefused
 
-from mulligan import __version__
-from mulligan.cli.commands import COMMANDS, load
-from mulligan.cli.conversion import taken_plainly
-from mulligan.cli.parameters import Argument, Command, Option
-from mulligan.cli.terminal import UsageRefused, exit_code_of, leaving_quietly
-
-PROGRAM = "mulligan"
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
-
-
-class OneCommand(TyperCommand):
-    """One command."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return taken_plainly(super().get_params(ctx))
-
-
-class LazyCommand(TyperCommand):
-    """A name and a line of help. The command itself is imported when somebody calls it."""
-
-    def __init__(self, name: str, summary: str) -> None:
-        super().__init__(name=name, help=summary)
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        assert self.name is not None
-        single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
-        single.command(name=self.name, cls=OneCommand)(as_typer_has_it(load(self.name)))
-        return typer.main.get_command(single).make_context(info_name, args, parent, **extra)
-
-
-def as_typer_has_it(command: Command) -> Command:
-    """The same command, its parameters marked as Typer marks them."""
-    hints = get_type_hints(command, include_extras=True)
-
-    @wraps(command)
-    def marked(*args: Any, **values: Any) -> Any:
-        return command(*args, **values)
-
-    parameters = inspect.signature(command).parameters.values()
-    signature = [one.replace(annotation=_marked(hints.get(one.name, one.annotation))) for one in parameters]
-    marked.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    marked.__annotations__ = {one.name: one.annotation for one in signature}
-    return marked
-
-
-def _marked(hint: Any) -> Any:
-    kind, marker = (*get_args(hint), None, None)[:2]
-    if isinstance(marker, Argument):
-        return Annotated[kind, typer.Argument(metavar=marker.metavar, help=marker.help, show_default=False)]
-    if isinstance(marker, Option):
-        option = typer.Option(*marker.names, metavar=marker.metavar, help=marker.help, show_default=marker.show_default)
-        return Annotated[kind, option]
-    return hint
-
-
-class Commands(TyperGroup):
-    """All commands. A command returns its exit code (None is 0); whatever it raises becomes words and a code."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        for name, (_, summary) in COMMANDS.items():
-            self.add_command(LazyCommand(name, summary))
-
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
-        extra["standalone_mode"] = False
-        sys.exit(exit_code_of(lambda: self._answer(args, prog_name or PROGRAM, extra)))
-
-    def _answer(self, args: Sequence[str] | None, prog_name: str, extra: dict[str, Any]) -> Any:
-        try:
-            return super().main(args, prog_name, **extra)
-        except TyperException as error:
-            raise usage_refusal(error) from error
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return taken_plainly(super().get_params(ctx))
-
-    # Typer has words of its own for Ctrl-C and for a reader that went away; ours are the same everywhere.
-    # Help and version are shown while the context is made, everything else while it is invoked.
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        with leaving_quietly():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        with leaving_quietly():
-            return super().invoke(ctx)
-
-
-def usage_refusal(error: TyperException) -> UsageRefused:
-    """What the parser says, in our words: lower case, no full stop, what to do on the next line."""
-    sentence, _, advice = error.format_message().partition(" Did you mean ")
-    sentence, _, options = sentence.partition(" (Possible options: ")
-    meant = [f"'{name}'" for name in options.rstrip(")").split(", ") if name not in ("", "--help")]
-    advice = advice or (f"{' or '.join(meant)}?" if meant else "")
-    # Pydantic, which Typer asks about values, puts its own words before the reason.
-    sentence = sentence.rstrip(".").replace(": Value error, ", ": ", 1)
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context else PROGRAM
-    hint = _habit(sentence, path) or (f"did you mean {advice}" if advice else f"how it is used: {path} --help")
-    return UsageRefused(sentence[:1].lower() + sentence[1:], hint=hint)
-
-
-def _habit(sentence: str, path: str) -> str:
-    """What to write for a word that other programs have, and for an input without its option."""
-    if unknown := re.search(r"No such command '([^']*)'", sentence):
-        meant = _OTHER_WORDS.get(unknown[1].lower(), "")
-        return f"did you mean '{PROGRAM} {meant}'?" if meant else ""
-    extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\w+=[^)]*)\)", sentence)
-    given = " ".join(f"-i {word}" for word in extra[1].split() if "=" in word) if extra else ""
-    return f"inputs are given with -i: {path} … {given}" if given else ""
-
-
-# Verbs of other systems, and what they are called here.
-_OTHER_WORDS = {
-    word: ours
-    for ours, words in {
-        "show": "status describe get inspect info",
-        "list": "ls ps runs",
-        "run": "start submit exec execute trigger apply",
-        "resume": "continue unpause restart",
-        "retry": "rerun redo",
-        "cancel": "stop kill abort terminate",
-        "logs": "log tail output",
-        "explain": "why history trace",
-        "validate": "check lint verify",
-        "graph": "dag draw plot",
-        "gc": "clean prune delete rm remove purge",
-        "worker": "agent serve",
-        "doctor": "diagnose health",
-        "pending": "todo waiting approvals",
-        "workers": "nodes hosts",
-        "wait": "await join",
-    }.items()
-    for word in words.split()
+# What commands of other systems are called here.
+_FOREIGN_COMMANDS = {
+    "show": "status describe get inspect info",
+    "list": "ls ps runs",
+    "run": "start submit exec execute trigger apply",
+    "resume": "continue unpause restart",
+    "retry": "rerun redo",
+    "cancel": "stop kill abort terminate",
+    "logs": "log tail output",
+    "explain": "why history trace",
+    "validate": "check lint verify",
+    "graph": "dag draw plot",
+    "gc": "clean prune delete rm remove purge",
+    "worker": "agent serve",
+    "doctor": "diagnose health",
+    "pending": "todo waiting approvals",
+    "workers": "nodes hosts",
+    "wait": "await join",
+    "--help": "help",
+    "--version": "version",
 }
 
 
-app = typer.Typer(
-    cls=Commands,
-    name=PROGRAM,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings=_SETTINGS,
-)
+def parse(command: str, parameters: Sequence[Parameter], words: Iterable[str]) -> dict[str, Any] | None:
+    """The values of the parameters, by name; None if the words ask for help."""
+    options = {flag: (parameter, is_on) for parameter in parameters for flag, is_on in parameter.flags()}
+    given: dict[str, list[Any]] = {parameter.name: [] for parameter in parameters}
+    arguments: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            arguments.extend(rest)
+        elif not word.startswith("-") or word == "-":
+            arguments.append(word)
+        else:
+            for flag, value in _split(word, options):
+                if flag in HELP:
+                    return None
+                if flag not in options:
+                    raise _unknown_option(command, flag, word, options)
+                parameter, is_on = options[flag]
+                if parameter.kind is bool:
+                    if value is not None:
+                        raise UsageRefused(f"{flag} does not take a value", hint=_see_help(command))
+                    given[parameter.name].append(is_on)
+                    continue
+                value = next(rest, None) if value is None else value
+                if value is None:
+                    raise UsageRefused(f"{flag} needs a value", hint=_see_help(command))
+                given[parameter.name].append(value)
+
+    for parameter in parameters:
+        if isinstance(parameter.declared, Argument):
+            count = len(arguments) if parameter.is_list else 1
+            given[parameter.name], arguments = arguments[:count], arguments[count:]
+        if parameter.is_required and not given[parameter.name]:
+            kind = "argument" if isinstance(parameter.declared, Argument) else "option"
+            raise UsageRefused(f"missing {kind} '{parameter.label}'", hint=_see_help(command))
+    if arguments:
+        raise _unexpected_arguments(command, arguments, options)
+    return {
+        parameter.name: converted if parameter.is_list else converted[-1]
+        for parameter in parameters
+        if (converted := [_convert(command, parameter, value) for value in given[parameter.name]])
+    }
 
 
-def _show_version(is_wanted: bool) -> None:
-    if is_wanted:
-        typer.echo(f"{PROGRAM} {__version__}")
-        raise typer.Exit
+def _split(word: str, options: Mapping[str, tuple[Parameter, bool]]) -> Iterator[tuple[str, str | None]]:
+    """The option names in one word, each with the value that is joined to it, or None."""
+    if word.startswith("--"):
+        name, is_joined, value = word.partition("=")
+        yield name, value if is_joined else None
+        return
+    for end, letter in enumerate(word[1:], start=2):
+        name = f"-{letter}"
+        if word[end:] and name in options and options[name][0].kind is not bool:
+            yield name, word[end:]
+            return
+        yield name, None
 
 
-@app.callback(invoke_without_command=True)
-def mulligan(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Durable workflows in which failure is a first-class path."""
-    if context.invoked_subcommand is None:
-        # Not on stdout, and not a success: `mulligan $COMMAND` with nothing in it did nothing.
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
-
-
-def keep_order_of_suggestions() -> None:
-    """Let the scripts of Typer show suggestions in our order, the newest run first, and not in that of the alphabet."""
-    scripts = getattr(import_module("typer._completion_shared"), "_completion_scripts", {})
-    for shell, before, after in (
-        ("bash", "complete -o default", "complete -o nosort -o default"),
-        ("fish", "--no-files", "--no-files --keep-order"),
-    ):
-        if shell in scripts:
-            scripts[shell] = scripts[shell].replace(before, after)
-
-
-def exit_code(words: Sequence[str]) -> int:
-    """The exit code of a command line."""
-    if words and words[0].endswith("-completion"):
-        keep_order_of_suggestions()
+def _convert(command: str, parameter: Parameter, value: Any) -> Any:
     try:
-        typer.main.get_command(app).main(list(words))
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
-    return 0
+        return parameter.kind(value)
+    except ValueError:
+        message = f"{parameter.label} must be a whole number, not '{value}'"
+        raise UsageRefused(message, hint=_see_help(command)) from None
+
+
+# -- refusals
+
+
+def unknown_command(word: str) -> UsageRefused:
+    """The refusal of a command line whose first word is neither a command nor a general option."""
+    if word.startswith("-"):
+        meant = _closest(word, GENERAL_OPTIONS)
+        hint = f"did you mean '{meant}'?" if meant else f"options follow the command; see: {PROGRAM} --help"
+        return UsageRefused(f"no such option '{word}'", hint=hint)
+    foreign = (ours for ours, theirs in _FOREIGN_COMMANDS.items() if word.lower() in theirs.split())
+    meant = next(foreign, "") or _closest(word, COMMANDS)
+    return UsageRefused(
+        f"no such command '{word}'",
+        hint=f"did you mean '{PROGRAM} {meant}'?" if meant else f"see: {PROGRAM} --help",
+    )
+
+
+def _unknown_option(command: str, flag: str, word: str, options: Mapping[str, object]) -> UsageRefused:
+    # `-json` has been read as `-j -s -o -n`.
+    if f"-{word}" in options:
+        return UsageRefused(f"no such option '{word}'", hint=f"did you mean '-{word}'?")
+    meant = _closest(flag, [*options, *HELP])
+    hint = f"did you mean '{meant}'?" if meant else _see_help(command)
+    return UsageRefused(f"no such option '{flag}'", hint=hint)
+
+
+def _unexpected_arguments(command: str, words: Sequence[str], options: Mapping[str, object]) -> UsageRefused:
+    noun = "argument" if len(words) == 1 else "arguments"
+    hint = _see_help(command)
+    if "--input" in options and all("=" in word for word in words):
+        inputs = " ".join(f"-i {shlex.quote(word)}" for word in words)
+        hint = f"inputs are given with -i: {PROGRAM} {command} … {inputs}"
+    return UsageRefused(f"unexpected {noun} " + " ".join(f"'{word}'" for word in words), hint=hint)
+
+
+def _see_help(command: str) -> str:
+    return f"see: {PROGRAM} {command} --help"
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
+    # The dashes are no likeness.
+    bare = {one.lstrip("-"): one for one in known}
+    return next((bare[one] for one in import_module("difflib").get_close_matches(word.lstrip("-"), bare, n=1)), "")

@@ -1,4 +1,4 @@
-"""Talking to whoever sits at the terminal: data on stdout, everything else on stderr, and never a traceback."""
+"""Output to the terminal: data on stdout, everything else on stderr, and never a traceback."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, TextIO
 from mulligan.errors import MulliganError
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
-# What a text may have in it that no terminal shows, as a regular expression: the colours of our own tables, those of
-# any program, none.
+# Regular expressions of the escape sequences that a text may keep: the colours of our own tables, those of any program,
+# none.
 OWN_COLOURS, ANY_COLOURS, NO_COLOURS = r"\x1b\[(?:[012]|3[1-6])m", r"\x1b\[[0-9;:]*m", r"[^\s\S]"
-# Bytes of file names that are no text, but for those that command a terminal too.
+# Bytes of file names that are not UTF-8, except those that are also control characters.
 _BYTES = "[\udca0-\udcff]"
 _COLOURS = (
     (r"^error\[[^\]\n]*\]:", _RED),
@@ -26,60 +26,51 @@ _COLOURS = (
     (r"(?<=\| )\s*\^+.*$", _BOLD),
 )
 
-
 INTERRUPTED = 130
-# What a shell reports of any program whose reader went away: 128 + SIGPIPE.
+# What a shell reports for a program whose output is closed: 128 + SIGPIPE.
 READER_GONE = 141
 
 
-class Left(Exception):
-    """Somebody went away: whoever pressed Ctrl-C, or a reader that has enough. No error; all has been said."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(exit_code)
-        self.exit_code = exit_code
-
-
 class UsageRefused(MulliganError):
-    """The command line itself makes no sense."""
+    """The command line is not valid."""
 
     code = "usage"
     http_status = 400
     exit_code = 2
 
 
-class SystemTrouble(MulliganError):
-    """The machine said no: a full disk, a limit, a device that is gone."""
+class SystemFailure(MulliganError):
+    """An error of the operating system: a full disk, a limit, a missing device."""
 
     code = "system"
 
 
 def show(text: str) -> None:
-    """Put what people read on stdout as UTF-8, whatever the locale; file names come out as the bytes they are.
+    """Print text on stdout as UTF-8, whatever the locale; file names are printed as the bytes they are.
 
-    Nothing in it commands their terminal.
+    Control characters are escaped.
     """
     colours = OWN_COLOURS if wants_colour(sys.stdout, os.environ) else NO_COLOURS
     show_bytes(visible(text, f"{colours}|{_BYTES}").encode("utf-8", "surrogateescape") + b"\n")
 
 
 def show_json(value: object) -> None:
-    """Put one JSON value on stdout."""
+    """Print one JSON value on stdout."""
     show(json.dumps(value, indent=2))
 
 
 def visible(text: str, colours: str = NO_COLOURS) -> str:
-    """Text with all that would command a terminal, or deceive whoever reads it, spelled out; but for these colours."""
+    """Escape control characters and characters that mislead the reader, except for `colours`."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    found: str = import_module("mulligan.service.formatting").spelled(text, colours)
-    return found
+    escaped: str = import_module("mulligan.service.formatting").escape_unprintable(text, colours)
+    return escaped
 
 
 def show_written(data: bytes, stream: TextIO) -> None:
-    """Put what a program has written on stdout or stderr: as the bytes they are, unless a terminal shows them.
+    """Print what a program has written: unchanged to a file or pipe, and without control sequences on a terminal.
 
-    There it has its colours and nothing else that commands a terminal; what would be written over stands in a line.
+    A terminal keeps the colours. Text that a carriage return would overwrite gets a line.
     """
     if stream.isatty():
         text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
@@ -90,94 +81,85 @@ def show_written(data: bytes, stream: TextIO) -> None:
 
 
 def show_bytes(data: bytes) -> None:
-    """Put bytes on stdout as they are: a picture, a page, a file."""
+    """Print bytes on stdout as they are."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def complain(text: str) -> None:
-    """Say something to the person, on stderr. Who does not hear it, for whatever reason, keeps nobody from work."""
-    said = visible(text)
+    """Print a message on stderr. If that fails, the command goes on."""
+    shown = visible(text)
     with suppress(OSError):
-        print(painted(said) if wants_colour(sys.stderr, os.environ) else said, file=sys.stderr, flush=True)
+        print(paint_error(shown) if wants_colour(sys.stderr, os.environ) else shown, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def where_there_is_room() -> Iterator[None]:
-    """What a full disk or a terminal that has gone does not take goes unsaid. That a reader has enough is heard."""
+    """Ignore output that a full disk or a closed terminal does not take; but raise if the reader of stdout is gone."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError:
-        pass  # a run is worth more than what is said of it
+        pass  # the run matters more than its output
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Colour is for terminals whose owner has not said no (no-color.org)."""
+    """Whether a stream is a terminal whose user has not turned colours off (no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def painted(text: str) -> str:
-    """An error as it looks in colour. The words stay the same."""
+def paint_error(text: str) -> str:
+    """Add colours to an error message."""
     for pattern, colour in _COLOURS:
         text = re.sub(pattern, rf"{colour}\g<0>{_PLAIN}", text, flags=re.MULTILINE)
     return text
 
 
-def hush_stdout() -> None:
-    """After stdout has gone or refused: let what is still buffered go nowhere, in silence."""
+def _discard_stdout() -> None:
+    """Discard what is still buffered for stdout, after stdout was closed or failed."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@contextmanager
-def leaving_quietly() -> Iterator[None]:
-    """Ctrl-C and a reader that went away (`| head`) are no errors: no more than a word, and the code shells expect."""
+def exit_code_of(act: Callable[[], object]) -> int:
+    """Call `act` and return its exit code. If it raises an error, show the error and return the error's exit code."""
     try:
-        yield
+        answer = act()
     except KeyboardInterrupt:
         complain("interrupted")
-        raise Left(INTERRUPTED) from None
+        return INTERRUPTED
     except BrokenPipeError:
-        hush_stdout()
-        raise Left(READER_GONE) from None
-
-
-def exit_code_of(act: Callable[[], object]) -> int:
-    """Do `act` and give the exit code: what it returns, or that of the refusal it raises, which is then explained."""
-    try:
-        with leaving_quietly():
-            answer = act()
-    except Left as left:
-        return left.exit_code
+        # The reader of stdout is gone (`| head`).
+        _discard_stdout()
+        return READER_GONE
     except MulliganError as error:
-        return _explained(error)
+        return _show_error(error)
     except OSError as error:
-        # What is still buffered would be written, and refused, once more at exit.
-        hush_stdout()
-        return _explained(system_trouble(error))
+        # What is still buffered would be written, and fail, again at exit.
+        _discard_stdout()
+        return _show_error(_system_failure(error))
     except Exception as error:
-        return _explained(_bugs().bug(error))
+        return _show_error(_internal_errors().bug(error))
     return answer if isinstance(answer, int) else 0
 
 
-def _explained(error: MulliganError) -> int:
+def _show_error(error: MulliganError) -> int:
     complain(error.render())
     if error.__cause__ and os.environ.get("MULLIGAN_DEBUG"):
-        complain(_bugs().traceback_of(error.__cause__))
+        complain(_internal_errors().traceback_of(error.__cause__))
     return error.exit_code
 
 
-def _bugs() -> Any:
-    """What reads tracebacks, which hardly any command needs."""
+def _internal_errors() -> Any:
+    """The module that reads tracebacks, imported only when it is needed."""
     return import_module("mulligan.cli.internal_errors")
 
 
-def system_trouble(error: OSError) -> SystemTrouble:
-    """What the system calls say, with the file where there is one."""
+def _system_failure(error: OSError) -> SystemFailure:
+    """An error of the operating system as an error of ours, with the file if there is one."""
     what = (error.strerror or str(error) or type(error).__name__).lower()
-    found = SystemTrouble(f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
-    found.__cause__ = error
-    return found
+    failure = SystemFailure(f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
+    failure.__cause__ = error
+    return failure

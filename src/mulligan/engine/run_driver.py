@@ -14,21 +14,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
-from mulligan.core.deciding.budgets import remaining
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
-from mulligan.core.effects.reuse import forced_below
+from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import Task
-from mulligan.core.effects.tasks import task as build_task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import as_called, encode, version
+from mulligan.core.model.workflow import encode, version, with_callers_secrets
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import Evaluator, filled
+from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
@@ -74,7 +73,7 @@ class _Pending(msgspec.Struct):
     outgoing: list[tuple[int, r.Report]] = []
     child_reports: list[ChildReport] = []
     ended: list[int] = []
-    counted: list[Counted] = []
+    counted: list[GuardedOutcome] = []
     drained: list[tuple[int, Answer | None]] = []
     processed: list[QueuedReport] = []
     # Batches of first steps, by their first index: entered by this turn, and left for later turns.
@@ -112,7 +111,7 @@ class RunDriver:
         # Free tasks of earlier turns, oldest first; empty if other workers may take them.
         self.queue: deque[tuple[str, int]] = deque()
         # Batches of first steps of a large run that are not entered yet, by their first index.
-        self.starts: deque[int] = deque(unwoken(state) if state.places else ())
+        self.starts: deque[int] = deque(remaining_start_batches(state) if state.places else ())
         self.crashes = 0
         # Reports that crashed a turn: processed again when the pause that followed is lifted.
         self.set_aside: deque[QueuedReport] = deque()
@@ -184,7 +183,7 @@ class RunDriver:
 
     def _is_guarded(self, key: str) -> bool:
         place = self.state.places.get(key)
-        return place is not None and place.spec.breaker is not None and not self._is_ours(build_task(self.state, key))
+        return place is not None and place.spec.breaker is not None and not self._is_ours(make_task(self.state, key))
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +257,9 @@ class RunDriver:
         if queued.token is not None:
             pending.ended.append(queued.token)
             if queued.guard is not None:
-                pending.counted.append(Counted(queued.token, queued.guard, judge(queued.report, queued.guard)))
+                pending.counted.append(
+                    GuardedOutcome(queued.token, queued.guard, breaker_verdict(queued.report, queued.guard))
+                )
         if queued.message_id is not None:
             pending.drained.append((queued.message_id, (refusal or Answer()) if queued.is_asking else None))
 
@@ -280,7 +281,7 @@ class RunDriver:
 
     def _task(self, key: str) -> Task:
         """The task of a place, with a deadline by the clock of this process."""
-        task = build_task(self.state, key)
+        task = make_task(self.state, key)
         if self.ahead and task.deadline is not None:
             return replace(task, deadline=task.deadline - self.ahead)
         return task
@@ -474,7 +475,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
     """Create the child run in the same commit. Its inputs come from expressions and are checked here."""
     place = driver.state.places[effect.place]
     assert place.spec.action is not None
-    params = filled(place.spec.action, place.bindings)
+    params = fill_params(place.spec.action, place.bindings)
     child = driver.state.workflow.children[params["file"]]
     try:
         inputs = check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
@@ -482,7 +483,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
         outcome = Outcome(code="INPUT_INVALID", message=error.message)
         pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
         return
-    data = encode(as_called(child, driver.state.workflow))
+    data = encode(with_callers_secrets(child, driver.state.workflow))
     run = driver.state.run
     request = r.RunRequested(
         at=now,
@@ -494,8 +495,8 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
         cwd=run.cwd,
         uid=child_uid(run, effect.place, effect.attempt),
         changed_only=run.changed_only,
-        forced=forced_below(driver.state, place, child),
-        callers_budget=remaining(driver.state, place),
+        forced=forced_child_steps(driver.state, place, child),
+        callers_budget=remaining_budget(driver.state, place),
     )
     pending.children.append(
         NewRun(

@@ -17,7 +17,7 @@ from mulligan.language.cel_tokens import Token
 
 # Above this an expression gets a process of its own, which costs some milliseconds.
 DIRECT_SECONDS_MAX = 0.1
-# Microseconds, as measured (docs/adr/0023). For a value that is handed to the engine.
+# Microseconds, as measured (docs/project/adr/0023). For a value that is handed to the engine.
 _VALUE_MICROS = 3.0
 # For each time round a loop, and there for each item of a list that is copied: alone, or with all that is in it; and
 # for each value of what is read from around the loop, which may be compared or come out of it each time.

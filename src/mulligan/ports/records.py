@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Counted, Status
+from mulligan.core.deciding.breaker import GuardedOutcome, Status
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.effects.snapshot import Row
 from mulligan.core.effects.tasks import Task
@@ -186,7 +186,7 @@ class Commit(msgspec.Struct, kw_only=True):
     # turn was decided, and is stopped by it, stays until its worker has ended it.
     is_last: bool = False
     # The outcomes of guarded tasks among the ended leases, for their breakers.
-    counted: Sequence[Counted] = ()
+    counted: Sequence[GuardedOutcome] = ()
 
 
 class CommitResult(msgspec.Struct, frozen=True):

@@ -23,7 +23,9 @@ from mulligan.language import load_text
 from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.driver import machine
 from mulligan.service.home import Home, this_host
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.overview import show_run
+from mulligan.service.run_control import RunControl, prepare
+from mulligan.service.run_reader import RunReader
 from mulligan.store.statements import migrations
 from mulligan.worker import groups
 from mulligan.worker.cgroups import OomKills
@@ -52,8 +54,20 @@ class Check(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def examine_machine(home: Home) -> Iterator[Check]:
-    """Everything, one after the other. Nothing raises: what goes wrong is what was found."""
+class Diagnosis(msgspec.Struct, frozen=True):
+    """All checks; `ok` if none found a problem. A warning is not a problem."""
+
+    ok: bool
+    checks: list[Check]
+
+
+def examine_machine(home: Home) -> Diagnosis:
+    """Check this machine and the store of a home. Nothing raises: what goes wrong is reported as a check."""
+    checks = list(_checks(home))
+    return Diagnosis(all(check.health != "problem" for check in checks), checks)
+
+
+def _checks(home: Home) -> Iterator[Check]:
     offset = time.time() - time.monotonic()
     yield python(sys.version_info[:3])
     yield sqlite(apsw.sqlite_lib_version())
@@ -198,14 +212,15 @@ def _existing(folder: Path) -> Path:
 def _tasks() -> Check:
     """A whole run of one step, `true`, in a home of its own: supervisor, shell, store and engine together."""
     with tempfile.TemporaryDirectory(prefix="mulligan-doctor-") as folder:
-        service = Service(Home(Path(folder) / "home"))
+        reader = RunReader(Home(Path(folder) / "home"))
+        control = RunControl(reader)
         try:
-            with service.driver(machine(1)) as driver:
-                [run_id] = service.start(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
+            with control.driver(machine(1)) as driver:
+                [run_id] = control.start(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
                 driver.drive(run_id)
-            found = service.show(run_id)
+            found = show_run(reader, run_id)
         finally:
-            service.close()
+            reader.close()
     if found["status"] == "completed":
         return Check("tasks", "ok", "a step that runs 'true' completed")
     message = "; ".join(failure["message"] for failure in found["failures"]) or found["reason"]

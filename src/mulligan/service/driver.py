@@ -29,7 +29,7 @@ from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.ports import Executor, Store, WorkerRecord
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
 from mulligan.store.clock import ProcessClock
@@ -306,7 +306,7 @@ class Driver:
 
     def _waits_for_people(self, drive: RunDriver) -> bool:
         return drive.is_paused_after_crash or waits_for_people(
-            drive.state, held_up(self.store, drive.state, self.clock.now())
+            drive.state, find_breaker_waits(self.store, drive.state, self.clock.now())
         )
 
     def _is_time_to_look(self) -> bool:

@@ -11,7 +11,7 @@ from mulligan.ports import ChangeFeed
 LOOK_SECONDS = 0.1
 
 
-class News:
+class StoreChanges:
     """What other processes write into a store."""
 
     def __init__(self, store: ChangeFeed) -> None:

@@ -1,6 +1,6 @@
 """The clock of a process: it is set by the wall clock once, and then counts elapsed seconds.
 
-See docs/adr/0022-the-clock-of-a-process.md.
+See docs/project/adr/0022-the-clock-of-a-process.md.
 """
 
 from __future__ import annotations

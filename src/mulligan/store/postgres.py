@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
@@ -263,7 +263,7 @@ class PostgresStore:
         tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
         return commit_results(commits, tickets, children)
 
-    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[Counted]) -> list[list[Any]]:
+    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome]) -> list[list[Any]]:
         """Lock breakers last, as everywhere: no transaction waits for a run or a task while it holds a breaker."""
         found = self._client.execute_in_pipeline(asked)
         self._count(counted)
@@ -334,14 +334,14 @@ class PostgresStore:
         if guard is None:
             self._accept(token, report, self._client.query)
         else:
-            counted = Counted(token, guard, judge(report, guard))
+            counted = GuardedOutcome(token, guard, breaker_verdict(report, guard))
             self._client.write(lambda: self._accept_and_count(report, counted))
 
     def _accept(self, token: int, report: Report, ask: Callable[..., list[Any]]) -> None:
         if not ask("report", token, encoded(report), self._client.channel):
             raise refusals.stale_lease(token)
 
-    def _accept_and_count(self, report: Report, counted: Counted) -> None:
+    def _accept_and_count(self, report: Report, counted: GuardedOutcome) -> None:
         self._accept(counted.token, report, self._client.execute)
         self._count([counted])
 
@@ -367,7 +367,7 @@ class PostgresStore:
         ((now,),) = self._client.execute("now")
         return BreakerTransaction(moment_from(now), circuits, probing)
 
-    def _count(self, counted: Sequence[Counted]) -> None:
+    def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         breakers = self._load_breakers({one.guard.name for one in counted})
         breakers.count_outcomes(counted)
         self._write_breakers(breakers)

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redacted, secret_parts, url_problem
+from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redact, secret_parts, url_problem
 from mulligan.errors import (
     DatabaseMissing,
     LoginRefused,
@@ -302,7 +302,7 @@ class PostgresClient:
                 listener.close()
 
     def _to_our_error(self, error: psycopg.Error) -> MulliganError:
-        said = NOT_SHOWN if is_unclear(self._url) else redacted(_server_message(error), self._secrets)
+        said = NOT_SHOWN if is_unclear(self._url) else redact(_server_message(error), self._secrets)
         refusal = self._connection_refusal(error, said)
         if refusal is not None:
             return refusal
