@@ -14,7 +14,7 @@ from mulligan.ports import Commit, CommitResult, Store
 from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.run_control import prepare
-from proof.crashes.aftermath import steady
+from proof.crashes.outcome_checks import steady
 from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage
 

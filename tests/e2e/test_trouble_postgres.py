@@ -16,7 +16,7 @@ from mulligan.ports import WorkerRecord
 from mulligan.service.run_control import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
-from proof.crashes.dying import lose_connections
+from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, answered, heard, wait_until
 
 from .three import THREE, begun, expect_done_once

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mulligan.service.verbs import Service, prepare
-
 from mulligan.language import load_text
+from mulligan.service import Service
 from mulligan.service.driver import machine
 from mulligan.service.home import find_home
+from mulligan.service.run_control import prepare
 
 WORKFLOW = """
 name: three

@@ -27,8 +27,8 @@ from mulligan.service.overview import show_run
 from mulligan.service.run_control import RunControl, prepare
 from mulligan.service.run_reader import RunReader
 from mulligan.store.statements import migrations
-from mulligan.worker import groups
-from mulligan.worker.cgroups import OomKills
+from mulligan.worker import task_cgroups
+from mulligan.worker.own_cgroup import OomKills
 
 Health = Literal["ok", "warning", "problem"]
 
@@ -77,7 +77,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield _guarded("tasks", _tasks)
     yield subreaper(sys.platform)
     yield memory_kills(OomKills().can_tell)
-    yield memory_limits(groups.usable(os.getpid()))
+    yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _guarded("clock", lambda: _clock(home, offset))
 
 
@@ -139,7 +139,7 @@ def memory_kills(is_told: bool) -> Check:
     return Check("memory", "warning", found, "OUT_OF_MEMORY is told by measured memory alone: give steps a limit")
 
 
-def memory_limits(ground: groups.Ground | None) -> Check:
+def memory_limits(ground: task_cgroups.CgroupParent | None) -> Check:
     """Who keeps a step to the memory that it asks for. Both do, the kernel to the page."""
     if ground is None:
         return Check(

@@ -34,10 +34,10 @@ from mulligan.service.home import Home
 from mulligan.service.locks import Locks
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
-from mulligan.worker.cgroups import memory_limit
 from mulligan.worker.folders import Folders, remove_folder
-from mulligan.worker.leftovers import kill_leftovers
-from mulligan.worker.room import VISIBLE, visible_gpus
+from mulligan.worker.own_cgroup import memory_limit
+from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
 
 Ending = Literal["ended", "waiting", "interrupted"]
 
@@ -58,7 +58,7 @@ RUNS_TAKEN_MAX = 1000
 
 
 # The variable that says which GPUs a worker may use.
-GPUS_VARIABLE = VISIBLE
+GPUS_VARIABLE = VISIBLE_GPUS
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ class Driver:
         """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.home.make()
-        self.lock = lock.hold(self.home.locks, self.name)
+        self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:
             self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
@@ -157,7 +157,7 @@ class Driver:
             self.expire_dead_workers()
         except BaseException:
             # The store may know us by now. Other workers see by our lock that we are gone.
-            self._shut_down(is_known=False)
+            self._shut_down(is_recorded=False)
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
@@ -179,7 +179,7 @@ class Driver:
         """Stop all tasks, then retire: nothing may run any more when the store removes this worker."""
         self._close_executor()
         # If the store cannot be reached, the next worker finds our lock free and expires us.
-        self._shut_down(is_known=self._retire() or self._retire())
+        self._shut_down(is_recorded=self._retire() or self._retire())
 
     def _retire(self) -> bool:
         """Retire. False if the store is unavailable; a second try may succeed with a new connection."""
@@ -195,18 +195,18 @@ class Driver:
             self.executor.close()
         self.executor = None
 
-    def _shut_down(self, *, is_known: bool = True) -> None:
+    def _shut_down(self, *, is_recorded: bool = True) -> None:
         """Stop all tasks and free the lock."""
         self._close_executor()
         if self.lock is not None:
-            self.lock.release(is_known=is_known)
+            self.lock.release(is_recorded=is_recorded)
         self.lock = None
 
     def expire_dead_workers(self) -> None:
         """Expire dead workers, kill the processes and remove the files that they left on this machine."""
         may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
-            self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
+            self.store, self._locks.look_again, kill_worker_processes, may_expire_others=may_expire_others
         ):
             # We may be waiting for something that it had: a run of ours, the probe of a breaker.
             self.engine.request_look()
@@ -438,7 +438,7 @@ class Driver:
             except StoreUnavailable as error:
                 if self.interrupts:
                     raise
-                self._shut_down(is_known=False)
+                self._shut_down(is_recorded=False)
                 self.observer.trouble(f"{error.message}; waiting for it")
                 time.sleep(seconds)
             else:

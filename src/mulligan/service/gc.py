@@ -26,7 +26,7 @@ from mulligan.service.home import DATABASE
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.worker import lock
 from mulligan.worker.folders import remove_folder
-from mulligan.worker.results import folder_of
+from mulligan.worker.output_storage import artifact_folder_of
 
 # What is younger may belong to an attempt whose end is being written, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
@@ -152,7 +152,7 @@ class _Collection:
         if not lying:
             return []
         tasks = self._leased_tasks()
-        at_work, referred_to = {folder_of(task) for task in tasks}, self._referred_to(runs)
+        at_work, referred_to = {artifact_folder_of(task) for task in tasks}, self._referred_to(runs)
         # A task that looks for an earlier result may just have found one, of a run that was removed since.
         is_looked_for = any(task.reuse is not None and task.reuse.looks for task in tasks)
         return [
@@ -201,7 +201,7 @@ class _Collection:
         for name in sorted(names):
             path, lock_path = self._home.locks / name, self._home.locks / f"{name}.lock"
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
-            if not is_young and lock.look(str(lock_path)) != "held":
+            if not is_young and lock.state_of(str(lock_path)) != "held":
                 yield Garbage(name, _weight(path))
 
 

@@ -17,7 +17,7 @@ from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import home_folder
 from mulligan.store import is_file_name, open_store
-from mulligan.worker.folders import Folders, make_private, write_side
+from mulligan.worker.folders import Folders, make_private, write_private_file
 
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A busy machine would miss a shorter one.
@@ -131,6 +131,6 @@ def _make(folder: Path) -> None:
     except OSError as error:
         raise HomeUnusable(f"'{folder}' cannot be created: {error_reason(error)}", hint=_ANOTHER_PLACE) from error
     try:
-        write_side(str(folder / ".gitignore"), "*\n")
+        write_private_file(str(folder / ".gitignore"), "*\n")
     except OSError:
         pass  # the store reports a full disk

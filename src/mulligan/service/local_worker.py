@@ -16,8 +16,8 @@ from mulligan.ports import Executor, Store
 from mulligan.service.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity
 from mulligan.service.home import Home, this_host
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
-from mulligan.worker.flood import LOG_BYTES_MAX
 from mulligan.worker.local_executor import LocalExecutor
+from mulligan.worker.log_limit import LOG_BYTES_MAX
 
 
 def local_worker(

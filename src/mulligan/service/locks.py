@@ -30,11 +30,11 @@ class Locks:
         if not worker.lock:
             return "unknown"
         if self._is_shared:
-            return lock.look(worker.lock) if self._is_here(worker) else "unknown"
+            return lock.state_of(worker.lock) if self._is_here(worker) else "unknown"
         # A database file belongs to one machine, and its locks are beside it and move with the home. If this home is a
         # copy, the worker still holds the lock in the original home.
-        here = lock.look(self.path(worker))
-        return here if here != "unknown" else lock.look(worker.lock)
+        here = lock.state_of(self.path(worker))
+        return here if here != "unknown" else lock.state_of(worker.lock)
 
     def seems_alive(self, worker: WorkerRecord) -> bool:
         """Whether the worker is alive, by its lock or, if the lock cannot be seen from here, by its heartbeat."""
@@ -46,10 +46,10 @@ class Locks:
 
     def original_home(self, worker: WorkerRecord) -> str:
         """The home in which a live worker drives its runs, if this home is a copy of it; otherwise ""."""
-        if self._is_shared or not worker.lock or lock.look(self.path(worker)) != "unknown":
+        if self._is_shared or not worker.lock or lock.state_of(self.path(worker)) != "unknown":
             return ""
         home = os.path.dirname(os.path.dirname(worker.lock))
-        return home if lock.look(worker.lock) == "held" and home != str(self._home.folder) else ""
+        return home if lock.state_of(worker.lock) == "held" and home != str(self._home.folder) else ""
 
     def path(self, worker: WorkerRecord) -> str:
         """The path of its lock file, which may not exist."""

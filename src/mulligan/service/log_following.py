@@ -18,7 +18,7 @@ from mulligan.service.home import this_host
 from mulligan.service.logs import Part, is_meant, refuse_without_attempt
 from mulligan.service.run_reader import RunReader
 from mulligan.service.store_changes import StoreChanges
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 
 Stream = Literal["stdout", "stderr"]
 # How often files are looked at while something runs, and how long nothing is looked at while nothing does.
@@ -113,7 +113,7 @@ class Tail:
 
     def _new(self) -> Iterator[bytes]:
         try:
-            file = opened(self._path)
+            file = open_regular_file(self._path)
         except OSError:
             return  # not there, or something else than a log: it may come
         with file:
@@ -195,8 +195,8 @@ class _LogFollower:
             if has_ended:
                 break
             yield from self._undriven()
-            has_news = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
-            if has_news or self._monotonic() - looked_at >= EVENTS_SECONDS:
+            has_changes = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
+            if has_changes or self._monotonic() - looked_at >= EVENTS_SECONDS:
                 has_ended, looked_at = self._look(), self._monotonic()
         if not self._has_had_any and self._wanted.step:
             wanted = self._wanted

@@ -1,4 +1,4 @@
-"""Waiting for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
+"""WaitingPlace for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
 
 from __future__ import annotations
 
