@@ -118,7 +118,7 @@ def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resum
             if drive is not None and drive.is_paused_after_crash and isinstance(drive.evaluator, Poisoned):
                 drive.evaluator = driver.engine.evaluator
                 live.service.reader.store.put(run_id, r.ResumeRequested(datetime.now(UTC), "somebody"))
-                driver.engine.call()
+                driver.engine.request_look()
             return drive is None
 
         driver.serve(until=is_over)

@@ -306,7 +306,7 @@ def test_without_a_renewal_all_tasks_are_killed_and_lost_and_the_worker_lives(
 
     assert not is_alive(pid)
     assert report == LeaseExpired(report.at, lease.task.place, 1, work.name)
-    work.executor.renewed(time.monotonic())
+    work.executor.renew(time.monotonic())
     work.start(work.shell(f"echo alive > {announcements.path}; {LONG}"))
     work.renew_until(lambda: announcements.are_there)
     work.close()
@@ -317,7 +317,7 @@ def test_what_is_ordered_when_the_lease_has_run_out_never_starts_and_is_lost(tmp
     work = Work(tmp_path, lease_seconds=SHORT_LEASE_SECONDS)
     long_ago = time.monotonic() - SHORT_LEASE_SECONDS
     lease = work.lease(kind, {"text": "touch started", "code": "def main(): open('started', 'w')"})
-    work.executor.renewed(long_ago)
+    work.executor.renew(long_ago)
 
     work.start(lease)
     (report,) = work.reports()
@@ -330,7 +330,7 @@ def test_what_is_ordered_when_the_lease_has_run_out_never_starts_and_is_lost(tmp
 
 def test_a_supervisor_that_takes_the_place_of_another_knows_when_the_lease_was_renewed(tmp_path: Path) -> None:
     work = Work(tmp_path, lease_seconds=SHORT_LEASE_SECONDS)
-    work.executor.renewed(time.monotonic() - SHORT_LEASE_SECONDS)
+    work.executor.renew(time.monotonic() - SHORT_LEASE_SECONDS)
     pid = work.executor._supervisor.pid
     os.kill(pid, signal.SIGKILL)
     work.wait_for(lambda: work.executor._supervisor.pid != pid)
@@ -344,14 +344,14 @@ def test_a_supervisor_that_takes_the_place_of_another_knows_when_the_lease_was_r
 
 
 def test_a_worker_whose_lease_nobody_counts_need_not_renew_it(work: Work) -> None:
-    work.executor.renewed(0.0)
+    work.executor.renew(0.0)
 
     assert not work.executor.must_renew
 
 
 def test_without_a_renewal_what_waits_never_starts(tmp_path: Path, announcements: Announcements) -> None:
     work = Work(tmp_path, cpus=1, prefetch=1, lease_seconds=SHORT_LEASE_SECONDS)
-    work.executor.renewed(time.monotonic())
+    work.executor.renew(time.monotonic())
     work.run_shell("true")
     work.start(work.shell(f"echo 1 > {announcements.path}; {LONG}"), work.shell("touch started"))
     work.renew_until(lambda: announcements.are_there)
@@ -370,7 +370,7 @@ def test_a_renewed_lease_holds(tmp_path: Path) -> None:
     reports: list[object] = []
 
     while not reports:
-        work.executor.renewed(time.monotonic())
+        work.executor.renew(time.monotonic())
         reports = [report for _, report in work.executor.collect(0.02)]
 
     assert isinstance(reports[0], TaskEnded)

@@ -21,8 +21,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
 from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import Task
-from mulligan.core.effects.tasks import make_task as build_task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -184,7 +183,7 @@ class RunDriver:
 
     def _is_guarded(self, key: str) -> bool:
         place = self.state.places.get(key)
-        return place is not None and place.spec.breaker is not None and not self._is_ours(build_task(self.state, key))
+        return place is not None and place.spec.breaker is not None and not self._is_ours(make_task(self.state, key))
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
@@ -282,7 +281,7 @@ class RunDriver:
 
     def _task(self, key: str) -> Task:
         """The task of a place, with a deadline by the clock of this process."""
-        task = build_task(self.state, key)
+        task = make_task(self.state, key)
         if self.ahead and task.deadline is not None:
             return replace(task, deadline=task.deadline - self.ahead)
         return task

@@ -36,10 +36,10 @@ class FakeExecutor:
     def fits(self, task: Task) -> bool:
         return self.reserved + task.cpus <= self.slots
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         return task.cpus <= self.slots
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         return f"{task.cpus:g} cpus (there are {self.slots:g})"
 
     def offer(self) -> Offer:
@@ -89,7 +89,7 @@ class FakeExecutor:
         outcome = self.ends(task)
         return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome=outcome, output=task.place)
 
-    def renewed(self, at: float) -> None:
+    def renew(self, at: float) -> None:
         """This executor has no watchdog."""
 
     @property
@@ -99,6 +99,10 @@ class FakeExecutor:
     @property
     def running(self) -> Collection[Lease]:
         return self._running.values()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
 
     def close(self) -> None:
         self._running.clear()
