@@ -48,7 +48,7 @@ def test_a_run_that_nobody_drives_is_driven_to_its_end_undo_and_end_included():
     said = mulligan("cancel", 1, "--reason", "wrong target")
 
     assert said.code == 0
-    assert said.err.startswith("run 1 is stopping and nobody drives it: its cleanup and its end run here\n")
+    assert said.err.startswith("run 1 is stopping and no process drives it: its cleanup and its end run here\n")
     assert mulligan("show", 1, "--json").json["status"] == "cancelled"
     assert Path("trace").read_text().splitlines() == ["cleaned", "undone", "over"]
 
@@ -111,8 +111,8 @@ def test_a_run_is_paused_once_and_says_how_to_go_on():
 
     first, again = mulligan("pause", 1), mulligan("pause", 1)
 
-    assert first == (0, "", "run 1 is paused; to let it go on: mulligan resume 1\n")
-    assert again == (2, "", "error[refused]: run 1 is paused already\n  to let it go on: mulligan resume 1\n")
+    assert first == (0, "", "run 1 is paused; to continue it: mulligan resume 1\n")
+    assert again == (2, "", "error[refused]: run 1 is already paused\n  to continue it: mulligan resume 1\n")
 
 
 def test_a_paused_run_as_json_is_one_object():
@@ -169,7 +169,7 @@ def test_off_a_terminal_a_retry_is_recorded_and_left_to_resume():
     assert mulligan("retry", 1) == (
         0,
         "",
-        "run 1 has another round: 2 steps again, 1 kept\nnobody drives it: mulligan resume 1\n",
+        "run 1 has another round: 2 steps again, 1 kept\nno process drives it: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 1
 
@@ -260,7 +260,7 @@ def test_a_run_that_has_not_ended_cannot_be_retried(words: tuple[str, ...]):
         2,
         "",
         "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-        "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+        "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
     )
 
 
@@ -308,7 +308,7 @@ def test_a_fork_can_be_left_for_later():
     assert mulligan("fork", 1, "--from", "deploy", "--no-follow") == (
         0,
         "",
-        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\nnobody drives it: mulligan resume 2\n",
+        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\nno process drives it: mulligan resume 2\n",
     )
     assert mulligan("resume", 2).code == 1
 
@@ -461,7 +461,7 @@ def test_a_step_is_paused_and_every_command_says_how_to_resume_it():
     mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
     resumed = mulligan("resume", 1)
 
-    assert said == (0, "", "step 'load' of run 1 is paused; to let it go on: mulligan resume 1 load\n")
+    assert said == (0, "", "step 'load' of run 1 is paused; to continue it: mulligan resume 1 load\n")
     assert (resumed.code, resumed.err.splitlines()[-1]) == (4, "      mulligan resume 1 load")
     assert "'load' is paused: mulligan resume 1 load" in mulligan("list").out
     pending = mulligan("pending").out.splitlines()

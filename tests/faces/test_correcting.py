@@ -138,7 +138,7 @@ def test_an_input_that_the_file_needs_is_given_beside_it_and_one_that_the_run_ha
         "error[input.invalid]: input 'who' is missing\n  give it with -i who=VALUE\n",
     )
     assert (given.code, given.json) == (0, {"said": "told me"})
-    assert (other.code, other.err.splitlines()[0]) == (2, "error[input.invalid]: run 1 has the input 'who' already: me")
+    assert (other.code, other.err.splitlines()[0]) == (2, "error[input.invalid]: run 1 already has the input 'who': me")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_step_that_is_gone_is_looked_at_in_the_story_and_in_the_logs(words: tu
 
     assert (said.code, said.err) == (
         2,
-        "error[step.unknown]: 'each' is no step of run 1 any more: its corrected file has none of that name\n"
+        "error[step.unknown]: 'each' is not a step of run 1 any more: the corrected file removed it\n"
         "  what it did: mulligan explain 1 each; what it wrote: mulligan logs 1 each\n",
     )
 

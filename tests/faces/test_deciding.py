@@ -241,7 +241,7 @@ def test_what_the_next_attempt_gets_is_recorded_with_the_word():
 
     said = mulligan("classify", 1, "simulate", "retry", "--reason", "x", "--memory", "2GiB", "--timeout", "1h30m")
 
-    assert said == (0, "", "run 1: 'simulate' is tried again\nnobody drives it: mulligan resume 1\n")
+    assert said == (0, "", "run 1: 'simulate' is tried again\nno process drives it: mulligan resume 1\n")
     assert 'adjusted={"memory": 2147483648, "timeout": 5400.0}' in mulligan("events", 1).out
 
 
@@ -269,7 +269,7 @@ def test_a_parked_step_that_fails_fails_the_run():
             ("simulate", "retry"),
             "error[input.invalid]: a classification needs a reason\n  say why: --reason TEXT\n",
         ),
-        (("simulate", "maybe", "--reason", "x"), "error[input.invalid]: 'maybe' is no verdict\n  say retry or fail\n"),
+        (("simulate", "maybe", "--reason", "x"), "error[input.invalid]: 'maybe' is not a verdict\n  give retry or fail\n"),
         (
             ("simulate", "retry", "--reason", "x", "--memory", "lots"),
             "error[input.invalid]: 'lots' is not a size\n  write it like 512MiB or 4GB\n",
@@ -284,8 +284,8 @@ def test_a_parked_step_that_fails_fails_the_run():
         ),
         (
             ("simulate", "fail", "--reason", "x", "--memory", "1GiB"),
-            "error[input.invalid]: what fails has no next attempt\n"
-            "  leave out memory, timeout and budget, or say retry\n",
+            "error[input.invalid]: memory, timeout and budget are for a retry\n"
+            "  leave them out, or decide retry\n",
         ),
         (
             ("simulate",),
@@ -384,7 +384,7 @@ def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_wait
     child = mulligan("classify", 2, "simulate", "fail", "--reason", "x", "--dry-run", "--json").json
     paused = mulligan("classify", 3, "simulate", "retry", "--reason", "x", "--dry-run", "--json").json
 
-    assert child["follows"][-1] == "run 1, which waits for it, goes on"
+    assert child["follows"][-1] == "run 1, which waits for it, continues"
     assert paused["follows"][-1] == "the run is paused: nothing starts until it is resumed"
 
 
@@ -495,10 +495,10 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
             [decided(memory=-5)],
             "error[input.invalid]: decision 1: '-5' is not a size\n  write it like 512MiB or 4GB\n",
         ),
-        ([decided(verdict="skip")], "error[input.invalid]: decision 1: 'skip' is no verdict\n  say retry or fail\n"),
+        ([decided(verdict="skip")], "error[input.invalid]: decision 1: 'skip' is not a verdict\n  give retry or fail\n"),
         (
             [decided(run_id=9)],
-            "error[run.unknown]: decision 1: there is no run 9\n  those that there are: mulligan list\n",
+            "error[run.unknown]: decision 1: there is no run 9\n  list them: mulligan list\n",
         ),
         (
             [decided(step="simulte")],
@@ -510,11 +510,11 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
         ),
         (
             [decided(), decided(verdict="fail")],
-            "error[input.invalid]: decision 2: 'simulate' of run 1 is decided twice; none of the 2 is recorded\n",
+            "error[input.invalid]: decision 2: there are two decisions about 'simulate' of run 1; none of the 2 is recorded\n",
         ),
         (
             [decided(), decided(run_id=9), decided(step="publish")],
-            "error[input.invalid]: 2 of 3 decisions make no sense, and none is recorded\n"
+            "error[input.invalid]: 2 of 3 decisions are invalid; none is recorded\n"
             "  decision 2: there is no run 9\n"
             "  decision 3: step 'publish' is waiting, so there is nothing to classify\n",
         ),
@@ -641,7 +641,7 @@ def test_one_approval_of_many_is_named_by_its_place():
         (("go", "--reason", "x"), "error[step.not_waiting]: 'go' does not wait for an approval\n"),
         (
             ("nope", "--reason", "x"),
-            "error[step.unknown]: 'nope' is not a step of run 1\n  those that there are: mulligan show 1\n",
+            "error[step.unknown]: 'nope' is not a step of run 1\n  list its steps: mulligan show 1\n",
         ),
         (("gate",), "error[input.invalid]: an approval needs a reason\n  say why: --reason TEXT\n"),
     ],
@@ -681,5 +681,5 @@ def test_after_a_childs_last_word_the_run_to_go_on_with_is_its_parents():
 
     said = mulligan("classify", 2, "simulate", "fail", "--reason", "x")
 
-    assert said == (0, "", "run 2: 'simulate' has failed\nnobody drives it: mulligan resume 1\n")
+    assert said == (0, "", "run 2: 'simulate' has failed\nno process drives it: mulligan resume 1\n")
     assert mulligan("resume", 1, "--json").json["steps"]["inner"]["failure"]["code"] == "CHILD_FAILED"

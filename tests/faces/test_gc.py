@@ -270,7 +270,7 @@ def test_what_cannot_be_removed_is_said(folder: Path):
     odd = folder / ".mulligan/runs/99"
     odd.write_text("no folder")
 
-    said = f"error[store.refused]: '{odd}' cannot be removed: not a directory\n  remove it by hand, and let gc go on\n"
+    said = f"error[store.refused]: '{odd}' cannot be removed: not a directory\n  remove it by hand, then run gc again\n"
     assert tuple(mulligan("gc")) == (1, "", said)
 
 

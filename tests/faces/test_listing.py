@@ -129,7 +129,7 @@ def test_a_run_that_waits_says_for_what_and_how_to_answer():
         "run 1 of 'asking': running, started Ns ago\n"
         "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "gate  running  1  waits for an approval: deploy?\n",
-        "nobody drives it: mulligan resume 1\n'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
+        "no process drives it: mulligan resume 1\n'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
     )
 
 
@@ -329,9 +329,9 @@ def test_every_verb_refuses_a_run_that_is_not_there(words: tuple[object, ...], f
         2,
         "",
         f"error[run.unknown]: there is no run 9: '{folder}/.mulligan' has none\n"
-        "  runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place\n",
+        "  runs are stored where they were started; name another folder with --home DIR or MULLIGAN_HOME\n",
     )
-    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n  those that there are: mulligan list\n")
+    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n  list them: mulligan list\n")
 
 
 @pytest.mark.parametrize("words", [("run", "flow.yaml"), ("show", 1), ("events", 1)], ids=["run", "show", "events"])
@@ -400,7 +400,7 @@ def test_a_run_is_named_by_its_number():
         2,
         "",
         "error[run.unknown]: 'hello' is not the number of a run\n"
-        "  write the number of a run, or 'latest': mulligan list\n",
+        "  give the number of a run or 'latest'; list them: mulligan list\n",
     )
 
 
@@ -460,7 +460,7 @@ steps:
     ("place", "message"),
     [
         ("texts", "error[step.unknown]: 'texts' is not a step of run 1\n  did you mean 'text'?\n"),
-        ("text[3]", "error[step.unknown]: 'text[3]' is nothing that gave an output in run 1\n"),
+        ("text[3]", "error[step.unknown]: 'text[3]' of run 1 has no output\n"),
     ],
 )
 def test_what_gave_nothing_here_is_not_shown(place: str, message: str):

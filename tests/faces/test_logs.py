@@ -150,7 +150,7 @@ def test_who_asks_for_a_step_of_a_group_is_told_which_run_has_it():
     assert mulligan("logs", 1, "pair").err == (
         "-- run 1, 'pair', attempt 1: it called run 2, whose steps have logs of their own: mulligan show 2\n"
     )
-    assert mulligan("logs", 1, "pair.one").err.endswith("\n  what became of it: mulligan explain 1 pair\n")
+    assert mulligan("logs", 1, "pair.one").err.endswith("\n  its story: mulligan explain 1 pair\n")
     assert mulligan("logs", 2, "one").out == "1\n"
 
 

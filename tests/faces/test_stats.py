@@ -156,9 +156,9 @@ def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((7,), 2, "error[run.unknown]: there is no run 7\n  those that there are: mulligan list\n"),
+        ((7,), 2, "error[run.unknown]: there is no run 7\n  list them: mulligan list\n"),
         ((-1,), 2, "error[usage]: no such option '-1'\n  see: mulligan stats --help\n"),
-        ((2**70,), 2, f"error[run.unknown]: there is no run {2**70}\n  those that there are: mulligan list\n"),
+        ((2**70,), 2, f"error[run.unknown]: there is no run {2**70}\n  list them: mulligan list\n"),
         (
             ("--since", "yesterday"),
             2,
@@ -170,7 +170,7 @@ def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str
             ("one",),
             2,
             "error[run.unknown]: 'one' is not the number of a run\n"
-            "  write the number of a run, or 'latest': mulligan list\n",
+            "  give the number of a run or 'latest'; list them: mulligan list\n",
         ),
     ],
 )
