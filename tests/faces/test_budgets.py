@@ -49,7 +49,7 @@ def test_show_and_the_report_give_the_same_command_as_the_run_did() -> None:
 
     shown, commands = mulligan("show", 1), mulligan("report", 1, "--json").json["next_commands"]
 
-    assert shown.err == "the story: mulligan explain 1; another round: mulligan retry 1 --budget cost=N\n"
+    assert shown.err == "its story: mulligan explain 1; to try again: mulligan retry 1 --budget cost=N\n"
     assert [one["text"] for one in commands] == [
         "mulligan retry 1 --budget cost=N",
         "mulligan explain 1",
@@ -85,7 +85,7 @@ def test_a_matrix_has_no_budget_to_raise_but_each_of_its_steps_has() -> None:
 
     said = mulligan("retry", 1, "--budget", "s.calls=9")
 
-    assert "'s' is not a step of run 1\n  it is a matrix: name one of its steps, for example 's_1'\n" in said.err
+    assert "'s' is not a step of run 1\n  it is a matrix: name one of its steps, such as 's_1'\n" in said.err
 
 
 def test_show_sums_up_by_step_and_for_the_run() -> None:

@@ -154,7 +154,7 @@ def test_another_round_runs_what_was_not_done():
 
     assert (said.code, said.json["status"], said.json["round"]) == (0, "completed", 2)
     assert [step["attempts"] for step in said.json["steps"].values()] == [1, 2, 1]
-    assert said.err.startswith("run 1 has another round: 2 steps again, 1 kept\n")
+    assert said.err.startswith("run 1 begins round 2: 2 steps again, 1 kept\n")
 
 
 def test_another_round_that_fails_again_is_exit_code_1():
@@ -169,7 +169,7 @@ def test_off_a_terminal_a_retry_is_recorded_and_left_to_resume():
     assert mulligan("retry", 1) == (
         0,
         "",
-        "run 1 has another round: 2 steps again, 1 kept\nno process drives it: mulligan resume 1\n",
+        "run 1 begins round 2: 2 steps again, 1 kept\nno process drives it: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 1
 
@@ -182,7 +182,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
     assert mulligan("retry", 1, "--dry-run").plain == (
         0,
         "STEP  WHY\ndeploy  it failed\nannounce  it was skipped\n",
-        "run 1 would have round 2: 2 steps again, 1 kept\nkept: build\n",
+        "run 1 would begin round 2: 2 steps again, 1 kept\nkept: build\n",
     )
     assert mulligan("retry", 1, "--from", "build", "--dry-run", "--json").json == {
         "run_id": 1,
@@ -206,7 +206,7 @@ def test_a_run_of_which_only_the_end_failed_runs_that_again():
 
     said = mulligan("retry", 1, "--follow")
 
-    assert (said.code, said.err.splitlines()[0]) == (0, "run 1 has another round: only its end again, 1 kept")
+    assert (said.code, said.err.splitlines()[0]) == (0, "run 1 begins round 2: only its end again, 1 kept")
 
 
 def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
@@ -215,7 +215,7 @@ def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
 
     said = mulligan("retry", 1, "--from", "build", "--follow", "--json")
 
-    assert said.err.startswith("run 1 has another round: 3 steps again\n")
+    assert said.err.startswith("run 1 begins round 2: 3 steps again\n")
     assert [step["attempts"] for step in said.json["steps"].values()] == [2, 2, 1]
 
 
@@ -237,7 +237,7 @@ def test_a_retry_that_adjusts_says_what_gets_more_and_gives_it():
 
     assert foretold.out.splitlines()[1].endswith("it failed; timeout 1s -> 2s, because it was not done in that time")
     assert said.err.splitlines()[:2] == [
-        "run 1 has another round: 2 steps again",
+        "run 1 begins round 2: 2 steps again",
         "  'solve': timeout 1s -> 2s, because it was not done in that time",
     ]
     assert said.json["steps"]["solve"]["status"] == "completed"
@@ -248,7 +248,7 @@ def test_a_retry_that_adjusts_nothing_says_so():
     ran(BROKEN)
 
     assert mulligan("retry", 1, "--adjust").err.splitlines()[1] == (
-        "  nothing that runs again had run out of memory or time"
+        "  no step that runs again had run out of memory or time"
     )
 
 
@@ -260,7 +260,7 @@ def test_a_run_that_has_not_ended_cannot_be_retried(words: tuple[str, ...]):
         2,
         "",
         "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-        "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+        "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
     )
 
 
@@ -351,7 +351,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         0,
         [
             "a fork of run 1 from 'deploy': 2 steps to run, 1 kept",
-            "kept as they were, although the file has changed them: build",
+            "kept, although the file changed them: build",
             "no longer in the file: announce",
         ],
     )
@@ -369,7 +369,10 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
             ("--from", "deploy", "-i", "targte=x"),
             "error[input.invalid]: workflow 'broken' has no input 'targte'\n  did you mean 'target'?\n",
         ),
-        (("--from", "deploy", "-i", "target"), "error[usage]: 'target' is no input\n  write it like -i name=value\n"),
+        (
+            ("--from", "deploy", "-i", "target"),
+            "error[usage]: 'target' is not an input\n  write it like -i name=value\n",
+        ),
         (
             ("--from", "deploy", "--file", "no.yaml"),
             "error[language.unreadable]: no.yaml: there is no such file\n",
@@ -388,9 +391,9 @@ def test_a_fork_that_makes_no_sense_is_refused_and_makes_no_run(words: tuple[str
 # -- a file that has changed -------------------------------------------------------------------------------------------
 
 
-CHANGED = "note: 'w.yaml' has changed since run 1 was started, and is run as it was then\n"
-TO_GO_ON = "  to go on with the new one: mulligan retry 1 --file w.yaml\n"
-TO_FORK = "  to run the new one: mulligan fork 1 --from STEP --file w.yaml\n"
+CHANGED = "note: 'w.yaml' has changed since run 1 was started; the run keeps the old version\n"
+TO_GO_ON = "  to continue with the new version: mulligan retry 1 --file w.yaml\n"
+TO_FORK = "  to run the new version: mulligan fork 1 --from STEP --file w.yaml\n"
 
 
 def started_from(text: str) -> None:

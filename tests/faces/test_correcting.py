@@ -36,7 +36,7 @@ steps:
 CHANGES = """\
 what 'flow.yaml' changes:
   added  count
-  changed  fetch  timeout  (it keeps its result)
+  changed  fetch  timeout  (keeps its result)
   changed  load  shell
   changed  tell  shell
   changed  the workflow itself: inputs, outputs
@@ -54,7 +54,7 @@ def test_the_run_goes_on_with_the_corrected_file_and_says_what_changed_first():
     said = corrected(FIXED, "--follow")
 
     assert (said.code, said.json) == (0, {"said": "told nobody"})
-    assert steady(said.err).startswith(CHANGES + "run 1 has another round: 3 steps again, 1 kept\n")
+    assert steady(said.err).startswith(CHANGES + "run 1 begins round 2: 3 steps again, 1 kept\n")
     assert Path("trace").read_text() == "fetched\n"
     assert mulligan("replay", 1, "--verify").code == 0
 
@@ -100,8 +100,8 @@ def test_a_file_that_changed_nothing_is_said_to_be_so_and_the_round_is_as_any_ot
     said = corrected(BROKEN + "# a comment\n")
 
     assert said.err.splitlines()[:2] == [
-        "note: 'flow.yaml' has not changed: it is what run 1 goes by already",
-        "run 1 has another round: 2 steps again, 1 kept",
+        "note: 'flow.yaml' has not changed since run 1 read it",
+        "run 1 begins round 2: 2 steps again, 1 kept",
     ]
     assert "run.revised" not in mulligan("events").out
 
@@ -194,7 +194,7 @@ def test_what_is_about_a_file_needs_one(words: tuple[str, ...]):
 
     said = mulligan("retry", 1, *words)
 
-    assert (said.code, said.err.splitlines()[1]) == (2, "  name it: --file FILE")
+    assert (said.code, said.err.splitlines()[1]) == (2, "  name the file: --file FILE")
 
 
 def test_a_run_that_completed_is_forked_instead():

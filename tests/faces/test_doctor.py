@@ -143,7 +143,10 @@ def test_an_old_sqlite_is_told_with_what_it_does():
 
 
 def test_a_skewed_clock_is_told_with_its_figure():
-    assert doctor.clock(NOW, 0.0, None, -12.0).found == "2026-11-15 03:12:00 UTC; it differs by -12.0s from that of the database server"
+    assert (
+        doctor.clock(NOW, 0.0, None, -12.0).found
+        == "2026-11-15 03:12:00 UTC; it differs by -12.0s from that of the database server"
+    )
 
 
 def test_who_keeps_steps_to_their_memory_is_told():

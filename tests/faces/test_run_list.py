@@ -287,7 +287,7 @@ def test_the_labels_of_a_run_are_shown_with_it(folder: Path):
 def test_what_is_no_text_matches_nothing(folder: Path, words: tuple[str, ...]):
     ran(HELLO)
 
-    assert mulligan("list", *words).plain == (0, "", "no such runs\n")
+    assert mulligan("list", *words).plain == (0, "", "no matching runs\n")
 
 
 def test_a_limit_beyond_all_numbers_is_no_limit(folder: Path):
@@ -311,7 +311,7 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
         (("list", "--input", "region"), "error[usage]: 'region' is not a valid input"),
         (("list", "--label", "a=1", "--label", "a=2"), "error[usage]: label 'a' is given twice"),
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
-        (("list", "--watch", "--json"), "error[usage]: --watch is for people, and --json for programs"),
+        (("list", "--watch", "--json"), "error[usage]: --watch and --json exclude each other"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_refused(folder: Path, words: tuple[str, ...], message: str):

@@ -126,8 +126,7 @@ def test_a_step_that_asks_a_person_waits():
         ),
         (
             ("7",),
-            "error[step.unknown]: '7' is not a step of workflow 'release'\n"
-            "  list them: mulligan graph FILE\n",
+            "error[step.unknown]: '7' is not a step of workflow 'release'\n  list them: mulligan graph FILE\n",
         ),
         (
             ("deploy", "--result", "repair=1"),
@@ -135,7 +134,7 @@ def test_a_step_that_asks_a_person_waits():
         ),
         (
             ("deploy", "--result", "build=oops"),
-            "error[usage]: 'build=oops' is no STEP=JSON\n  write it like build='[1, 2]'\n",
+            "error[usage]: 'build=oops' is not STEP=JSON\n  write it like build='[1, 2]'\n",
         ),
         (
             ("deploy", "-i", "size=3"),
@@ -231,8 +230,16 @@ def test_of_a_failure_what_is_left_out_is_filled_in(error: str | None, told: str
     ("step", "code", "said"),
     [
         ("again", 0, "step 'again' would run again: its handler succeeded"),
-        ("clean", 1, "the failure of step 'clean' would go to the next rung: a cleanup handler does not change the outcome"),
-        ("bad", 1, "the failure of step 'bad' would go to the next rung: its handler failed too, EXIT_NONZERO 9: broken"),
+        (
+            "clean",
+            1,
+            "the failure of step 'clean' would go to the next rung: a cleanup handler does not change the outcome",
+        ),
+        (
+            "bad",
+            1,
+            "the failure of step 'bad' would go to the next rung: its handler failed too, EXIT_NONZERO 9: broken",
+        ),
         ("ask", 4, "the handler of step 'ask' has not ended"),
     ],
 )
@@ -306,9 +313,9 @@ EXAMPLE = """  write it like '{"code": "TIMEOUT", "message": "took too long"}'\n
         ),
         (("check", "--item", "1", "--command", 1), "error[handler.none]: command 1 of step 'check' has no handler\n"),
         (("check", "--item", "1", "--command", 9), "error[handler.none]: step 'check' has no command 9\n  it has 3\n"),
-        (("check", "--item", "x"), "error[usage]: 'x' is no JSON\n  write it like --item '\"text\"'\n"),
+        (("check", "--item", "x"), "error[usage]: 'x' is not JSON\n  write it like --item '\"text\"'\n"),
         (("deploy", "--item", "1"), "error[refused]: step 'deploy' is not a map: it has no items\n"),
-        (("deploy", "--command", 1), "error[usage]: --command is about an item\n  say which: --item JSON\n"),
+        (("deploy", "--command", 1), "error[usage]: --command needs --item\n  name the item: --item JSON\n"),
         (
             ("deploy", "--error", "{"),
             f"error[input.invalid]: the error is not JSON: Input data was truncated\n{EXAMPLE}",
@@ -342,7 +349,7 @@ def test_what_is_about_a_handler_is_refused_without_one():
     assert mulligan("step", workflow(HANDLED), "bare", "--error", "{}") == (
         2,
         "",
-        "error[usage]: --error, --item and --command are about a handler\n  say --handler, too\n",
+        "error[usage]: --error, --item and --command need --handler\n  add --handler\n",
     )
 
 
@@ -353,7 +360,7 @@ def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
         1,
         "",
         "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
-        "  what 'build' gave is null here; to hand it over: --result build=JSON\n",
+        "  the result of 'build' is null here; to give it: --result build=JSON\n",
     )
 
 
@@ -374,7 +381,7 @@ steps:
         1,
         "",
         "step 'third' failed, EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
-        "  what 'first', 'second' gave is null here; to hand it over: --result second=JSON\n",
+        "  the result of 'first', 'second' is null here; to give it: --result second=JSON\n",
     )
 
 

@@ -77,7 +77,7 @@ def test_a_run_is_cancelled_from_another_terminal_and_its_own_process_ends_it():
         Path("told").write_text("you may\n")
         child.communicate(timeout=60)
 
-    assert said.plain == (0, "", "run 1 is stopping: process N on HOST sees to it\n")
+    assert said.plain == (0, "", "run 1 is stopping: process N on HOST drives it\n")
     assert child.returncode == 3
     assert trace() == ["cleaned", "over"]
 
@@ -146,7 +146,7 @@ def test_the_list_and_the_run_say_who_drives_it():
         (
             ("retry", 1),
             "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
         ),
         (
             ("classify", 1, "hold", "retry", "--reason", "x"),
@@ -158,7 +158,8 @@ def test_the_list_and_the_run_say_who_drives_it():
         ),
         (
             ("fork", 1, "--from", "after"),
-            "error[refused]: run 1 is running and cannot be forked while it is driven\n  pause it first: mulligan pause 1\n",
+            "error[refused]: run 1 is running and cannot be forked while it is driven\n"
+            "  pause it first: mulligan pause 1\n",
         ),
     ],
     ids=["retry", "classify", "approve", "fork"],

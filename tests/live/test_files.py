@@ -137,8 +137,7 @@ def test_an_input_that_nobody_writes_and_is_not_there_is_refused_before_the_run_
         live_file.run(READS)
 
     assert refused.value.render() == (
-        "error[input.invalid]: file 'data.csv' does not exist, and no step writes it\n"
-        f"  looked in {live_file.folder}"
+        f"error[input.invalid]: file 'data.csv' does not exist, and no step writes it\n  looked in {live_file.folder}"
     )
     assert live_file.service.reader.runs() == []
 

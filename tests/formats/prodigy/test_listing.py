@@ -86,7 +86,7 @@ def test_a_file_that_should_be_json_and_is_not_says_so() -> None:
     with pytest.raises(StepError) as caught:
         items("bad.json")
 
-    assert caught.value.message.startswith("'bad.json' is no JSON: ")
+    assert caught.value.message.startswith("'bad.json' is not JSON: ")
     assert caught.value.retryable is False
 
 
