@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mulligan.service.verbs import Prepared, prepare
+
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.model import reports as r
@@ -25,7 +27,6 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
-from mulligan.service.verbs import Prepared, prepare
 from mulligan.testing.history import Answers
 
 BATCH = 500

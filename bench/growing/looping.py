@@ -11,9 +11,11 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from mulligan.service.verbs import prepare
+
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
@@ -22,7 +24,6 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
-from mulligan.service.verbs import prepare
 from mulligan.testing.history import Answers
 
 WORKER = "filler"
@@ -80,7 +81,7 @@ class Looping:
 
     def _write(self, *, is_last: bool = False) -> None:
         run = self.state.run
-        queued = [task(self.state, "poll")] if is_last else []
+        queued = [make_task(self.state, "poll")] if is_last else []
         written = Commit(
             self.turn, self.written_seq, self.entries, changes(self.state), run.status, 1, self.now, queued=queued
         )

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
 from mulligan.language import load_text
@@ -113,7 +113,7 @@ class _Ground:
 
     def task(self, place: Place, value: str) -> Task:
         run = History(_flow(place.text), evaluator=Cel()).start({"x": value}, cwd=self.run)
-        return msgspec.structs.replace(task(run.state, "a"), run_id=1)
+        return msgspec.structs.replace(make_task(run.state, "a"), run_id=1)
 
     def require_inside(self, root: str) -> None:
         after = _listed(self.top)

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.classify import classify
-from mulligan.core.deciding.end_status import said_by_end
-from mulligan.core.effects.snapshot import Row, changes, place_alone, restore, tally_of
+from mulligan.core.deciding.end_status import parse_end_output
+from mulligan.core.effects.snapshot import Row, changes, read_place, read_tally, restore
 from mulligan.core.evolve.evolve import evolve
 from mulligan.core.model import artifacts, codec
 from mulligan.core.model.outcome import Outcome
@@ -83,8 +83,8 @@ def row(data: bytes) -> None:
     damaged = [*rows()[:number], (kind, key, tag, data[1:]), *rows()[number + 1 :]]
     for read in (
         lambda: restore(history().state.workflow, damaged),
-        lambda: tally_of(data[1:]),
-        lambda: place_alone(key, data[1:]),
+        lambda: read_tally(data[1:]),
+        lambda: read_place(key, data[1:]),
     ):
         try:
             read()
@@ -113,13 +113,13 @@ def reference(data: bytes) -> None:
     artifacts.holds_reference(value)
     for found in artifacts.references(value):
         try:
-            artifact = artifacts.referred(found)
+            artifact = artifacts.parse_reference(found)
         except ArtifactDamaged as error:
             require_whole(error)
             continue
-        artifacts.run_of(artifact.name)
+        artifacts.run_id_of(artifact.name)
         require(".." not in artifact.name.split("/") and artifact.name[0] != "/", "a name that leads elsewhere")
-    artifacts.replaced(value, lambda found: None)
+    artifacts.replace_references(value, lambda found: None)
 
 
 def written(data: bytes) -> None:
@@ -136,7 +136,7 @@ def written(data: bytes) -> None:
         ):
             _captured(out, side, capture)
         reported, problem = outputs.reports(path)
-    msgspec.json.encode(said_by_end(data.decode("utf-8", "replace")))
+    msgspec.json.encode(parse_end_output(data.decode("utf-8", "replace")))
     failure, warnings = classify(Outcome(exit_code=0, reported=reported, report_error=problem))
     for found in filter(None, (failure, *warnings)):
         msgspec.json.encode(found)
@@ -182,7 +182,7 @@ def answer_seeds() -> list[bytes]:
 
 
 def references() -> list[bytes]:
-    found = artifacts.reference(artifacts.described("17/build/1/2/output.json", b"{}", "json"))
+    found = artifacts.make_reference(artifacts.describe_artifact("17/build/1/2/output.json", b"{}", "json"))
     return [
         msgspec.json.encode(value)
         for value in (found, [found, {"a": found}], {"a": 1}, {"$artifact": {"name": "../x"}})

@@ -14,7 +14,8 @@ from mulligan.cli.dispatch import call_for
 from mulligan.cli.run import given_inputs
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.credentials import HIDDEN, hide_credentials
-from mulligan.core.model.durations import duration, moment, wait_seconds
+from mulligan.core.model.durations import parse_duration, parse_time, parse_wait
+from mulligan.formats.noetl.runtime import templates
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.inputs import check_inputs, refuse_references
@@ -23,7 +24,6 @@ from mulligan.language.regular_expressions import SEARCHED
 from mulligan.language.shell import ShellText, rewrite
 from mulligan.service.decisions import make_decision, read_decisions
 from mulligan.service.handler_trial import parse_failure
-from mulligan.worker.actions.noetl import templates
 from mulligan.worker.databases.parameters import named
 from mulligan.worker.databases.statements import Dialect, statements
 
@@ -119,7 +119,7 @@ def query(data: bytes) -> None:
 def quantity(data: bytes) -> None:
     """Durations, sizes, factors, moments and plain scalars: a value, or a ValueError."""
     text = data.decode("utf-8", "replace")
-    for read in (duration, wait_seconds, quantities.size, quantities.factor, moment, scalars.resolve):
+    for read in (parse_duration, parse_wait, quantities.size, quantities.factor, parse_time, scalars.resolve):
         with refusing(ValueError):
             read(text)
     quantities.meant_duration(text)
@@ -128,7 +128,7 @@ def quantity(data: bytes) -> None:
 def template(data: bytes) -> None:
     """NoETL's templates, filled in and asked. What comes out is plain JSON, whatever was asked for."""
     text = data.decode("utf-8", "replace")
-    for fill in (templates.filled, templates.filled_text, templates.holds):
+    for fill in (templates.render_value, templates.render_text, templates.holds):
         with refusing(StepError):
             msgspec.json.encode(fill(text, NAMES))
 

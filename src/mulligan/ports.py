@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Counted, Guard, Status
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Status
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
 from mulligan.core.effects.snapshot import Row
@@ -189,7 +189,7 @@ class Commit(msgspec.Struct):
     # given it while the turn was decided, stays until that has ended it.
     is_last: bool = False
     # Of the ended leases those of guarded tasks, for their breakers.
-    counted: Sequence[Counted] = ()
+    counted: Sequence[GuardedOutcome] = ()
 
 
 class Committed(msgspec.Struct, frozen=True):

@@ -111,7 +111,10 @@ def test_a_child_whose_time_is_up_is_stopped_and_the_step_fails_with_timeout(lim
     assert run.statuses == {"c": "running"}
     run.child_ended("c", "cancelled")
 
-    assert (run["c"].failure.code, run["c"].failure.message) == ("TIMEOUT", "the child run took too long")
+    assert (run["c"].failure.code, run["c"].failure.message) == (
+        "TIMEOUT",
+        "the child run took longer than its timeout",
+    )
     assert run.status == "failed"
 
 

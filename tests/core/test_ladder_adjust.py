@@ -201,7 +201,7 @@ def test_a_success_that_had_more_memory_than_it_asks_for_carries_a_warning():
 
     [warning] = run["a"].warnings
     assert (warning.code, warning.severity) == ("OUT_OF_MEMORY", "warning")
-    assert (warning.step, warning.message) == ("a", "it had 128MiB, and asks for 60MiB")
+    assert (warning.step, warning.message) == ("a", "used 128MiB of memory, more than the 60MiB it asks for")
     assert run.status == "completed"
 
 

@@ -330,7 +330,7 @@ def test_a_custom_handler_that_decides_nothing_has_failed(said):
     assert found is not None
     assert found.cause[0].code == "OUTPUT_INVALID"
     assert found.message == (
-        'a custom handler writes {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
+        'a custom handler must write {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
     )
 
 

@@ -52,7 +52,7 @@ def test_the_fourth_loss_is_a_failure_and_climbs():
     found = run["a"].failure
     assert run.status == "failed"
     assert found is not None
-    assert (found.code, found.message, found.attempt) == ("WORKER_LOST", "the worker that ran it is gone (w1)", 4)
+    assert (found.code, found.message, found.attempt) == ("WORKER_LOST", "the worker running it was lost (w1)", 4)
     assert run.passed == [("retry", "reruns_exhausted"), ("retry", "no_rule"), ("route", "no_route")]
 
 
@@ -138,7 +138,7 @@ def test_a_worker_that_nobody_knows_by_name_is_gone_all_the_same():
     run = run_of(on_lost="fail").tell(r.LeaseExpired(run_of().clock, "a", 1))
 
     assert run["a"].failure is not None
-    assert run["a"].failure.message == "the worker that ran it is gone"
+    assert run["a"].failure.message == "the worker running it was lost"
 
 
 def test_below_a_handler_whose_time_is_up_nothing_that_is_lost_or_interrupted_runs_again():

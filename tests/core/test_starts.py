@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Workflow
 from mulligan.core.turn import fold
@@ -97,15 +97,15 @@ def test_whoever_takes_the_run_up_knows_which_pieces_are_missing() -> None:
 
     taken_up = fold(run.state.workflow, run.log, run.state.graph)
 
-    assert list(unwoken(taken_up)) == [4]
-    assert list(unwoken(run.go_on().state)) == []
+    assert list(remaining_start_batches(taken_up)) == [4]
+    assert list(remaining_start_batches(run.go_on().state)) == []
 
 
 def test_a_step_that_waits_for_another_is_not_one_of_the_first() -> None:
     steps: list[Step] = [*five().steps, step("last", needs=list("abcde"))]
     run = Piecewise(workflow(*steps)).start().go_on().go_on()
 
-    assert list(unwoken(run.state)) == []
+    assert list(remaining_start_batches(run.state)) == []
 
 
 def test_a_step_that_nobody_has_come_to_yet_waits_for_its_turn_and_the_run_for_no_person_alone() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.model.artifacts import is_artifact, referred
+from mulligan.core.model.artifacts import is_artifact, parse_reference
 from mulligan.service import Service
 from proof.crashes.mortals import mortals
 from proof.crashes.trouble import Trouble
@@ -44,7 +44,7 @@ def test_an_artifact_whose_event_was_never_written_is_an_orphan_and_the_run_is_r
             output = ended.shown["steps"]["text"]["output"]
             assert (ended.code, ended.shown["steps"]["count"]["output"].strip()) == (0, "19999")
             assert is_artifact(output)
-            kept = referred(output).name
+            kept = parse_reference(output).name
             assert names(service) == sorted([orphan, kept])
             stage.expect_promises(service, run.run_id)
 

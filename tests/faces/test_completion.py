@@ -1,4 +1,4 @@
-"""Completion: what is suggested for a word at a prompt, and how each shell is told."""
+"""Completion: what is suggested for a word at a prompt, and how each shell is answered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def suggested(*words: str) -> list[str]:
 
 
 def asked(shell: str, line: str, **more: str) -> tuple[int | None, str]:
-    """The exit code and what a shell is told, after it has handed over a line."""
+    """The exit code and the answer to a shell that asks about a line."""
     words = line.split(" ")
     environ = {
         **os.environ,
@@ -43,9 +43,9 @@ def asked(shell: str, line: str, **more: str) -> tuple[int | None, str]:
         "COMP_CWORD": str(len(words) - 1),
         **more,
     }
-    told: list[str] = []
-    code = answer(environ, told.append)
-    return code, "".join(told)
+    answers: list[str] = []
+    code = answer(environ, answers.append)
+    return code, "".join(answers)
 
 
 def test_the_table_of_words_is_what_the_commands_take() -> None:
@@ -269,7 +269,7 @@ def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder
         (["list", "--status", "="], ["running", "paused", "completed", "failed", "cancelled", "open", "ended"]),
         (["list", "--status", "=", "failed", "--al"], ["--all"]),
         (["classify", "--reason", "=", "a", "1", "b", ""], ["retry", "fail"]),
-        # An input is no option of ours, and what it may be nobody knows.
+        # The values of inputs are not known.
         (["classify", "1", "b", "-i", "x", "=", ""], []),
         (["run", "-i", "x", "="], []),
     ],
@@ -280,10 +280,10 @@ def test_what_bash_breaks_at_an_equals_sign_is_one_word(words: list[str], expect
         "COMP_WORDS": "\n".join(["mulligan", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    told: list[str] = []
+    answers: list[str] = []
 
-    assert answer(environ, told.append) == 0
-    assert told[0].split() == [word for word in expected if word]
+    assert answer(environ, answers.append) == 0
+    assert answers[0].split() == [word for word in expected if word]
 
 
 def test_the_script_of_fish_keeps_the_order() -> None:
@@ -372,6 +372,18 @@ def test_installing_keeps_what_the_user_wrote(tmp_path: Path, monkeypatch: pytes
     mulligan("--install-completion", "bash")
 
     assert (tmp_path / ".bashrc").read_bytes().startswith(b"alias caf\xe9=ls\nsource '")
+
+
+@pytest.mark.parametrize(("script", "code"), [("echo profile.ps1", 0), ("exit 1", 2)])
+def test_powershell_is_asked_for_its_profile(
+    script: str, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pwsh").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "pwsh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    assert mulligan("--install-completion", "pwsh").code == code
+    assert Path("profile.ps1").is_file() == (code == 0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from mulligan.cli.full_screen import Screen
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.effects import SetTimer
-from mulligan.core.effects.run_lists import unanswered
+from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry, RunPaused
@@ -190,7 +190,7 @@ def failed(index: int, step: str, **fields: Any) -> FailureRecord:
     ],
 )
 def test_a_run_fails_with_what_nothing_has_answered(records: list[FailureRecord], steps: list[str]):
-    assert [record.step for record in unanswered(reversed(records))] == steps
+    assert [record.step for record in unhandled_by_records(reversed(records))] == steps
 
 
 def test_a_failed_run_has_its_step_its_code_and_the_telling_line_as_fields(folder: Path):

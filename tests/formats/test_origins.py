@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.formats import examine
-from mulligan.service.noetl_log import noetl_events
+from mulligan.formats.noetl.log import noetl_events
 
 from ..live.runner import Live
 

@@ -106,7 +106,7 @@ created_at: {at}
 """
 SUMMED_UP = """\
 <<<BEGIN>>>
-attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:
+attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:
 rate limit
 <<<END>>>"""
 
@@ -371,7 +371,7 @@ def test_garbage_for_an_answer_is_told_to_the_next_attempt(live_file: Live, name
 
     assert ran.status == "completed"
     assert (
-        "attempt 1 ended with OUTPUT_INVALID, exit code 0; the last it said:\n"
+        "attempt 1 ended with OUTPUT_INVALID, exit code 0; its last message:\n"
         '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}\n'
     ) in live_file.read("stdin")
 

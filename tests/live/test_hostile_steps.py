@@ -340,7 +340,7 @@ def test_a_step_that_kills_its_supervisor_again_and_again_fails_and_the_worker_l
     )
 
     [worker] = {fact.worker for fact in ran.facts(e.AttemptLost)}
-    assert told(ran, "killer") == ("WORKER_LOST", f"the worker that ran it is gone ({worker})")
+    assert told(ran, "killer") == ("WORKER_LOST", f"the worker running it was lost ({worker})")
     assert (ran.steps["killer"]["attempts"], ran.steps["after"]["output"]) == (4, "1")
     assert leftovers(live_file) == []
 

@@ -87,7 +87,7 @@ def test_what_is_in_an_artifact_is_read_no_further_than_was_kept(tmp_path: Path)
     with pytest.raises(ArtifactDamaged) as refused:
         artifacts.fetch(kept)
 
-    assert str(refused.value) == "artifact '1/build/1/1/output.txt' is damaged: it has 4 bytes, and 3 were kept"
+    assert str(refused.value) == "artifact '1/build/1/1/output.txt' is damaged: it has 4 bytes instead of 3"
 
 
 @pytest.mark.parametrize("swap", [link, pipe, device])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.breaker import Counted, Guard, Verdict
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -45,7 +45,7 @@ def end(store: Store, held: Lease, outcome: Outcome = FAILED) -> None:
 def settle(store: Store, turn: Turn, held: Lease, verdict: Verdict = "failure") -> None:
     """The task ends, and the engine that drives its run commits that."""
     assert held.task.guard is not None
-    counted = [Counted(held.token, held.task.guard, verdict)]
+    counted = [GuardedOutcome(held.token, held.task.guard, verdict)]
     store.commit([commit(turn, store.run(turn.run_id).seq, 0, ended=[held.token], counted=counted)])
 
 
@@ -165,7 +165,7 @@ def test_the_failures_of_one_batch_count_together(store: Store) -> None:
 
     store.commit(
         [
-            commit(turn, 0, 0, ended=[lease.token], counted=[Counted(lease.token, LLM, "failure")])
+            commit(turn, 0, 0, ended=[lease.token], counted=[GuardedOutcome(lease.token, LLM, "failure")])
             for turn, lease in held.items()
         ]
     )
@@ -179,7 +179,7 @@ def test_a_batch_that_is_refused_counts_nothing(store: Store) -> None:
     (held,) = lease(store)
 
     with pytest.raises(Conflict):
-        counted = [Counted(held.token, LLM, "failure")]
+        counted = [GuardedOutcome(held.token, LLM, "failure")]
         store.commit([commit(turn, 17, 0, ended=[held.token], counted=counted)])
 
     assert (breaker(store).failures, store.held("w")) == (0, [held])

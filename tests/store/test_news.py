@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mulligan.core.deciding.breaker import Counted, Guard
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker
@@ -88,7 +88,7 @@ def test_that_a_breaker_has_opened_or_closed_is_news(opened: Open) -> None:
     (held,) = other.lease("w", offer())
     settle(mine)
 
-    failed = [Counted(held.token, guard, "failure")]
+    failed = [GuardedOutcome(held.token, guard, "failure")]
     other.commit([commit(turn, ended=[held.token], counted=failed)])
     assert comes_to(mine)
     assert not mine.has_news()

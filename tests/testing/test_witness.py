@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from mulligan.core.deciding.breaker import Counted, Guard, Verdict
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Breaker
@@ -113,8 +113,8 @@ def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_tak
 GUARD = Guard("net", Breaker(failures=2, reset=1.0))
 
 
-def counted(*verdicts: Verdict) -> list[Counted]:
-    return [Counted(7, GUARD, verdict) for verdict in verdicts]
+def counted(*verdicts: Verdict) -> list[GuardedOutcome]:
+    return [GuardedOutcome(7, GUARD, verdict) for verdict in verdicts]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,9 @@ def counted(*verdicts: Verdict) -> list[Counted]:
         (0, counted("failure", "failure", "success"), "would be open after 2"),
     ],
 )
-def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes: list[Counted], sentence: str) -> None:
+def test_outcomes_that_a_breaker_has_not_counted_are_found(
+    before: int, outcomes: list[GuardedOutcome], sentence: str
+) -> None:
     recorder = make()
 
     recorder.promise_7_what_fails_in_a_row_opens_a_breaker(
@@ -144,7 +146,9 @@ def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes
         ("half_open", counted("failure", "failure")),
     ],
 )
-def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(status: str, outcomes: list[Counted]) -> None:
+def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(
+    status: str, outcomes: list[GuardedOutcome]
+) -> None:
     recorder = make()
 
     recorder.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", status, None)})

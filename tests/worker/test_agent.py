@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
@@ -23,7 +23,7 @@ from .work import Work
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 FAILED = FailedSource("build", 1, 2, 1, 1, "retries_exhausted", failure("EXIT_NONZERO", "disk full"), 4, 9, AT)
-TOLD = Briefing("fix", failed=(FAILED,), heard=(Heard("plan", 1, 1, 2, 3, AT, {"steps": 3}),))
+TOLD = AgentContext("fix", failed=(FAILED,), outputs=(PriorOutput("plan", 1, 1, 2, 3, AT, {"steps": 3}),))
 
 
 class Agents:
@@ -97,7 +97,7 @@ def test_without_a_context_the_prompt_alone_is_on_its_standard_input(agents: Age
 
 
 def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
-    report = agents.run("cat", told=TOLD, context={"branch": "main"})
+    report = agents.run("cat", agent_context=TOLD, context={"branch": "main"})
 
     told = TOLD.text(7, {"branch": "main"})
     assert own_context(7, "fix", '{"branch":"main"}', "json") in told
@@ -105,13 +105,13 @@ def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
 
 
 def test_a_command_of_the_agents_own_stands_alone_and_its_context_is_a_file(agents: Agents):
-    report = agents.run('cat; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', "/mend it", told=TOLD)
+    report = agents.run('cat; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', "/mend it", agent_context=TOLD)
 
     assert content(report) == f"/mend it\n--\n{TOLD.text(7)}"
 
 
 def test_prompt_and_context_are_files_as_well(agents: Agents):
-    report = agents.run('cat "$MULLIGAN_PROMPT_FILE"; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', told=TOLD)
+    report = agents.run('cat "$MULLIGAN_PROMPT_FILE"; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', agent_context=TOLD)
 
     assert content(report) == f"mend it\n--\n{TOLD.text(7)}"
 
@@ -123,20 +123,22 @@ def test_the_file_of_the_context_is_there_though_nothing_is_told(agents: Agents)
 
 
 def test_the_failure_context_alone_is_where_every_step_finds_it(agents: Agents):
-    report = agents.run('cat "$MULLIGAN_FAILURE_CONTEXT"', told=TOLD, failure_context=TOLD.failure_text(7))
+    report = agents.run('cat "$MULLIGAN_FAILURE_CONTEXT"', agent_context=TOLD, failure_context=TOLD.failure_text(7))
 
     assert content(report) == TOLD.failure_text(7)
 
 
 def test_its_files_are_its_owners_alone_and_gone_when_it_has_ended(agents: Agents):
-    report = agents.run('stat -c %a "$(dirname "$MULLIGAN_PROMPT_FILE")"', told=TOLD, failure_context="it broke")
+    report = agents.run(
+        'stat -c %a "$(dirname "$MULLIGAN_PROMPT_FILE")"', agent_context=TOLD, failure_context="it broke"
+    )
 
     assert content(report) == "700"
     assert agents.side_files().keys().isdisjoint({"prompt", "told", "stdin", "context"})
 
 
 def test_the_next_task_finds_nothing_of_what_the_last_one_was_asked(agents: Agents):
-    agents.run("cat", "my secret", told=TOLD)
+    agents.run("cat", "my secret", agent_context=TOLD)
 
     report = agents.work.run(agents.work.shell('cat; ls "$(dirname "$MULLIGAN_OUTPUT")"'))
 
@@ -497,4 +499,4 @@ def test_an_answer_beyond_all_measure_is_none(agents: Agents):
 def test_files_that_it_has_to_write_must_be_there(agents: Agents):
     found = failed(agents.run("true", files={"patch": "fix.patch"}))
 
-    assert (found.code, found.message) == ("OUTPUT_MISSING", "not there after exit 0: patch")
+    assert (found.code, found.message) == ("OUTPUT_MISSING", "declared files missing after exit code 0: patch")

@@ -17,7 +17,7 @@ import pytest
 
 import mulligan.worker
 from mulligan.core.deciding.classify import classify
-from mulligan.core.model.artifacts import Artifact, is_artifact, reference, referred
+from mulligan.core.model.artifacts import Artifact, is_artifact, make_reference, parse_reference
 from mulligan.core.model.reports import LeaseExpired, TaskEnded, TaskInterrupted
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StoreUnavailable
@@ -111,7 +111,7 @@ def worker_files(work: Work) -> list[str]:
 
 def content_of(report: TaskEnded, files: ArtifactFiles) -> bytes:
     assert is_artifact(report.output), report
-    return files.fetch(referred(report.output))
+    return files.fetch(parse_reference(report.output))
 
 
 # -- nobody is waited for ---------------------------------------------------------------------------------------------
@@ -227,12 +227,12 @@ def test_what_nobody_can_read_any_more_is_forgotten_with_its_descriptors() -> No
 
 
 def large_text(files: ArtifactFiles) -> dict[str, Any]:
-    return reference(files.keep("17/text/1/1/output.txt", b"x" * LARGE, "text"))
+    return make_reference(files.keep("17/text/1/1/output.txt", b"x" * LARGE, "text"))
 
 
 def large_rows(files: ArtifactFiles) -> dict[str, Any]:
     data = msgspec.json.encode(["ü" * 100] * (LARGE // 200))
-    return reference(files.keep("17/rows/1/1/output.json", data, "json"))
+    return make_reference(files.keep("17/rows/1/1/output.json", data, "json"))
 
 
 def test_the_child_of_a_step_reads_its_arguments_itself(keeping: Work, files: ArtifactFiles) -> None:
@@ -255,7 +255,9 @@ def main(folder, text):
 """
     folder = str(work.home / "workers" / work.name)
 
-    told = work.run_python(code, {"folder": folder, "text": reference(memory.keep("17/a/1/1/o.txt", b"abc", "text"))})
+    told = work.run_python(
+        code, {"folder": folder, "text": make_reference(memory.keep("17/a/1/1/o.txt", b"abc", "text"))}
+    )
     left = worker_files(work)
     work.close()
 
@@ -265,12 +267,12 @@ def main(folder, text):
 
 SPOILT = {
     "gone": (lambda path: path.unlink(), "is gone"),
-    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes, and {LARGE} were kept"),
+    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes instead of {LARGE}"),
     "grown": (
         lambda path: os.truncate(path, LARGE + 9),
-        f"is damaged: it has {LARGE + 1} bytes, and {LARGE} were kept",
+        f"is damaged: it has {LARGE + 1} bytes instead of {LARGE}",
     ),
-    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: it is not what was kept"),
+    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: its hash does not match"),
 }
 
 
@@ -280,7 +282,7 @@ def test_an_argument_that_is_not_what_was_kept_is_an_invalid_input(
 ) -> None:
     text = large_text(files)
     spoil, reason = SPOILT[spoilt]
-    spoil(Path(files.path(referred(text))))
+    spoil(Path(files.path(parse_reference(text))))
 
     told = keeping.run_python("def main(text): pass", {"text": text}) if kind == "python" else None
     told = told or keeping.run_shell("cat", stdin=text)
@@ -291,7 +293,7 @@ def test_an_argument_that_is_not_what_was_kept_is_an_invalid_input(
 
 def test_a_pipe_in_the_place_of_an_argument_keeps_nobody_waiting(keeping: Work, files: ArtifactFiles) -> None:
     text = large_text(files)
-    path = files.path(referred(text))
+    path = files.path(parse_reference(text))
     os.unlink(path)
     os.mkfifo(path)
 
@@ -375,7 +377,7 @@ def test_the_large_output_of_a_command_is_kept_by_a_child(keeping: Work, files: 
     told = keeping.run(lease)
 
     assert content_of(told, files) == kept
-    assert referred(told.output).name.endswith(name)
+    assert parse_reference(told.output).name.endswith(name)
     assert keeping.log(lease).stat().st_size == (len("log\n") if way == "written" else LARGE + SURROUNDED[way])
     assert worker_files(keeping) == []
 
@@ -386,7 +388,7 @@ def test_the_large_result_of_a_function_is_kept_by_a_child(keeping: Work, files:
 
     assert content_of(text, files) == b"x" * LARGE
     assert content_of(rows, files) == msgspec.json.encode([1.5, "ü" * LARGE])
-    assert stat.S_IMODE(os.stat(files.path(referred(text.output))).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(files.path(parse_reference(text.output))).st_mode) == 0o600
     assert worker_files(keeping) == []
 
 

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import Artifact, Format, described, is_artifact, reference, referred
+from mulligan.core.model.artifacts import (
+    Artifact,
+    Format,
+    describe_artifact,
+    is_artifact,
+    make_reference,
+    parse_reference,
+)
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.errors import StoreRefused, StoreUnavailable
@@ -83,10 +90,10 @@ def test_what_is_over_64_kib_as_json_or_looks_like_a_reference_is_kept(
 
     assert (told.output != output) is is_kept
     if is_kept:
-        kept = referred(told.output)
+        kept = parse_reference(told.output)
         data = output.encode() if isinstance(output, str) else msgspec.json.encode(output)
         format: Format = "text" if isinstance(output, str) else "json"
-        assert kept == described(f"17/build/3/2/output.{'txt' if format == 'text' else 'json'}", data, format)
+        assert kept == describe_artifact(f"17/build/3/2/output.{'txt' if format == 'text' else 'json'}", data, format)
         assert files.fetch(kept) == data
 
 
@@ -94,9 +101,9 @@ def test_the_name_says_which_run_place_visit_and_attempt_and_fits_any_file_syste
     told = Results(files).kept(task("check[3].on_failure@2.0"), ended("x" * 70_000))
     odd = Results(files).kept(task("ü/.."), ended("x" * 70_000))
 
-    assert referred(told.output).name == "17/check[3].on_failure@2.0/3/2/output.txt"
-    assert referred(odd.output).name == "17/%C3%BC%2F../3/2/output.txt"
-    assert files.fetch(referred(odd.output)) == b"x" * 70_000
+    assert parse_reference(told.output).name == "17/check[3].on_failure@2.0/3/2/output.txt"
+    assert parse_reference(odd.output).name == "17/%C3%BC%2F../3/2/output.txt"
+    assert files.fetch(parse_reference(odd.output)) == b"x" * 70_000
 
 
 PLACES = st.text(max_size=6) | st.text("ab.", min_size=150, max_size=200) | st.sampled_from(("%2E", ".", "..", "a/b"))
@@ -226,8 +233,8 @@ def test_both_kinds_of_tasks_have_their_large_outputs_kept(keeping: Work, files:
     shell = keeping.run_shell("seq 1 20000", capture="lines")
     python = keeping.run_python("def main(): return 'x' * 70_000")
 
-    assert len(msgspec.json.decode(files.fetch(referred(shell.output)))) == 20_000
-    assert files.fetch(referred(python.output)) == b"x" * 70_000
+    assert len(msgspec.json.decode(files.fetch(parse_reference(shell.output)))) == 20_000
+    assert files.fetch(parse_reference(python.output)) == b"x" * 70_000
 
 
 # -- inward -----------------------------------------------------------------------------------------------------------
@@ -235,14 +242,14 @@ def test_both_kinds_of_tasks_have_their_large_outputs_kept(keeping: Work, files:
 
 @pytest.fixture
 def text(files: ArtifactFiles) -> dict[str, Any]:
-    return reference(files.keep("17/text/1/1/output.txt", b"hello", "text"))
+    return make_reference(files.keep("17/text/1/1/output.txt", b"hello", "text"))
 
 
 def test_a_task_gets_what_is_in_them_wherever_it_stands(
     keeping: Work, files: ArtifactFiles, text: dict[str, Any], tmp_path: Path
 ) -> None:
-    rows = reference(files.keep("17/rows/1/1/output.json", b"[1,[2]]", "json"))
-    folder = reference(files.keep("17/where/1/1/output.txt", str(tmp_path).encode(), "text"))
+    rows = make_reference(files.keep("17/rows/1/1/output.json", b"[1,[2]]", "json"))
+    folder = make_reference(files.keep("17/where/1/1/output.txt", str(tmp_path).encode(), "text"))
 
     fed = keeping.run_shell('cat; echo " $WHO"; pwd', stdin=text, env={"WHO": rows}, cwd=folder)
     called = keeping.run_python("def main(a, b): return [a, b]", {"a": [text, {"deep": rows}], "b": 1})
@@ -253,7 +260,7 @@ def test_a_task_gets_what_is_in_them_wherever_it_stands(
 
 def test_what_is_in_one_is_handed_over_and_not_looked_into(keeping: Work, files: ArtifactFiles) -> None:
     inner = {"$artifact": {"name": "17/never/1/1/output.json", "size": 1, "sha256": "", "format": "json"}}
-    odd = reference(files.keep("17/odd/1/1/output.json", msgspec.json.encode(inner), "json"))
+    odd = make_reference(files.keep("17/odd/1/1/output.json", msgspec.json.encode(inner), "json"))
 
     told = keeping.run_python("def main(a): return a['$artifact']['name']", {"a": odd})
 
@@ -263,7 +270,7 @@ def test_what_is_in_one_is_handed_over_and_not_looked_into(keeping: Work, files:
 def test_one_that_does_not_fit_into_the_environment_is_refused_as_any_value(
     keeping: Work, files: ArtifactFiles
 ) -> None:
-    large = reference(files.keep("17/large/1/1/output.txt", b"x" * 100_000, "text"))
+    large = make_reference(files.keep("17/large/1/1/output.txt", b"x" * 100_000, "text"))
 
     told = keeping.run_shell("true", env={"LARGE": large})
 

@@ -118,7 +118,7 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         place="build[3].script@2",
         step="build",
         attempt=4,
-        told_attempt=2,
+        env_attempt=2,
         visit=5,
         item=3,
         error_code="TIMEOUT",

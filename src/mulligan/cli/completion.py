@@ -54,18 +54,18 @@ def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int:
         return 0
     if verb != "complete" or shell not in _SHELLS:
         return 1
-    words_of, shown = _SHELLS[shell]
+    read_line, format_answer = _SHELLS[shell]
     try:
-        words, start, given = words_of(environ)
-        found = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
-        found = [(word[len(given) :], about) for word, about in found]
+        words, start, prefix = read_line(environ)
+        suggestions = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
+        suggestions = [(word[len(prefix) :], about) for word, about in suggestions]
     except Exception:
         # A problem with the store or the line must not disturb the prompt.
-        found = []
+        suggestions = []
     if environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         # Exit code 1 lets fish offer files.
-        return 0 if found else 1
-    write(shown(found))
+        return 0 if suggestions else 1
+    write(format_answer(suggestions))
     return 0
 
 
@@ -85,8 +85,8 @@ def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Seq
     if start.startswith("--") and "=" in start:
         name, _, begun = start.partition("=")
         option = next((one for one in parameters if name in one.names), None)
-        found = _values(option.kind, command, typed, begun, environ) if option else []
-        return [(f"{name}={one[0]}", one[1]) for one in found]
+        suggestions = _values(option.kind, command, typed, begun, environ) if option else []
+        return [(f"{name}={one[0]}", one[1]) for one in suggestions]
     if start.startswith("-"):
         return [*_options(parameters, typed), ("--help", GENERAL_OPTIONS["--help"])]
     arguments = [one for one in parameters if not one.names]
@@ -203,7 +203,7 @@ def _split(line: str) -> list[str]:
     return words
 
 
-def _words_of_bash(environ: Mapping[str, str]) -> Line:
+def _read_bash_words(environ: Mapping[str, str]) -> Line:
     """Bash splits '--status=failed' into three words, and expects only what follows the '='."""
     tokens, place = _split(environ["COMP_WORDS"]), int(environ["COMP_CWORD"])
     words: list[str] = []
@@ -218,22 +218,22 @@ def _words_of_bash(environ: Mapping[str, str]) -> Line:
     return words, start, start[: start.find("=") + 1]
 
 
-def _words_of_line(environ: Mapping[str, str]) -> Line:
+def _read_line(environ: Mapping[str, str]) -> Line:
     # Scripts that earlier versions installed were Typer's, and use this name too.
     line = environ.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(line)[1:]
     return (words[:-1], words[-1], "") if words and not line.endswith(" ") else (words, "", "")
 
 
-def _for_bash(found: Sequence[Suggestion]) -> str:
-    return "".join(f"{word}\n" for word, _ in found)
+def _format_bash(suggestions: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}\n" for word, _ in suggestions)
 
 
-def _for_zsh(found: Sequence[Suggestion]) -> str:
+def _format_zsh(suggestions: Sequence[Suggestion]) -> str:
     """Zsh evaluates the answer, so it holds only characters that are harmless in single quotes."""
-    if not found:
+    if not suggestions:
         return "_files\n"
-    items = " ".join(f"'{_quoted(word, about)}'" for word, about in found)
+    items = " ".join(f"'{_quoted(word, about)}'" for word, about in suggestions)
     return f"local -a completions; completions=({items}); _describe -V completions completions\n"
 
 
@@ -243,12 +243,12 @@ def _quoted(word: str, about: str) -> str:
     return f"{word}:{about}" if about else word
 
 
-def _for_fish(found: Sequence[Suggestion]) -> str:
-    return "".join(f"{word}\t{_one_line(about)}\n" if about else f"{word}\n" for word, about in found)
+def _format_fish(suggestions: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}\t{_one_line(about)}\n" if about else f"{word}\n" for word, about in suggestions)
 
 
-def _for_powershell(found: Sequence[Suggestion]) -> str:
-    return "".join(f"{word}:::{_one_line(about) or ' '}\n" for word, about in found)
+def _format_powershell(suggestions: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}:::{_one_line(about) or ' '}\n" for word, about in suggestions)
 
 
 def _one_line(text: str) -> str:
@@ -256,9 +256,9 @@ def _one_line(text: str) -> str:
 
 
 _SHELLS = {
-    "bash": (_words_of_bash, _for_bash),
-    "zsh": (_words_of_line, _for_zsh),
-    "fish": (_words_of_line, _for_fish),
-    "powershell": (_words_of_line, _for_powershell),
-    "pwsh": (_words_of_line, _for_powershell),
+    "bash": (_read_bash_words, _format_bash),
+    "zsh": (_read_line, _format_zsh),
+    "fish": (_read_line, _format_fish),
+    "powershell": (_read_line, _format_powershell),
+    "pwsh": (_read_line, _format_powershell),
 }

@@ -77,8 +77,11 @@ def install(shell: str = "") -> None:
         path = Path.home() / ".config/fish/completions/mulligan.fish"
         _write(path, SCRIPTS[shell])
     else:
-        asked = subprocess.run([shell, "-NoProfile", "-Command", "echo", "$profile"], check=True, capture_output=True)
-        path = Path(os.fsdecode(asked.stdout).strip())
+        answer = subprocess.run([shell, "-NoProfile", "-Command", "echo", "$profile"], capture_output=True, check=False)
+        if answer.returncode or not answer.stdout.strip():
+            hint = f"add what mulligan --show-completion {shell} prints to your profile"
+            raise UsageRefused(f"'{shell}' does not say where its profile is", hint=hint)
+        path = Path(os.fsdecode(answer.stdout).strip())
         _add_lines(path, SCRIPTS[shell])
     show(f"{shell} completion installed in {path}\nCompletion will take effect once you restart the terminal")
 

@@ -13,7 +13,7 @@ from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.errors import MulliganError
-from mulligan.service import FORMATS, OURS, Service, Workflow, to_json
+from mulligan.service import FORMATS, OURS, Service, Workflow, is_system, to_json
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.
@@ -102,7 +102,7 @@ def _split_formats(words: list[str]) -> tuple[str | None, str | None]:
     """The format of the picture and the system of the file, each given at most once."""
     pictures = [word for word in words if word in PICTURES]
     systems = [word for word in words if word not in PICTURES]
-    if unknown := [word for word in systems if word not in FORMATS and word != OURS]:
+    if unknown := [word for word in systems if not is_system(word)]:
         hint = f"pictures: {', '.join(PICTURES)}; systems: {', '.join(FORMATS)}, {OURS}"
         raise UsageRefused(f"'{unknown[0]}' is neither a format of a picture nor a system", hint=hint)
     for same in (pictures, systems):

@@ -12,9 +12,8 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
-from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, to_json
+from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, systems_with_logs, to_json
 
-_NOETL = "noetl"
 _DETAIL_CHARS_MAX = 60
 # Many lines are written at once, since a large run has a million events.
 _LINES_AT_ONCE = 1000
@@ -134,12 +133,12 @@ def events(
 
     With --json they are printed as they are stored.
     """
-    if named_as not in (None, _NOETL):
-        raise UsageRefused(f"--as does not know '{named_as}'", hint=f"give '{_NOETL}'")
+    if named_as is not None and named_as not in (systems := systems_with_logs()):
+        raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {', '.join(systems)}")
     with service_at(home) as service:
         run_id = service.find_run(run)
-        if named_as:
-            lines = (json.dumps(line, ensure_ascii=False) for line in service.noetl_events(run_id))
+        if named_as is not None:
+            lines = (json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as))
         else:
             lines = (line.decode() if as_json else _describe(json.loads(line)) for line in service.event_lines(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):

@@ -13,8 +13,8 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
+from mulligan.service import FORMATS, Service, open_service, open_temporary_service
 from mulligan.service import LATEST as LATEST
-from mulligan.service import Service, open_service, open_temporary_service
 
 # Commands that do not read runs.
 _WITHOUT_HOME = frozenset({"validate", "graph", "convert", "schema", "demo"})
@@ -44,7 +44,7 @@ System = Annotated[
     Option(
         "--format",
         metavar="SYSTEM",
-        help="The system of the file: torc, prodigy, noetl, alphred (default: detected).",
+        help=f"The system of the file: {', '.join(FORMATS)} (default: detected).",
     ),
 ]
 TrustTemplates = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
-from mulligan.service import FORMATS, Service, Validation, to_json
+from mulligan.service import OURS, Service, Validation, title_of, to_json
 from mulligan.service.formatting import pluralize
 
 
@@ -38,7 +38,7 @@ def _show(found: Validation) -> None:
         return
     for warning in found.warnings:
         complain(warning.render())
-    system = FORMATS.get(found.format or "", "")
+    system = title_of(found.format) if found.format and found.format != OURS else ""
     origin = f"{'an' if system.startswith('A') else 'a'} {system} file: " if system else ""
     counts = (("step", found.steps or 0), ("edge", found.edges), ("input", found.inputs))
     size = ", ".join(pluralize(count, word) for word, count in counts if count or word == "step")

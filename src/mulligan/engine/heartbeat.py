@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.heartbeats import first_contact
+from mulligan.core.deciding.heartbeats import first_heartbeat
 from mulligan.errors import MulliganError
 from mulligan.ports import Clock, Executor, Store
 
@@ -22,7 +22,7 @@ class HeartbeatSender:
         self._name = name
         self._executor = executor
         self._lease_seconds = lease_seconds
-        self._series = first_contact(clock.elapsed())
+        self._series = first_heartbeat(clock.elapsed())
 
     def beat(self) -> None:
         """Say that we are alive. `WorkerExpired` if nobody believed it any more."""

@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
-from mulligan.core.deciding.budgets import remaining
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
-from mulligan.core.effects.reuse import forced_below
+from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import as_called, encode, version
+from mulligan.core.model.workflow import encode, version, with_callers_secrets
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import Evaluator, filled
+from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
@@ -73,7 +73,7 @@ class _Pending(msgspec.Struct):
     told: list[tuple[int, r.Report]] = []
     told_children: list[ChildReport] = []
     ended: list[int] = []
-    counted: list[Counted] = []
+    counted: list[GuardedOutcome] = []
     drained: list[tuple[int, Answer | None]] = []
     answered: list[Told] = []
     # Pieces of the first steps: those that this turn has entered, and those that it has found to follow.
@@ -111,7 +111,7 @@ class RunDriver:
         # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
         self.queue: deque[tuple[str, int]] = deque()
         # Of a large run: the pieces of its first steps that are still to be entered, by where they begin.
-        self.starts: deque[int] = deque(unwoken(state) if state.places else ())
+        self.starts: deque[int] = deque(remaining_start_batches(state) if state.places else ())
         self.crashes = 0
         # What met a bug of ours: told again when the pause that came of it is lifted.
         self.aside: deque[Told] = deque()
@@ -179,7 +179,7 @@ class RunDriver:
 
     def _is_guarded(self, key: str) -> bool:
         place = self.state.places.get(key)
-        return place is not None and place.spec.breaker is not None and not self._is_ours(task(self.state, key))
+        return place is not None and place.spec.breaker is not None and not self._is_ours(make_task(self.state, key))
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class RunDriver:
         if told.token is not None:
             pending.ended.append(told.token)
             if told.guard is not None:
-                pending.counted.append(Counted(told.token, told.guard, judge(told.report, told.guard)))
+                pending.counted.append(GuardedOutcome(told.token, told.guard, breaker_verdict(told.report, told.guard)))
         if told.message_id is not None:
             pending.drained.append((told.message_id, (refusal or Answer()) if told.is_asking else None))
 
@@ -275,7 +275,7 @@ class RunDriver:
 
     def _task(self, key: str) -> Task:
         """What a worker is told: a deadline by the clock of this process."""
-        found = task(self.state, key)
+        found = make_task(self.state, key)
         if self.ahead and found.deadline is not None:
             return replace(found, deadline=found.deadline - self.ahead)
         return found
@@ -470,7 +470,7 @@ def _start_child(drive: RunDriver, pending: _Pending, effect: fx.StartChild, now
     """The child run, in the same commit; what it is given is checked here, since expressions gave it."""
     place = drive.state.places[effect.place]
     assert place.spec.action is not None
-    params = filled(place.spec.action, place.bindings)
+    params = fill_params(place.spec.action, place.bindings)
     child = drive.state.workflow.children[params["file"]]
     try:
         inputs = check_recorded_inputs(child, params.get("inputs") or {}, drive.evaluator)
@@ -478,7 +478,7 @@ def _start_child(drive: RunDriver, pending: _Pending, effect: fx.StartChild, now
         outcome = Outcome(code="INPUT_INVALID", message=error.message)
         pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
         return
-    data = encode(as_called(child, drive.state.workflow))
+    data = encode(with_callers_secrets(child, drive.state.workflow))
     run = drive.state.run
     request = r.RunRequested(
         now,
@@ -490,8 +490,8 @@ def _start_child(drive: RunDriver, pending: _Pending, effect: fx.StartChild, now
         cwd=run.cwd,
         uid=child_uid(run, effect.place, effect.attempt),
         changed_only=run.changed_only,
-        forced=forced_below(drive.state, place, child),
-        callers_budget=remaining(drive.state, place),
+        forced=forced_child_steps(drive.state, place, child),
+        callers_budget=remaining_budget(drive.state, place),
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
 

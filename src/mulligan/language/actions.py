@@ -23,7 +23,7 @@ from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_vari
 from mulligan.language.slips import warn_unbound_items
 from mulligan.language.values import HOLE, holed, refuse_filled
 from mulligan.language.words import listed
-from mulligan.plugins import Unusable
+from mulligan.plugins import PluginError
 
 Bindings = dict[str, Template]
 GROUP_KEY = "group"
@@ -387,7 +387,7 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
 def _usable(kind: str, key: Scalar, scope: Scope) -> Plugin:
     try:
         plugin = find(kind)
-    except Unusable as problem:
+    except PluginError as problem:
         raise scope.source.refuse("plugin", str(problem), key) from None
     assert plugin is not None, f"'{kind}' was there a moment ago"
     return plugin

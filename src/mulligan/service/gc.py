@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, references, referred, run_of
+from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, StoreRefused
@@ -95,7 +95,7 @@ class _Collection:
         self._now = datetime.now(UTC)
 
     def collect(self, retention: RunRetention) -> GarbageReport:
-        listed = sorted((one for one in self._artifacts.records() if run_of(one.name)), key=lambda one: one.name)
+        listed = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
         folders = self._run_folders()
         gone = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
@@ -161,7 +161,7 @@ class _Collection:
             if one.name not in referred_to
             and one.name.rpartition("/")[0] not in in_flight
             and not self._may_be_awaited(one, runs)
-            and not (is_looked_for and run_of(one.name) not in runs)
+            and not (is_looked_for and run_id_of(one.name) not in runs)
         ]
 
     def _leased_tasks(self) -> list[Task]:
@@ -169,7 +169,7 @@ class _Collection:
         return [lease.task for worker in self._store.workers() for lease in self._store.held(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
-        run = runs.get(run_of(record.name))
+        run = runs.get(run_id_of(record.name))
         return run is not None and run.status not in RUN_ENDED and self._is_young(record.kept_at)
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
@@ -220,7 +220,7 @@ _REMOVE_IT = "remove it by hand, then run gc again"
 def _names(data: bytes) -> Iterator[str]:
     for reference in references(msgspec.json.decode(data)):
         try:
-            yield referred(reference).name
+            yield parse_reference(reference).name
         except ArtifactDamaged:
             continue  # written by hand
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.durations import duration
+from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import HomeUnusable, InputInvalid
 from mulligan.language.quantities import size
@@ -106,7 +106,7 @@ def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ
 def _lease_seconds(text: str) -> float:
     """How long the lease is that `$MULLIGAN_LEASE` names."""
     try:
-        seconds = duration(text) if text else LEASE_SECONDS
+        seconds = parse_duration(text) if text else LEASE_SECONDS
     except ValueError:
         raise InputInvalid(f"MULLIGAN_LEASE: '{text}' is not a duration", hint="write it like 30s or 1m") from None
     if seconds < LEASE_SECONDS_MIN:

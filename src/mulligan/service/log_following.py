@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.effects.snapshot import place_alone
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model import events as e
-from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
 from mulligan.service.home import this_host
@@ -65,7 +65,7 @@ class LogSelection(msgspec.Struct, frozen=True):
     def accepts(self, place: str, attempt: int) -> bool:
         if not self.step:
             return True
-        is_own = is_part(place, self.place) and is_meant(self.place, place, self.part)
+        is_own = is_at_or_below(place, self.place) and is_meant(self.place, place, self.part)
         return is_own and self.attempt in (None, attempt)
 
 
@@ -254,7 +254,7 @@ class _LogFollower:
         if wanted.attempt is not None and self._has_had_any:
             return all(attempt.has_ended for attempt in self._attempts.values())
         rows = self._reader.store.lists.places([(self._root.run_id, wanted.place)])
-        return any(place_alone(key, data).has_ended for _, key, data in rows)
+        return any(read_place(key, data).has_ended for _, key, data in rows)
 
     def _drop_earlier(self) -> None:
         """Drop all but the last attempt of each place."""

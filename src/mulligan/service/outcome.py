@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.model.spending import in_words
+from mulligan.core.model.spending import format_spent
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import StoreUnavailable
@@ -160,7 +160,7 @@ def _spent(state: State) -> str:
     """What agents have spent; "" where nobody has reported tokens or money, and no budget asks for it."""
     spent = state.run.spent
     is_told = spent.tokens is not None or spent.cost is not None or budget_of(state, RUN) is not None
-    return in_words(spent) if is_told else ""
+    return format_spent(spent) if is_told else ""
 
 
 def _state(service: RunReader, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.effects.snapshot import place_alone, restore
+from mulligan.core.effects.snapshot import read_place, restore
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_part
+from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import decode
-from mulligan.core.state.scope import error_view, filled
+from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.errors import CodecError, MulliganError, Refused, StoreUnavailable
 from mulligan.history.retry_reasons import RetryReason, why_not
@@ -104,7 +104,7 @@ def find_approval(reader: RunReader, run_id: int, step: str) -> str:
     """The place that waits for an approval: the step, or the only command below it that does."""
     reader.record(run_id)
     approvals = [one.place for one in reader.store.waiting() if one.run_id == run_id and one.kind == "approval"]
-    below = [place for place in approvals if is_part(place, step)]
+    below = [place for place in approvals if is_at_or_below(place, step)]
     if step in approvals or not below:
         return step
     if len(below) > 1:
@@ -163,7 +163,7 @@ class _PendingReader:
 def _place(step: str, data: bytes) -> Place | None:
     """A place of another run; None if it cannot be read, which `show` of that run reports."""
     try:
-        return place_alone(step, data)
+        return read_place(step, data)
     except CodecError:
         return None
 
@@ -195,7 +195,7 @@ def _paused_step(state: State, place: Place) -> dict[str, Any]:
 
 
 def _approval(state: State, place: Place) -> dict[str, Any]:
-    asked = filled(place.spec.action, place.bindings) if place.spec.action else {}
+    asked = fill_params(place.spec.action, place.bindings) if place.spec.action else {}
     return {
         "since": place.entered_at,
         "message": str(asked.get("message") or ""),

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from mulligan.core.deciding.rounds import files_kept, files_written
+from mulligan.core.deciding.rounds import kept_files, written_files
 from mulligan.core.effects.run_lists import ATTRIBUTE_CHARS_MAX
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
-from mulligan.core.model.workflow import Command, Secret, Workflow, commands
+from mulligan.core.model.workflow import Command, Secret, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
 from mulligan.service.home import this_host
@@ -55,7 +55,7 @@ def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str
 def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
     """The secrets that each step reads, with its handlers, scripts and checks; then those of called workflows."""
     for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
-        read = {name for command in commands((step,)) for name in _reads(command)}
+        read = {name for command in all_commands((step,)) for name in _reads(command)}
         yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
     for child in workflow.children.values():
         yield from _secrets_read(child)
@@ -73,7 +73,7 @@ def _written(workflow: Workflow) -> set[str]:
 
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
     """The paths that the steps of a workflow read or write; then those of called workflows."""
-    for command in commands(workflow.steps):
+    for command in all_commands(workflow.steps):
         # A path with an expression in it is known when the step starts.
         names = (name for name in getattr(command, key) if name not in command.file_paths)
         yield from (workflow.files.get(name, name) for name in names)
@@ -111,12 +111,12 @@ def _shown(name: str) -> str:
 
 def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
     """Files of steps whose results another round would keep, if they are gone or have changed."""
-    return _stale(state, files_kept(state, from_step))
+    return _stale(state, kept_files(state, from_step))
 
 
 def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
     """Files of these steps that are gone or have changed since the steps completed."""
-    return _stale(state, files_written(state, steps))
+    return _stale(state, written_files(state, steps))
 
 
 def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:

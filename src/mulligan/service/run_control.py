@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.admit import once_more
+from mulligan.core.deciding.admit import rerun_hint
 from mulligan.core.deciding.fork import Fork, plan_fork
-from mulligan.core.deciding.resource_usage import peaks
-from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.deciding.resource_usage import peak_memory_by_step
+from mulligan.core.evolve.places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Kept
 from mulligan.core.model.graph import Graph
@@ -365,7 +365,7 @@ class RunControl:
             from_step,
             None if items is None else tuple(items),
             adjust,
-            peaks(self.reader.events(run_id)) if adjust else {},
+            peak_memory_by_step(self.reader.events(run_id)) if adjust else {},
             None if corrected is None else describe_revision(state, corrected, self.reader.store),
             stale_of_round(state, from_step),
             dict(budgets or {}),
@@ -476,7 +476,7 @@ class RunControl:
         if record.status in RUN_ENDED:
             raise RunFinished(
                 f"run {record.run_id} {record.status}, so there is nothing to resume",
-                hint=once_more(record.run_id, record.status),
+                hint=rerun_hint(record.run_id, record.status),
             )
         self._refuse_child(record, "resume")
         self._refuse_unknown_holder(record.run_id)
@@ -514,7 +514,7 @@ def _is_named(state: State, name: str, named: str) -> bool:
 
 def _commands_running(state: State) -> int:
     places = (place for place in state.places.values() if place.status == "running" and not place.child)
-    return sum(not is_engines_own(place.spec) for place in places)
+    return sum(not is_engine_action(place.spec) for place in places)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unanswered
-from mulligan.core.effects.snapshot import failure_alone, place_alone, spent_of
+from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unhandled_by_records
+from mulligan.core.effects.snapshot import read_failure, read_place, read_spent
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import format_time_until, single_line
 from mulligan.core.model.spending import spent_json
@@ -384,14 +384,14 @@ def _failures(store: Store, run_ids: Sequence[int]) -> dict[int, list[FailureRec
     found: dict[int, list[FailureRecord]] = defaultdict(list)
     for run_id, _, data in rows:
         try:
-            found[run_id].append(failure_alone(data))
+            found[run_id].append(read_failure(data))
         except CodecError:
             continue  # `show` reports it; it must not hide the other runs
     return found
 
 
 def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
-    found = unanswered(records)
+    found = unhandled_by_records(records)
     if not found:
         return None
     first, failure = found[0], found[0].failure
@@ -403,7 +403,7 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
 def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
     """What the agents of these runs have spent; runs without agents are left out."""
     rows = store.lists.rows(run_ids, "spent", 1) if run_ids else []
-    return {run_id: spent_json(spent_of(data)) for run_id, _, data in rows}
+    return {run_id: spent_json(read_spent(data)) for run_id, _, data in rows}
 
 
 def _asks(store: Store) -> dict[int, list[Waiting]]:
@@ -422,7 +422,7 @@ def _parked(store: Store, asks: Mapping[int, list[Waiting]], run_ids: Iterable[i
     found: dict[tuple[int, str], str] = {}
     for run_id, key, data in store.lists.places(keys) if keys else ():
         try:
-            failure = place_alone(key, data).failure
+            failure = read_place(key, data).failure
         except CodecError:
             continue
         if failure is not None:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         items,
         log_following,
         logs,
-        noetl_log,
         outcome,
         overview,
         page,
@@ -108,7 +107,7 @@ else:
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
         "attempts breakers corrections decisions doctor drawings driver forecast gc handler_trial items log_following "
-        "logs noetl_log outcome overview page pending preview replay report run_control run_list run_story starting "
+        "logs outcome overview page pending preview replay report run_control run_list run_story starting "
         "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
@@ -327,9 +326,9 @@ class Service:
         """The events of a run as JSON lines, as they are stored."""
         return logs.event_lines(self.reader, run_id)
 
-    def noetl_events(self, run_id: int) -> Iterator[dict[str, Any]]:
-        """The events of a run under the names that NoETL gives them."""
-        return noetl_log.noetl_events(self.reader.events(run_id))
+    def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
+        """The events of a run as another system would have written them: one of `systems_with_logs()`."""
+        return formats.log_writer(system)(self.reader.events(run_id))
 
     def step_logs(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import ArtifactDamaged, ArtifactGone, StoreRefused
 from mulligan.ports import ArtifactRecord
@@ -34,7 +34,7 @@ class ArtifactFiles:
         return f"{self._folder}/{artifact.name}"
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
-        return described(self._kept(name, lambda folder: self._keep(name, folder, data)), data, format)
+        return describe_artifact(self._kept(name, lambda folder: self._keep(name, folder, data)), data, format)
 
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
         try:
@@ -96,7 +96,7 @@ class ArtifactFiles:
         try:
             with open(self.path(artifact), "rb", opener=_opened) as file:
                 # One byte more than there should be: a file that has grown is not read whole.
-                return checked(artifact, file.read(artifact.size + 1))
+                return verify_content(artifact, file.read(artifact.size + 1))
         except FileNotFoundError:
             raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from None
         except OSError as error:

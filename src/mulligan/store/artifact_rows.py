@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord
 from mulligan.store.artifact_names import names_like
@@ -25,7 +25,7 @@ class ArtifactRows:
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
         kept = next(wanted for wanted in names_like(name) if self._link.read("keep_artifact", wanted, data, len(data)))
-        return described(kept, data, format)
+        return describe_artifact(kept, data, format)
 
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
         kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
@@ -36,7 +36,7 @@ class ArtifactRows:
         rows = self._link.read("artifact", artifact.name)
         if not rows:
             raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name)
-        return checked(artifact, bytes(rows[0][0]))
+        return verify_content(artifact, bytes(rows[0][0]))
 
     def records(self) -> Iterator[ArtifactRecord]:
         for name, size, kept_at in self._link.read("artifacts"):

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.deciding.breaker import CLOSED, Circuit, Counted, admission, count, probed, refusal
+from mulligan.core.deciding.breaker import (
+    CLOSED,
+    Circuit,
+    GuardedOutcome,
+    admission,
+    count_outcome,
+    open_circuit_outcome,
+    start_probe,
+)
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
@@ -37,11 +45,11 @@ class Gate:
         circuit = self.circuits.setdefault(guard.name, CLOSED)
         found = admission(circuit, guard, self.now, is_probe_alive=guard.name in self._probing)
         if found == "refuse" and circuit.retry_at is not None:
-            outcome = refusal(guard, circuit.retry_at)
+            outcome = open_circuit_outcome(guard, circuit.retry_at)
             self.refused.append((task, TaskEnded(self.now, task.place, task.attempt, outcome)))
         if found == "probe":
             self._probing.add(guard.name)
-            self.circuits[guard.name] = probed(circuit, _TO_COME)
+            self.circuits[guard.name] = start_probe(circuit, _TO_COME)
         is_passing = found in ("go", "probe")
         self.turned_away += not is_passing
         return is_passing
@@ -51,13 +59,13 @@ class Gate:
         guarded = ((lease.token, lease.task.guard.name) for lease in leases if lease.task.guard is not None)
         for token, name in guarded:
             if self.circuits[name].probe == _TO_COME:
-                self.circuits[name] = probed(self.circuits[name], token)
+                self.circuits[name] = start_probe(self.circuits[name], token)
 
-    def count(self, counted: Iterable[Counted]) -> None:
+    def count(self, counted: Iterable[GuardedOutcome]) -> None:
         """Outcomes that this transaction accepts."""
         for one in counted:
             name = one.guard.name
-            self.circuits[name] = count(self.circuits.get(name, CLOSED), one, self.now)
+            self.circuits[name] = count_outcome(self.circuits.get(name, CLOSED), one, self.now)
 
     @property
     def changed(self) -> dict[str, Circuit]:

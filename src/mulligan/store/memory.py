@@ -9,7 +9,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import CLOSED, Counted, Guard, judge
+from mulligan.core.deciding.breaker import CLOSED, Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.snapshot import PERSON_TAGS
 from mulligan.core.model import codec
 from mulligan.core.model.events import Entry
@@ -392,7 +392,7 @@ class MemoryStore:
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         self._end(self._leased(token), report)
         if guard is not None:
-            self._count([Counted(token, guard, judge(report, guard))])
+            self._count([GuardedOutcome(token, guard, breaker_verdict(report, guard))])
         self._wrote()
 
     def stops(self, worker: str) -> list[Stopped]:
@@ -436,7 +436,7 @@ class MemoryStore:
         probing = [name for name, circuit in self.shelf.breakers.items() if circuit.probe in tokens]
         return Gate(self._clock.now(), self.shelf.breakers, probing)
 
-    def _count(self, counted: Sequence[Counted]) -> None:
+    def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         gate = self._gate()
         gate.count(counted)
         self._close_gate(gate)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
@@ -252,7 +252,7 @@ class PostgresStore:
         tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
         return committed(commits, tickets, children)
 
-    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[Counted]) -> list[list[Any]]:
+    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome]) -> list[list[Any]]:
         """The breakers last, here as everywhere: nobody waits for a run or a task while it has one locked."""
         found = self._link.ask_all(asked)
         self._count(counted)
@@ -323,14 +323,14 @@ class PostgresStore:
         if guard is None:
             self._accept(token, report, self._link.read)
         else:
-            counted = Counted(token, guard, judge(report, guard))
+            counted = GuardedOutcome(token, guard, breaker_verdict(report, guard))
             self._link.write(lambda: self._accept_and_count(report, counted))
 
     def _accept(self, token: int, report: Report, ask: Callable[..., list[Any]]) -> None:
         if not ask("report", token, encoded(report), self._link.channel):
             raise refusals.stale_lease(token)
 
-    def _accept_and_count(self, report: Report, counted: Counted) -> None:
+    def _accept_and_count(self, report: Report, counted: GuardedOutcome) -> None:
         self._accept(counted.token, report, self._link.ask)
         self._count([counted])
 
@@ -356,7 +356,7 @@ class PostgresStore:
         ((now,),) = self._link.ask("now")
         return Gate(moment_from(now), circuits, probing)
 
-    def _count(self, counted: Sequence[Counted]) -> None:
+    def _count(self, counted: Sequence[GuardedOutcome]) -> None:
         gate = self._gate({one.guard.name for one in counted})
         gate.count(counted)
         self._close_gate(gate)

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redacted, secret_parts, url_problem
+from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redact, secret_parts, url_problem
 from mulligan.errors import (
     DatabaseMissing,
     LoginRefused,
@@ -302,7 +302,7 @@ class PostgresLink:
                 listener.close()
 
     def _told(self, error: psycopg.Error) -> MulliganError:
-        said = NOT_SHOWN if is_unclear(self._url) else redacted(_said(error), self._secrets)
+        said = NOT_SHOWN if is_unclear(self._url) else redact(_said(error), self._secrets)
         told = self._turned_away(error, said)
         if told is not None:
             return told

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
@@ -342,7 +342,7 @@ class SqliteStore:
             run_id, place, attempt = known_by
             db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
             if guard is not None:
-                self._count(db, [Counted(token, guard, judge(report, guard))])
+                self._count(db, [GuardedOutcome(token, guard, breaker_verdict(report, guard))])
 
         self._file.write(work)
         self._leases.drop([token])
@@ -363,7 +363,7 @@ class SqliteStore:
         circuits = dict(circuit_from(row[:-1]) for row in rows)
         return Gate(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
 
-    def _count(self, db: apsw.Cursor, counted: Iterable[Counted]) -> None:
+    def _count(self, db: apsw.Cursor, counted: Iterable[GuardedOutcome]) -> None:
         gate = self._gate(db)
         gate.count(counted)
         self._close_gate(db, gate)

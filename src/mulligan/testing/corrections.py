@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import Command, Need, Step, Workflow, encode, version
@@ -22,7 +22,7 @@ _replace = msgspec.structs.replace
 def correction(rng: Random, workflow: Workflow, inputs: dict[str, object]) -> Revised:
     """A corrected definition as a retry brings it; now and then it is the same."""
     data = encode(corrected(rng, workflow))
-    return Revised(version(data), plain_definition(data), dict(inputs))
+    return Revised(version(data), plain_from_json(data), dict(inputs))
 
 
 def corrected(rng: Random, workflow: Workflow) -> Workflow:

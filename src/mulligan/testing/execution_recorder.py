@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.model.reports import Report
 from mulligan.ports import Clock, Commit, Committed, Lease, Store, WorkerRecord
 from mulligan.testing.databases import Database
@@ -109,7 +109,7 @@ class ExecutionRecorder:
         return {breaker.name: breaker for breaker in self._database.look().breakers}
 
     def promise_7_what_fails_in_a_row_opens_a_breaker(
-        self, counted: Sequence[Counted], before: Mapping[str, HeldBreaker]
+        self, counted: Sequence[GuardedOutcome], before: Mapping[str, HeldBreaker]
     ) -> None:
         """Asked when the store has taken these outcomes. Of one that is not closed only its probe counts."""
         after = self.breakers() if counted else {}
@@ -195,7 +195,7 @@ class _Overheard:
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         recorder = self._recorder
-        counted = [] if guard is None else [Counted(token, guard, judge(report, guard))]
+        counted = [] if guard is None else [GuardedOutcome(token, guard, breaker_verdict(report, guard))]
         leased, breakers = recorder.leased(), recorder.breakers() if counted else {}
         self._store.report(token, report, guard=guard)
         recorder.promise_2_a_void_lease_is_not_heard([token], leased)
@@ -261,7 +261,7 @@ class Heartbeats:
 _CLOSED = HeldBreaker("", "closed", None)
 
 
-def _counted(failures: int, outcomes: Sequence[Counted]) -> tuple[str, int]:
+def _counted(failures: int, outcomes: Sequence[GuardedOutcome]) -> tuple[str, int]:
     """What a closed breaker with so many failures in a row is after these outcomes."""
     for one in outcomes:
         if one.verdict == "success":

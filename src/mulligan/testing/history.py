@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from mulligan.core.effects import effects as fx
-from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -221,7 +221,7 @@ class History:
         """Another round under a corrected definition; fields are those of `Revised`."""
         data = encode(definition)
         inputs = fields.pop("inputs", self.state.run.inputs)
-        revised = r.Revised(version(data), plain_definition(data), inputs, **fields)
+        revised = r.Revised(version(data), plain_from_json(data), inputs, **fields)
         return self.retry(from_step, revised=revised)
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:

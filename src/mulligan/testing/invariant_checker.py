@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve import evolve
 from mulligan.core.model.events import Entry, RunStarted
@@ -171,7 +171,7 @@ class InvariantChecker:
         promise_7_nothing_is_queued_for_nobody(watched.state, queued)
         promise_10_the_engine_has_met_no_bug(watched.state)
         # More of its first steps are entered by whoever drives it, without a message.
-        if not (watched.state.run.status == "running" and unwoken(watched.state)):
+        if not (watched.state.run.status == "running" and remaining_start_batches(watched.state)):
             watched.promises.rest(watched.state, outside)
 
     @property

@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from mulligan.core.deciding.flow import readiness
-from mulligan.core.evolve.places import is_engines_own, waits_until
+from mulligan.core.evolve.places import is_engine_action, waits_until
 from mulligan.core.model.events import Entry
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END
@@ -81,7 +81,7 @@ def _has_waker(state: State, place: Place, outside: Outside) -> bool:
     if place.status == "ready" and is_on_hold(state, place):
         # Somebody has to resume it.
         return True
-    if not is_engines_own(place.spec):
+    if not is_engine_action(place.spec):
         return (place.key, place.attempt) in outside.tasks
     if place.status == "ready":
         return state.run.status == "paused" and place.key in state.run.unstarted

@@ -23,13 +23,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.fakes import with_fakes
-from mulligan.core.deciding.lifecycle import files_due
+from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import FAKE, Command, Workflow, commands
-from mulligan.core.state.scope import failure_view, filled
+from mulligan.core.model.workflow import FAKE, Command, Workflow, all_commands
+from mulligan.core.state.scope import failure_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError, Refused
@@ -60,7 +60,7 @@ def rehearse(
     if not folder.is_dir():
         raise InputInvalid(f"'{folder}' is not a folder", hint="make it first: a rehearsal runs its commands there")
     for step in (*workflow.steps, workflow.end):
-        for command in commands([step]):
+        for command in all_commands([step]):
             _refuse_the_impossible(step.name, command)
     with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
         return _Rehearsal(workflow, folder, Path(scratch), slots, watch).run(inputs or {})
@@ -142,7 +142,7 @@ class _Rehearsal:
 
     def _start(self, place: Place, attempt: int) -> None:
         assert place.spec.action is not None
-        params = filled(place.spec.action, place.bindings)
+        params = fill_params(place.spec.action, place.bindings)
         files = Path(tempfile.mkdtemp(dir=self.scratch))
         try:
             process = subprocess.Popen(
@@ -171,7 +171,7 @@ class _Rehearsal:
 
     def _files_due(self, place: Place) -> dict[str, Path]:
         declared = self.history.state.workflow.files
-        return {name: self.folder / declared.get(name, name) for name in files_due(self.history.state, place)}
+        return {name: self.folder / declared.get(name, name) for name in expected_files(self.history.state, place)}
 
     def _environment(self, place: Place, files: Path) -> dict[str, str]:
         step = self.history.state.step_of(place)

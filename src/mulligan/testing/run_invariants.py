@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.graph import Graph
@@ -80,7 +80,7 @@ def promise_1_end_returns_a_status_that_a_run_can_have(seen: LogFacts, entry: e.
     fact = entry.fact
     assert isinstance(fact, e.StepCompleted)
     if fact.step == END:
-        status = said_by_end(fact.output).get("status")
+        status = parse_end_output(fact.output).get("status")
         if status not in (None, "completed", "failed"):
             raise seen.broken("promise 1", f"'end' returned the status {status!r}, and has completed", entry)
 

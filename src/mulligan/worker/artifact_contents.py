@@ -57,7 +57,7 @@ def checked_bytes(artifact: dict, path: str) -> bytes:
     except OSError as error:
         raise NotReadable(f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}") from None
     if len(data) != size:
-        raise NotReadable(f"artifact '{name}' is damaged: it has {len(data)} bytes, and {size} were kept")
+        raise NotReadable(f"artifact '{name}' is damaged: it has {len(data)} bytes instead of {size}")
     if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
-        raise NotReadable(f"artifact '{name}' is damaged: it is not what was kept")
+        raise NotReadable(f"artifact '{name}' is damaged: its hash does not match")
     return data

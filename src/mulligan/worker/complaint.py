@@ -17,7 +17,8 @@ TEXT_CHARS_MAX = 2000
 # What a report may have beside its message: an event has room for less, and the worker says how much it was.
 REPORT_BYTES_MAX = 1 << 20
 STATUS_MAX = 0xFF
-OWN_FOLDER = os.path.dirname(__file__) + "/"
+# The whole package: actions of other systems stand with their formats.
+OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + "/"
 _WORD_BITS = 63
 
 
@@ -98,12 +99,12 @@ def _last_line(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """The frames of the user's code: ours come first and are left out."""
+    """The frames of the user's code: ours come first and are left out, unless there are no others."""
     try:
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
             frames = frames.tb_next
-        lines = traceback.format_exception(type(error), error, frames)
+        lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
         return "".join(lines)[-TRACE_CHARS_MAX:].encode("utf-8", "replace").decode()
     except BaseException:
         return ""

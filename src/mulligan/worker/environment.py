@@ -33,7 +33,7 @@ def of_task(lease: Lease, sides: Sides, output_folder: str) -> dict[str, str]:
         "MULLIGAN_WORKFLOW": task.workflow,
         "MULLIGAN_STEP": task.step,
         "MULLIGAN_VISIT": str(task.visit),
-        "MULLIGAN_ATTEMPT": str(task.told_attempt or task.attempt),
+        "MULLIGAN_ATTEMPT": str(task.env_attempt or task.attempt),
         "MULLIGAN_OUTPUT_DIR": output_folder,
         "MULLIGAN_OUTPUT": sides.output,
         "MULLIGAN_ERROR": sides.error,

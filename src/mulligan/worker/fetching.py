@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, references, referred, whole
+from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, fetch_references, parse_reference, references
 from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid
 from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
 from mulligan.ports import Artifacts
@@ -25,7 +25,7 @@ def fetched(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
     is more behind them than the loop may read.
     """
     # At once, and not walked through: most tasks read none.
-    if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.told)):
+    if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.agent_context)):
         return task
     for name, value in {**task.env, "cwd": task.cwd}.items():
         if (size := size_behind(value)) > VALUE_BYTES_MAX:
@@ -34,8 +34,8 @@ def fetched(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
     if not is_called and not is_large(task):
         names.append("params")
     values = {name: _whole(getattr(task, name), artifacts) for name in names}
-    if task.told and "params" in names:
-        values["told"] = task.told.fetched(lambda output: _whole(output, artifacts))
+    if task.agent_context and "params" in names:
+        values["agent_context"] = task.agent_context.with_outputs(lambda output: _whole(output, artifacts))
     return msgspec.structs.replace(task, **values)
 
 
@@ -43,13 +43,13 @@ def is_large(task: Task) -> bool:
     """Whether there is more behind the references of its parameters, and of what it is told, than the loop may read."""
     values = values_of(task)
     # What an agent is told is searched for credentials, which takes longer than to read it: all that is in artifacts.
-    bytes_max = LOOP_BYTES_MAX_VEILED if task.told and task.told.hides else LOOP_BYTES_MAX
+    bytes_max = LOOP_BYTES_MAX_VEILED if task.agent_context and task.agent_context.hides else LOOP_BYTES_MAX
     return KEY_AS_JSON in _encode(values) and size_behind(values) > bytes_max
 
 
 def values_of(task: Task) -> list[Any]:
     """The parameters of a task, and the outputs that an agent is told: what may hold references."""
-    return [task.params, *((one.output for one in task.told.heard) if task.told else ())]
+    return [task.params, *((one.output for one in task.agent_context.outputs) if task.agent_context else ())]
 
 
 def size_behind(value: Any) -> int:
@@ -72,12 +72,12 @@ def located(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> 
 
 def _referred(reference: dict[str, Any]) -> Artifact:
     with _required():
-        return referred(reference)
+        return parse_reference(reference)
 
 
 def _whole(value: Any, artifacts: Artifacts) -> Any:
     with _required():
-        return whole(value, artifacts.fetch)
+        return fetch_references(value, artifacts.fetch)
 
 
 @contextmanager

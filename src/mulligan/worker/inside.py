@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.paths import Path, fault_of
+from mulligan.core.model.paths import TemplatedPath, path_problem
 from mulligan.core.model.workflow import ITEMS_FILE
 from mulligan.core.state.scope import FILE
 from mulligan.errors import InputInvalid
@@ -34,22 +34,22 @@ def check_paths(task: Task, folders: Folders) -> None:
     """LeadsOut where one of the paths that the task was given leads out of its folder. Makes and opens nothing."""
     for name, folder in task.folders.items():
         if name == "cwd":
-            path = Path(environment_value("cwd", task.cwd), folder)
+            path = TemplatedPath(environment_value("cwd", task.cwd), folder)
             _real(name, path, task.home or "/", (folders.home,))
         elif name.startswith("logs."):
             text = task.logs[name.removeprefix("logs.")]
             if isinstance(text, str):  # else it is no path at all, and told as such
-                log_folder(name, Path(text, folder), task, folders)
+                log_folder(name, TemplatedPath(text, folder), task, folders)
         elif name.startswith(FILE):
             reads = task.reuse.reads if task.reuse else {}
             text = {**reads, **task.files}.get(name.removeprefix(FILE))
             if text is not None:
-                _real(name.removeprefix(FILE), Path(text, folder), task.home or "/", (folders.home,))
+                _real(name.removeprefix(FILE), TemplatedPath(text, folder), task.home or "/", (folders.home,))
         else:
             _check_parameter(name, folder, task, folders)
 
 
-def log_folder(name: str, path: Path, task: Task, folders: Folders) -> tuple[str, str]:
+def log_folder(name: str, path: TemplatedPath, task: Task, folders: Folders) -> tuple[str, str]:
     """Where the folder of a link to a log really is, below which folder. LeadsOut where no link may be.
 
     Neither may a value lead it to our own files, which are often below the folder of the run.
@@ -71,20 +71,20 @@ def _check_parameter(name: str, folder: str, task: Task, folders: Folders) -> No
     scheme = next((scheme for scheme in _FILE_SCHEMES if folder.lower().startswith(scheme)), "")
     if task.kind == "sql" and not scheme:
         return  # the address of a server, or one that is a value as a whole
-    path = Path(value[len(scheme) :], folder[len(scheme) :])
+    path = TemplatedPath(value[len(scheme) :], folder[len(scheme) :])
     label = "file" if name == ITEMS_FILE else name
     _real(label, path, folder_of(task), (task.home or "/", folders.home), hint="" if scheme else _HINT)
 
 
 def _real(
-    name: str, path: Path, start: str, also: Iterable[str] = (), *, is_link: bool = False, hint: str = _HINT
+    name: str, path: TemplatedPath, start: str, also: Iterable[str] = (), *, is_link: bool = False, hint: str = _HINT
 ) -> tuple[str, str]:
     """Where the path really leads (of a link: where its folder is), and below which folder that is.
 
     `start` is what the path is relative to. A path that begins with its value may also name something in `also`.
     """
     folder = _joined(start, path.folder)
-    fault = fault_of(path)
+    fault = path_problem(path)
     if not fault:
         whole = _joined(start, path.text)
         real = os.path.realpath(os.path.dirname(whole) if is_link else whole)

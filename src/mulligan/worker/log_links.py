@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.formatting import error_reason
-from mulligan.core.model.paths import Path
+from mulligan.core.model.paths import TemplatedPath
 from mulligan.errors import InputInvalid
 from mulligan.worker.folders import Folders
 from mulligan.worker.inside import log_folder, opened_folder
@@ -58,7 +58,7 @@ def _spot(name: str, path: object, task: Task, folders: Folders) -> Iterator[_Sp
     last = os.path.basename(path)
     if last in ("", "."):
         raise ValueError("it is no path")
-    root, real = log_folder(f"logs.{name}", Path(path, folder), task, folders)
+    root, real = log_folder(f"logs.{name}", TemplatedPath(path, folder), task, folders)
     with opened_folder(root, real) as fd:
         yield _Spot(last, fd)
 

@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Artifact, Format, holds_reference, reference
+from mulligan.core.model.artifacts import (
+    ENDINGS,
+    INLINE_BYTES_MAX,
+    KEY,
+    Artifact,
+    Format,
+    holds_reference,
+    make_reference,
+)
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.reports import TaskEnded
@@ -69,7 +77,9 @@ class Results:
         if found is None or self._artifacts is None:
             return ended
         data, format = found
-        return msgspec.structs.replace(ended, output=reference(self._artifacts.keep(_name(task, format), data, format)))
+        return msgspec.structs.replace(
+            ended, output=make_reference(self._artifacts.keep(_name(task, format), data, format))
+        )
 
     def _with_file(self, task: Task, ended: TaskEnded, output: InFile) -> TaskEnded:
         """The file is removed, or is the artifact's now."""
@@ -79,7 +89,9 @@ class Results:
             return told
         artifact = Artifact(_name(task, output.format), output.size, output.sha256, output.format)
         try:
-            return msgspec.structs.replace(ended, output=reference(self._artifacts.keep_file(artifact, output.path)))
+            return msgspec.structs.replace(
+                ended, output=make_reference(self._artifacts.keep_file(artifact, output.path))
+            )
         except StoreRefused as error:
             return refused_output(ended, error.message)
 

@@ -17,7 +17,7 @@ import msgspec
 from mulligan.core.deciding.classify import classify
 from mulligan.core.effects.fingerprints import Result, fingerprint, result_of
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import holds_reference, references, referred
+from mulligan.core.model.artifacts import holds_reference, parse_reference, references
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ArtifactDamaged, CodecError
@@ -102,7 +102,7 @@ class Reusing:
         if self._artifacts is None or not holds_reference(output):
             return True
         try:
-            found = [referred(one) for one in references(output)]
+            found = [parse_reference(one) for one in references(output)]
         except ArtifactDamaged:
             return False
         return all(_has_size(self._artifacts.path(one), one.size) for one in found)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mulligan.core.effects.tasks import Task, completed
+from mulligan.core.effects.tasks import Task, fill_late_values
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.workflow import Secret
 from mulligan.language.expressions import as_text, check, evaluate
@@ -68,7 +68,7 @@ class Secrets:
         parts = [part["secret"] for parts in task.late.values() for part in parts if not isinstance(part, str)]
         read = {name: task.secrets[name] for name in task.secrets if _reads(parts, name)}
         values = {name: self._value(name, secret, task.home) for name, secret in read.items()}
-        return completed(task, {name: self._made(parts, values, task) for name, parts in task.late.items()})
+        return fill_late_values(task, {name: self._made(parts, values, task) for name, parts in task.late.items()})
 
     def redactor(self, task: Task) -> Redactor | None:
         """What hides the secrets that the task may know, by its own workflow or by one that called it."""

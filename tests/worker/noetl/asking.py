@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
-from mulligan.worker.actions.noetl import run
+from mulligan.formats.noetl.runtime import run
 from mulligan.worker.encodable import encoded
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.agent_context import Briefing
+from mulligan.core.deciding.agent_context import AgentContext
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.credentials import hide_in
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.spending import count, plain_cost
+from mulligan.core.model.spending import parse_count, plain_cost
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import as_text
 from mulligan.language.nodes import shorten
@@ -146,7 +146,7 @@ def preparation(task: Task, sides: Sides, new_path: Callable[[], str]) -> Prepar
 def write_files(task: dict[str, Any], paths: list[str], references: str) -> dict[str, str] | None:
     """Called in a child. `references` are the words as they were before what is in artifacts was put into them."""
     found = msgspec.convert(task, Task)
-    if found.told is not None and found.told.hides:
+    if found.agent_context is not None and found.agent_context.hides:
         words = _without_credentials(msgspec.json.decode(references), found.params)
         found = msgspec.structs.replace(found, params=words)
     try:
@@ -175,7 +175,7 @@ def _write_prompt(task: Task, prompt_file: str, context_file: str, stdin: str) -
     prompt = as_text(task.params["prompt"])
     if not prompt.strip():
         raise InputInvalid("the prompt is empty")
-    context = (task.told or Briefing(task.place)).text(task.run_id, task.params.get("context"))
+    context = (task.agent_context or AgentContext(task.place)).text(task.run_id, task.params.get("context"))
     write_side(prompt_file, prompt)
     write_side(context_file, context)
     is_alone = not context or prompt.startswith("/")
@@ -265,7 +265,7 @@ class _Asked:
 
     def _figures(self, found: dict[str, Any]) -> dict[str, Any]:
         """What it says itself, with what that costs by the price list."""
-        said: dict[str, Any] = {name: count(found.get(name)) for name in ("calls", "turns")}
+        said: dict[str, Any] = {name: parse_count(found.get(name)) for name in ("calls", "turns")}
         model = found.get("model") or self.task.params.get("model")
         said["model"] = model[:MODEL_CHARS_MAX] if isinstance(model, str) else None
         known = {name: value for name, value in said.items() if value is not None}
@@ -323,8 +323,8 @@ def decision(printed: str) -> str | None:
 def tokens(said: Any) -> dict[str, int]:
     """What an attempt used, from a number or from `{input, output}`; nothing where it is neither."""
     if isinstance(said, dict):
-        counts = {f"{name}_tokens": count(said.get(name)) for name in ("input", "output")}
+        counts = {f"{name}_tokens": parse_count(said.get(name)) for name in ("input", "output")}
         parts = {name: number for name, number in counts.items() if number is not None}
         return {**parts, "tokens": sum(parts.values())} if parts else {}
-    whole = count(said)
+    whole = parse_count(said)
     return {} if whole is None else {"tokens": whole}

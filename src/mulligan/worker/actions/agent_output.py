@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.spending import cost, count, plain_cost
+from mulligan.core.model.spending import parse_cost, parse_count, plain_cost
 
 # A price is for so many tokens.
 PRICED_TOKENS = 1_000_000
@@ -121,8 +121,8 @@ def _used(form: Form, found: list[dict[str, Any]], model: str, prices: dict[str,
         "input_tokens": _sum(form.input_tokens, found),
         "output_tokens": _sum(form.output_tokens, found),
         "tokens": _sum(form.tokens, found),
-        "calls": count(_value(form.calls, found)),
-        "turns": count(_value(form.turns, found)),
+        "calls": parse_count(_value(form.calls, found)),
+        "turns": parse_count(_value(form.turns, found)),
         "model": _model(_value(form.model, found)) or model or None,
         "cost": _value(form.cost, found),
     }
@@ -132,19 +132,19 @@ def _used(form: Form, found: list[dict[str, Any]], model: str, prices: dict[str,
 def priced(used: dict[str, Any], prices: dict[str, Prices]) -> dict[str, Any]:
     """The figures with all tokens added up, and with the cost: as it was reported, else by the price list."""
     found = dict(used)
-    amount = cost(found.pop("cost", None))
+    amount = parse_cost(found.pop("cost", None))
     parts = [found[name] for name in ("input_tokens", "output_tokens") if name in found]
     if parts and "tokens" not in found:
         found["tokens"] = sum(parts)
     price = prices.get(str(found.get("model", "")), prices.get(ANY_MODEL))
     if amount is None and parts and price is not None:
         total = found.get("input_tokens", 0) * price.input + found.get("output_tokens", 0) * price.output
-        amount = cost(total / PRICED_TOKENS)
+        amount = parse_cost(total / PRICED_TOKENS)
     return found if amount is None else {**found, "cost": plain_cost(amount)}
 
 
 def _sum(fields: Iterable[Field], found: list[dict[str, Any]]) -> int | None:
-    counts = [number for field in fields if (number := count(_value(field, found))) is not None]
+    counts = [number for field in fields if (number := parse_count(_value(field, found))) is not None]
     return sum(counts) if counts else None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.spending import cost
+from mulligan.core.model.spending import parse_cost
 from mulligan.errors import InputInvalid, Problem
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Source
@@ -34,7 +34,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 def _price(value: Any) -> Decimal:
-    found = cost(value)
+    found = parse_cost(value)
     if found is None:
         raise ValueError(value)
     return found

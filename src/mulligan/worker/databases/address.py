@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from mulligan import StepError
-from mulligan.core.model.database_urls import redacted, secret_parts, shown_scheme
+from mulligan.core.model.database_urls import redact, scheme_to_show, secret_parts
 from mulligan.worker.databases.failures import invalid
 
 MEMORY = ":memory:"
@@ -24,7 +24,7 @@ class Address:
 
     def veiled(self, text: str) -> str:
         """The text without a password."""
-        return redacted(text, self.hidden)
+        return redact(text, self.hidden)
 
 
 def read_address(text: object) -> Address:
@@ -54,7 +54,7 @@ def _shown(value: object) -> str:
 
 def _unknown(text: str) -> StepError:
     """The address itself is not shown: whatever it is, there may be a password in it."""
-    scheme = shown_scheme(text)
+    scheme = scheme_to_show(text)
     if scheme:
         return invalid(f"there is no database '{scheme}://…': there are {KNOWN}")
     what = "does not begin with the name of a database and '://'" if "://" in text else "has no '://'"
