@@ -144,7 +144,7 @@ def test_an_input_that_the_file_needs_is_given_beside_it_and_one_that_the_run_ha
 @pytest.mark.parametrize(
     ("words", "text", "refusal"),
     [
-        ((), "name: other\nsteps: [{step: a, shell: 'true'}]", "error[refused]: run 1 is a run of 'pipeline', and"),
+        ((), "name: other\nsteps: [{step: a, shell: 'true'}]", "error[refused]: run 1 is a run of 'pipeline', but"),
         (("--from", "lod"), FIXED, "error[step.unknown]: 'lod' is not a step of run 1"),
         ((), "steps: [{step: a, shel: x}]", "error[language.unknown_key]"),
     ],

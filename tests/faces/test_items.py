@@ -138,7 +138,7 @@ def test_a_map_of_which_nothing_failed_says_so():
             ("check", "--retry", "--item", 3),
             "error[refused]: step 'check' of run 1 has no item 3\n  its items are 0 to 2\n",
         ),
-        (("report", "--retry"), "error[refused]: step 'report' of run 1 is no map: it has no items\n"),
+        (("report", "--retry"), "error[refused]: step 'report' of run 1 is not a map: it has no items\n"),
         (("chekc", "--retry"), "error[step.unknown]: 'chekc' is not a step of run 1\n  did you mean 'check'?\n"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",

@@ -21,7 +21,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
-from mulligan.ports import Commit, Counted, NewRun, Offer, Turn, WorkerRecord
+from mulligan.ports import Commit, GuardedOutcome, NewRun, Offer, Turn, WorkerRecord
 from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.run_list import RunLine, RunQuery, run_page
@@ -92,7 +92,9 @@ def test_what_an_open_breaker_holds_up_waits_for_it_and_until_when():
     run.commit(queued=[run.task("a", guard=guard)])
     (lease,) = run.store.lease("w", Offer(cpus=1, memory=0, gpus=0, labels=(), host="here", tasks_max=1))
     run.commit(
-        ended=[lease.token], counted=[Counted(lease.token, guard, "failure")], queued=[run.task("b", guard=guard)]
+        ended=[lease.token],
+        counted=[GuardedOutcome(lease.token, guard, "failure")],
+        queued=[run.task("b", guard=guard)],
     )
 
     ((kind, text),) = run.waits()
