@@ -11,8 +11,6 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mulligan.service.verbs import prepare
-
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import make_task
@@ -24,6 +22,7 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
+from mulligan.service.run_control import prepare
 from mulligan.testing.history import Answers
 
 WORKER = "filler"
@@ -83,7 +82,14 @@ class Looping:
         run = self.state.run
         queued = [make_task(self.state, "poll")] if is_last else []
         written = Commit(
-            self.turn, self.written_seq, self.entries, changes(self.state), run.status, 1, self.now, queued=queued
+            turn=self.turn,
+            after=self.written_seq,
+            entries=self.entries,
+            rows=changes(self.state),
+            status=run.status,
+            round=1,
+            at=self.now,
+            queued=queued,
         )
         written.drained, self.drained = self.drained, []
         self.store.commit([written])

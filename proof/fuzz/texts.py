@@ -24,7 +24,7 @@ from mulligan.language.regular_expressions import SEARCHED
 from mulligan.language.shell import ShellText, rewrite
 from mulligan.service.decisions import make_decision, read_decisions
 from mulligan.service.handler_trial import parse_failure
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import refusing, require
@@ -109,11 +109,11 @@ def query(data: bytes) -> None:
             found = statements(text, dialect)
             for one in found:
                 require(0 <= one.start <= one.end <= len(text), "a statement that is not in the query")
-                spots = [(spot.start, spot.end) for spot in one.spots]
+                spots = [(spot.start, spot.end) for spot in one.placeholders]
                 require(spots == sorted(spots), "places of values out of order")
-                sent = one.sent([text[start:end] for start, end in spots])
+                sent = one.render([text[start:end] for start, end in spots])
                 require(sent.text == text[one.start : one.end], "a statement that was changed")
-            named(found, {spot.name: 1 for one in found for spot in one.spots}, dialect)
+            bind_parameters(found, {spot.name: 1 for one in found for spot in one.placeholders}, dialect)
 
 
 def quantity(data: bytes) -> None:
@@ -126,7 +126,7 @@ def quantity(data: bytes) -> None:
 
 
 def template(data: bytes) -> None:
-    """NoETL's templates, filled in and asked. What comes out is plain JSON, whatever was asked for."""
+    """NoETL's templates, filled in and evaluated. The result is plain JSON, whatever the input is."""
     text = data.decode("utf-8", "replace")
     for fill in (templates.render_value, templates.render_text, templates.holds):
         with refusing(StepError):
@@ -183,7 +183,7 @@ def command_line(data: bytes) -> None:
 
 
 def credentials(data: bytes) -> None:
-    """What a failed step said: without what looks like a credential, and what looks ordinary is not made longer."""
+    """The output of a failed step: without what looks like a credential, and ordinary text is not made longer."""
     text = _text(data)
     shown = hide_credentials(text)
     require("password=hunter2" not in shown, "a password is shown")

@@ -28,14 +28,14 @@ def refusal(run: History, report: r.Report) -> str:
     """The whole of what is said, and that nothing has changed."""
     count = len(run.log)
     with pytest.raises(MulliganError) as caught:
-        run.tell(report)
+        run.report(report)
     assert len(run.log) == count
     return caught.value.render()
 
 
 def fired(run: History, kind: Any, place: str = "", number: int = 0) -> list[e.Fact]:
     """What follows when a timer fires now."""
-    return run.tell(r.TimerFired(run.clock, kind, place, number)).follows
+    return run.report(r.TimerFired(run.clock, kind, place, number)).follows
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_a_run_whose_time_is_up_says_so_and_when() -> None:
 
 def late(run: History, place: str) -> str:
     """Why a second end of an attempt is not believed."""
-    run.tell(r.TaskEnded(run.clock, place, run[place].attempt))
+    run.report(r.TaskEnded(run.clock, place, run[place].attempt))
     refused = run.follows[0]
     assert isinstance(refused, e.ReportRefused) and len(run.follows) == 1
     return refused.reason
@@ -109,7 +109,7 @@ def test_what_begins_where_it_should_says_nothing_of_it(host: str) -> None:
 def test_a_task_that_was_made_to_end_by_nobody_here_and_ended_well_has_ended_well() -> None:
     run = run_of(step("a")).started("a")
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, Outcome(is_stopped=True), output=7))
+    run.report(r.TaskEnded(run.clock, "a", 1, Outcome(is_stopped=True), output=7))
 
     assert (run.status, run["a"].output) == ("completed", 7)
 
@@ -118,7 +118,7 @@ def test_a_task_that_was_made_to_end_by_nobody_here_and_ended_well_has_ended_wel
 
 
 def ended(run: History, outcome: Outcome, **usage: Any) -> History:
-    return run.tell(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome, usage=usage))
+    return run.report(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome, usage=usage))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_step_that_never_was_parked_cannot_be_classified() -> None:
 @pytest.mark.parametrize(("by", "author"), [("ada", " by ada"), ("", "")])
 def test_a_second_classification_is_refused_with_the_first_as_the_hint(by: str, author: str) -> None:
     run = parked()
-    run.tell(r.Classified(run.clock, "a", "retry", by, reason="a flaky disk"))
+    run.report(r.Classified(run.clock, "a", "retry", by, reason="a flaky disk"))
 
     assert refusal(run, classified(run)) == (
         "error[step.not_parked]: step 'a' is ready, so there is nothing to classify\n"
@@ -259,7 +259,7 @@ def test_a_refusal_names_the_step_for_whoever_does_not_read_sentences(report: An
     told = classified(run) if report is r.Classified else r.ApprovalGiven(run.clock, "a", True, "ada", "fine")
 
     with pytest.raises(MulliganError) as caught:
-        run.tell(told)
+        run.report(told)
 
     assert caught.value.data == {"step": "a"}
 
@@ -267,9 +267,9 @@ def test_a_refusal_names_the_step_for_whoever_does_not_read_sentences(report: An
 def test_the_next_attempt_may_get_very_little_and_keeps_what_it_was_given_before() -> None:
     run = run_of(step("a", triage=Triage(when="always"), rules=retry(0))).fail("a")
 
-    run.tell(classified(run, timeout=0.5)).fail("a")
+    run.report(classified(run, timeout=0.5)).fail("a")
     assert run.facts(e.StepClassified)[-1].adjusted == e.Adjusted(timeout=0.5)
-    run.tell(classified(run, memory=1))
+    run.report(classified(run, memory=1))
 
     assert run.facts(e.StepClassified)[-1].adjusted == e.Adjusted(memory=1, timeout=0.5)
 
@@ -294,7 +294,7 @@ def approval(run: History, place: str) -> r.ApprovalGiven:
 def test_an_approval_is_the_output_of_its_step() -> None:
     run = run_of(step("a", action=APPROVE))
 
-    run.tell(approval(run, "a"))
+    run.report(approval(run, "a"))
 
     assert run["a"].output == {"approved": True, "by": "ada", "reason": "fine"}
 
@@ -302,7 +302,7 @@ def test_an_approval_is_the_output_of_its_step() -> None:
 def test_an_approval_that_is_refused_is_a_failure_that_says_why_and_by_whom() -> None:
     run = run_of(step("a", action=APPROVE))
 
-    run.tell(r.ApprovalGiven(run.clock, "a", False, "ada", "not on a friday"))
+    run.report(r.ApprovalGiven(run.clock, "a", False, "ada", "not on a friday"))
 
     failure = run["a"].failure
     assert (failure.code, failure.message, failure.details) == ("APPROVAL_REFUSED", "not on a friday", {"by": "ada"})

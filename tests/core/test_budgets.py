@@ -75,7 +75,7 @@ def test_an_attempt_that_is_lost_or_interrupted_stays_a_call() -> None:
 def test_a_result_that_is_reported_twice_is_counted_once() -> None:
     run = History(workflow(agent("a", rules=retry(1)))).start().fail("a", usage={"tokens": 7})
 
-    run.tell(TaskEnded(run.clock, "a", 1, usage={"tokens": 7}))
+    run.report(TaskEnded(run.clock, "a", 1, usage={"tokens": 7}))
 
     assert run["a"].spent == Spent(2, 7)
 
@@ -91,7 +91,7 @@ def test_a_call_that_was_never_made_is_given_back() -> None:
 def test_an_agent_that_takes_over_an_earlier_result_makes_no_call_and_is_warned_of_nothing() -> None:
     run = History(workflow(agent("a"), budget=Budget(tokens=10))).start()
 
-    run.tell(TaskEnded(run.clock, "a", 1, output="x", fingerprint="f", reused_run_id=7))
+    run.report(TaskEnded(run.clock, "a", 1, output="x", fingerprint="f", reused_run_id=7))
 
     assert (run.status, run.state.run.spent, run["a"].warnings) == ("completed", Spent(), run["end"].warnings)
 

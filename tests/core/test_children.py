@@ -225,7 +225,7 @@ def test_a_child_that_ends_twice_is_heard_once() -> None:
 def test_the_end_of_a_child_of_an_earlier_attempt_is_refused() -> None:
     run = run_of(child(rules=retry(1))).child_ended("c", "failed")
 
-    run.tell(r.ChildEnded(run.clock, "c", 1, 2, "completed"))
+    run.report(r.ChildEnded(run.clock, "c", 1, 2, "completed"))
 
     assert run.follows == [e.ReportRefused("c", 1, "stale_attempt")]
 
@@ -242,7 +242,7 @@ def test_the_end_of_a_child_after_the_parents_end_is_refused() -> None:
 def test_the_end_of_a_child_that_nobody_started_is_refused() -> None:
     run = run_of(step("a"))
 
-    run.tell(r.ChildEnded(run.clock, "nobody", 1, 2, "completed"))
+    run.report(r.ChildEnded(run.clock, "nobody", 1, 2, "completed"))
 
     assert run.follows == [e.ReportRefused("nobody", 1, "unknown_place")]
 

@@ -379,7 +379,7 @@ def test_jitter_is_the_same_for_the_same_place_and_differs_between_places_attemp
     first = History(flow).start().fail("a").fail("b")
     second = History(flow).start().fail("a").fail("b")
     other = History(flow)
-    other.tell(r.RunRequested(T0, run_id=2)).fail("a")
+    other.report(r.RunRequested(T0, run_id=2)).fail("a")
     later = History(flow).start().lose("a").fail("a")
 
     assert waited(first) == waited(second)
@@ -470,7 +470,7 @@ def test_a_result_that_is_reported_twice_reserves_one_retry():
     """Torc: the reservation is one transaction, so nobody can reserve the same retry twice."""
     run = run_of(*retry(3, delay=10)).fail("a")
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, Outcome(1)))
+    run.report(r.TaskEnded(run.clock, "a", 1, Outcome(1)))
 
     assert run.follows == [e.ReportRefused("a", 1, "already_ended")]
     assert granted(run) == [(0, 1)]
@@ -479,7 +479,7 @@ def test_a_result_that_is_reported_twice_reserves_one_retry():
 def test_a_timer_that_fires_twice_starts_one_attempt():
     run = run_of(*retry(3, delay=10)).fail("a").wait(10)
 
-    run.tell(r.TimerFired(run.clock, "retry", "a", 2))
+    run.report(r.TimerFired(run.clock, "retry", "a", 2))
 
     assert run.follows == []
 
@@ -487,7 +487,7 @@ def test_a_timer_that_fires_twice_starts_one_attempt():
 def test_a_timer_that_fires_early_starts_nothing():
     run = run_of(*retry(3, delay=10)).fail("a")
 
-    run.tell(r.TimerFired(run.clock + timedelta(seconds=9), "retry", "a", 2))
+    run.report(r.TimerFired(run.clock + timedelta(seconds=9), "retry", "a", 2))
 
     assert (run.follows, run["a"].status) == ([], "backing_off")
 
@@ -555,12 +555,12 @@ def _report(run: History, outcome: Outcome | str) -> None:
     if isinstance(outcome, str):
         run.lose("a")
     else:
-        run.tell(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome))
+        run.report(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome))
 
 
 @given(st.lists(RULES, max_size=6).map(tuple), OUTCOMES)
 def test_a_rule_that_matches_is_never_of_a_less_specific_kind_than_another_that_would(rules, outcome):
-    found: Failure = run_of().tell(r.TaskEnded(T0, "a", 1, outcome)).facts(e.AttemptFailed)[0].failure
+    found: Failure = run_of().report(r.TaskEnded(T0, "a", 1, outcome)).facts(e.AttemptFailed)[0].failure
     kinds = [next(i for i, k in enumerate((x.codes, x.exit_codes, x.pattern, x.any)) if k) for x in rules]
     alone = [index for index, rule in enumerate(rules) if matching_rule((rule,), found) is not None]
 

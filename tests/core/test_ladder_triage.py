@@ -363,7 +363,7 @@ def test_only_steps_are_parked():
 def test_a_report_of_a_timer_for_a_step_that_was_classified_is_nothing():
     run = run_of(Triage(timeout=60.0)).fail("a").classify("a", "retry")
 
-    run.tell(r.TimerFired(T0 + timedelta(seconds=60), "triage", "a", 1))
+    run.report(r.TimerFired(T0 + timedelta(seconds=60), "triage", "a", 1))
 
     assert run.follows == []
 

@@ -20,7 +20,7 @@ def run_of(*steps: Step, **answers: object) -> History:
 def out_of_memory(run: History, key: str) -> History:
     report = r.TaskEnded(run.clock, key, run[key].attempt, Outcome(signal=9, is_out_of_memory=True))
     run.tasks.pop(key, None)
-    return run.tell(report)
+    return run.report(report)
 
 
 def adjusted(run: History, key: str) -> Adjusted | None:

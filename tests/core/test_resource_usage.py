@@ -24,7 +24,7 @@ def run_of(*steps: Any, **answers: Any) -> History:
 def out_of_memory(run: History, key: str, peak: int | None = None) -> History:
     usage = {} if peak is None else {"peak_memory": peak * MIB}
     run.tasks.pop(key, None)
-    return run.tell(
+    return run.report(
         r.TaskEnded(run.clock, key, run[key].attempt, Outcome(signal=9, is_out_of_memory=True), usage=usage)
     )
 

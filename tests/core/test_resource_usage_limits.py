@@ -27,7 +27,7 @@ PER_ITEM = Map(over=expression("list"))
 def ended(run: History, key: str, outcome: Outcome, peak: int = 0) -> History:
     usage = {"peak_memory": peak * MIB} if peak else {}
     run.tasks.pop(key, None)
-    return run.tell(r.TaskEnded(run.clock, key, run[key].attempt, outcome, usage=usage))
+    return run.report(r.TaskEnded(run.clock, key, run[key].attempt, outcome, usage=usage))
 
 
 def out_of_memory(run: History, key: str, peak: int = 0) -> History:

@@ -139,7 +139,7 @@ def test_a_result_is_found_once_its_step_has_completed_and_not_before():
 
 def test_a_result_that_was_not_accepted_or_was_recovered_is_not_found():
     rejected = started(step("a", cache=True, validator=command("false"), continue_on_error=True))
-    rejected.tell(ended(rejected))
+    rejected.report(ended(rejected))
     recovered = started(step("a", cache=True, on_failure=handler("true", strategy="fallback")))
     recovered.fail("a")
 

@@ -66,7 +66,7 @@ def test_a_run_that_completed_keeps_its_definition_also_where_a_file_of_it_is_go
 
 def test_what_was_undone_is_no_result_for_later_runs_when_its_step_is_gone() -> None:
     run = History(workflow(step("fetch", undo=command("undo")), step("load", needs=["fetch"]))).start()
-    run.tell(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")
+    run.report(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")
     assert (run["fetch"].is_undone, run["fetch"].fingerprint) == (True, "f" * 32)
 
     run.retry_with(workflow(step("load")))
@@ -400,7 +400,7 @@ class Kept(History):
 
     rows: list[Any]
 
-    def tell_alone(self, report: Any) -> Kept:
+    def report_once(self, report: Any) -> Kept:
         self.last = turn(self.state, report, self.evaluator)
         self.rows = [*getattr(self, "rows", []), *changes(self.state)]
         self.state.commit()

@@ -204,7 +204,7 @@ def test_a_cancelled_run_is_no_longer_stopping_in_its_next_round() -> None:
 def test_a_stale_result_of_the_round_before_is_refused() -> None:
     run = run_of(step("a")).fail("a").retry()
 
-    run.tell(r.TaskEnded(run.clock, "a", attempt=1))
+    run.report(r.TaskEnded(run.clock, "a", attempt=1))
 
     assert run.follows == [e.ReportRefused("a", 1, "stale_attempt")]
     assert run.statuses == {"a": "ready"}
@@ -213,7 +213,7 @@ def test_a_stale_result_of_the_round_before_is_refused() -> None:
 def test_a_result_that_comes_after_the_last_event_is_refused() -> None:
     run = run_of(step("a")).cancel()
 
-    run.tell(r.TaskEnded(run.clock, "a", attempt=1))
+    run.report(r.TaskEnded(run.clock, "a", attempt=1))
 
     assert run.follows == [e.ReportRefused("a", 1, "run_ended")]
     assert run.status == "cancelled"

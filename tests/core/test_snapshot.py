@@ -63,12 +63,12 @@ class Kept(History):
         self.table = Table()
         self.written: list[Row] = []
 
-    def tell(self, report: r.Report) -> Kept:
+    def report(self, report: r.Report) -> Kept:
         turn(self.state, report, self.evaluator)
         self.written = changes(self.state)
         self.table.write(self.written)
         self.state.rollback()
-        super().tell(report)
+        super().report(report)
         return self
 
     def kinds(self) -> list[tuple[str, str]]:
@@ -230,7 +230,7 @@ def test_a_turn_writes_what_it_touched_and_the_run():
 def test_a_turn_that_refuses_a_report_writes_the_run_alone():
     run = Kept(chain(3)).start()
 
-    run.tell(r.TaskEnded(T0, "s0000", 9, output="late"))
+    run.report(r.TaskEnded(T0, "s0000", 9, output="late"))
 
     assert run.kinds() == [("run", "")]
     assert run.restored() == run.state
@@ -486,7 +486,7 @@ def test_a_run_in_every_kind_of_trouble_comes_back_whole():
     )
     run = Kept(flow).start()
 
-    run.tell(r.TaskEnded(T0, "a", 1, Outcome(9, reported=({"code": "SLOW", "severity": "warning", "message": "s"},))))
+    run.report(r.TaskEnded(T0, "a", 1, Outcome(9, reported=({"code": "SLOW", "severity": "warning", "message": "s"},))))
     run.started("b").fail("b").wait(3).cancel(reason="enough")
 
     assert run.restored() == run.state

@@ -19,11 +19,11 @@ class Piecewise(History):
         super().__init__(definition, answers)
         self.state.graph.starts_at_once = 2
 
-    def tell(self, report: r.Report) -> Piecewise:
-        return self.tell_alone(report)
+    def report(self, report: r.Report) -> Piecewise:
+        return self.report_once(report)
 
     def go_on(self) -> Piecewise:
-        return self.tell(r.StartsDue(self.clock, self.starts.pop(0)))
+        return self.report(r.StartsDue(self.clock, self.starts.pop(0)))
 
 
 def five(**fields: object) -> Workflow:
@@ -56,7 +56,7 @@ def test_a_run_does_not_end_before_all_have_been_entered() -> None:
 def test_a_piece_that_was_entered_already_is_nothing() -> None:
     run = Piecewise(five()).start().ok("a", "b")
 
-    run.tell(r.StartsDue(run.clock, 2))
+    run.report(r.StartsDue(run.clock, 2))
 
     assert run.last == []
 
@@ -87,7 +87,7 @@ def test_a_paused_run_goes_on_to_enter_and_hands_out_nothing() -> None:
 def test_a_piece_that_comes_after_the_end_is_nothing() -> None:
     run = Piecewise(five()).start().ok("a", "b", "c", "d", "e")
 
-    run.tell(r.StartsDue(run.clock, 2))
+    run.report(r.StartsDue(run.clock, 2))
 
     assert (run.status, run.last) == ("completed", [])
 

@@ -488,7 +488,7 @@ def test_an_operators_word_outweighs_the_reasons_of_the_engine_and_the_first_wor
     run.cancel(reason="enough")
     assert run.state.run.stop == Stop("cancelled", by="someone", reason="enough")
 
-    run.tell(r.CancelRequested(run.clock, by="another", now=True))
+    run.report(r.CancelRequested(run.clock, by="another", now=True))
     assert run.state.run.stop == Stop("cancelled", now=True, by="someone", reason="enough")
 
     run.wait(60)

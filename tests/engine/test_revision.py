@@ -61,7 +61,7 @@ def finish(world: World, run_id: int) -> None:
         try:
             world.settle(engine)
         except Crash:
-            world.bury(engine)
+            world.expire(engine)
             engine = None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mulligan.cli.full_screen import Screen
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.effects.tasks import Task
@@ -21,7 +21,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
-from mulligan.ports import Commit, GuardedOutcome, NewRun, Offer, Turn, WorkerRecord
+from mulligan.ports import Commit, NewRun, Offer, Turn, WorkerRecord
 from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.run_list import RunLine, RunQuery, run_page
@@ -58,7 +58,7 @@ class OneRun:
         after = self.store.run((turn or self.turn).run_id).seq
         entries = [Entry(after + 1 + index, START, 0, fact) for index, fact in enumerate(facts)]
         line: dict[str, Any] = {"status": status, "round": 1, "at": START, "rows": (), **what}
-        self.store.commit([Commit(turn or self.turn, after, entries, **line)])
+        self.store.commit([Commit(turn=turn or self.turn, after=after, entries=entries, **line)])
 
     def line(self, *, is_driven: bool = True) -> RunLine:
         alive = {**self.others, **({"w": self.worker} if is_driven else {})}

@@ -370,7 +370,7 @@ def test_one_that_is_gone_fails_what_reads_it_and_says_so(live_file: Live):
 
     name = "artifact '1/text/1/1/output.txt'"
     assert {step: ran.steps[step]["failure"]["message"] for step in ("task", "look")} == {
-        "task": f"a value that it reads cannot be had: {name} is gone",
+        "task": f"a value that it reads is not available: {name} is gone",
         "look": f"'size(steps.text.output) > 3': {name} is gone",
     }
     assert [ran.steps[step]["failure"]["code"] for step in ("task", "look")] == ["INPUT_INVALID", "EXPRESSION_FAILED"]
@@ -399,7 +399,7 @@ def test_where_it_cannot_be_kept_the_attempt_fails_and_another_one_may_do(live_f
     [failed] = ran.facts(e.AttemptFailed)
     assert (failed.failure.code, failed.failure.message) == (
         "EXCEPTION",
-        "its output cannot be kept: not a directory",
+        "its output cannot be stored: not a directory",
     )
     assert ran.status == "completed"
     assert names(live_file) == ["1/text/1/2/output.txt"]

@@ -54,7 +54,7 @@ FORGERIES = [
     (
         "INSERT INTO workers VALUES ('eve', 'here', x'ff', 0)",
         "resume",
-        "what a worker said of itself and that was kept cannot be read: ",
+        "the record of a worker in the store cannot be read: ",
     ),
 ]
 

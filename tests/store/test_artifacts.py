@@ -43,7 +43,7 @@ def spoil(place: Place) -> Spoil:
                 connection.execute("UPDATE artifacts SET data = %s WHERE name = %s", [data, name])
         else:
             assert isinstance(place, Memory)
-            place.shelf.artifacts[name] = (data, place.now())
+            place.tables.artifacts[name] = (data, place.now())
 
     return spoiled
 
@@ -209,7 +209,7 @@ def test_one_that_may_not_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     with pytest.raises(ArtifactDamaged) as unread:
         files.fetch(kept)
 
-    assert unread.value.message == f"artifact '{NAME}' cannot be read: it is no file"
+    assert unread.value.message == f"artifact '{NAME}' cannot be read: it is not a regular file"
 
 
 # A file that may not grow is as good as a full disk, and needs no disk of its own.

@@ -17,7 +17,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker.actions.agent import BETWEEN, decision, tokens
+from mulligan.worker.actions.agent import CONTEXT_NOTICE, decision, tokens
 
 from .work import Work
 
@@ -101,7 +101,7 @@ def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
 
     told = TOLD.text(7, {"branch": "main"})
     assert own_context(7, "fix", '{"branch":"main"}', "json") in told
-    assert content(report) == f"{told}\n\n{BETWEEN}\n\nmend it"
+    assert content(report) == f"{told}\n\n{CONTEXT_NOTICE}\n\nmend it"
 
 
 def test_a_command_of_the_agents_own_stands_alone_and_its_context_is_a_file(agents: Agents):
@@ -237,35 +237,35 @@ NOT_HERE = {
     "a name that nobody knows": (
         "robot",
         {},
-        "no agent 'robot' here: the environment of the worker names none in MULLIGAN_AGENT_ROBOT",
+        "agent 'robot' is not available: MULLIGAN_AGENT_ROBOT is not set where the worker runs",
     ),
     "an empty name": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": " "},
-        "no agent 'robot' here: the environment of the worker names none in MULLIGAN_AGENT_ROBOT",
+        "agent 'robot' is not available: MULLIGAN_AGENT_ROBOT is not set where the worker runs",
     ),
     "a known one that is not installed": (
         "codex",
         {"PATH": "/nowhere"},
-        "no agent 'codex' here: there is no program 'codex', and the environment of the worker names none in "
-        "MULLIGAN_AGENT_CODEX",
+        "agent 'codex' is not available: there is no program 'codex', and MULLIGAN_AGENT_CODEX is not set "
+        "where the worker runs",
     ),
     "a command that is not there": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": "no-such-robot --quiet"},
-        "no agent 'robot' here: what MULLIGAN_AGENT_ROBOT of the worker's environment names cannot be run: "
+        "agent 'robot' is not available: the command in MULLIGAN_AGENT_ROBOT cannot be run: "
         "no-such-robot: command not found",
     ),
     "a script that is not there": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": "MODE=1 ./robot.sh"},
-        "no agent 'robot' here: what MULLIGAN_AGENT_ROBOT of the worker's environment names cannot be run: "
+        "agent 'robot' is not available: the command in MULLIGAN_AGENT_ROBOT cannot be run: "
         "./robot.sh: No such file or directory",
     ),
     "a script that cannot be executed": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": "/etc/passwd"},
-        "no agent 'robot' here: what MULLIGAN_AGENT_ROBOT of the worker's environment names cannot be run: "
+        "agent 'robot' is not available: the command in MULLIGAN_AGENT_ROBOT cannot be run: "
         "/etc/passwd: Permission denied",
     ),
 }
@@ -334,8 +334,8 @@ def test_what_it_writes_may_leave_the_content_to_what_it_prints(agents: Agents):
 
 
 GARBAGE = {
-    "[1, 2]": '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}',
-    '"approved"': '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}',
+    "[1, 2]": '$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}',
+    '"approved"': '$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}',
     "": "$MULLIGAN_OUTPUT is not JSON: it is empty",
     "{": "$MULLIGAN_OUTPUT is not JSON: Input data was truncated",
 }
@@ -418,8 +418,8 @@ def test_a_provider_that_is_no_name_is_refused_when_the_task_runs(agents: Agents
 
     found = failed(report)
     assert (found.code, found.retryable) == ("INPUT_INVALID", False)
-    assert found.message.startswith("the provider is '")
-    assert found.message.endswith("', a name of letters, digits, '_' and '-' is expected")
+    assert found.message.startswith("provider '")
+    assert found.message.endswith("' is not a name of letters, digits, '_' and '-'")
 
 
 def test_bytes_that_are_no_text_are_replaced(agents: Agents):
@@ -492,7 +492,7 @@ def test_one_that_never_stops_talking_is_ended_by_its_time(agents: Agents):
 def test_an_answer_beyond_all_measure_is_none(agents: Agents):
     found = failed(agents.run("truncate -s 65M /dev/stdout"))
 
-    told = "its standard output has 65MiB, and 64MiB is the most, so it has no output: all of it is in the log"
+    told = "its standard output has 65MiB, more than the limit of 64MiB, so there is no output; the log has all of it"
     assert (found.code, found.message) == ("OUTPUT_INVALID", told)
 
 

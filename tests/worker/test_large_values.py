@@ -25,8 +25,8 @@ from mulligan.ports import Lease
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
-from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
-from mulligan.worker.outgoing import Outgoing
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
+from mulligan.worker.send_buffer import SendBuffer
 
 from .work import PATIENCE_SECONDS, Announcements, Work
 
@@ -185,17 +185,17 @@ def test_a_child_that_writes_half_an_answer_keeps_nobody_waiting(work: Work, ann
 def test_what_is_sent_arrives_in_order_with_its_descriptors_however_slowly_it_is_read() -> None:
     ours, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
-    outgoing = Outgoing(ours)
+    buffer = SendBuffer(ours)
 
-    outgoing.send(b"a" * LARGE)
-    outgoing.send(b"b", write_end)
-    is_waiting, found, fds = outgoing.is_waiting, b"", []
+    buffer.send(b"a" * LARGE)
+    buffer.send(b"b", write_end)
+    is_waiting, found, fds = buffer.has_pending, b"", []
     while len(found) <= LARGE:
         data, received, _, _ = socket.recv_fds(theirs, 1 << 16, 1)
         found, fds = found + data, fds + received
-        outgoing.flush()
+        buffer.flush()
 
-    assert is_waiting and not outgoing.is_waiting
+    assert is_waiting and not buffer.has_pending
     assert found == b"a" * LARGE + b"b"
     os.write(fds[0], b"through")
     assert os.read(read_end, 10) == b"through"
@@ -209,15 +209,15 @@ def test_what_is_sent_arrives_in_order_with_its_descriptors_however_slowly_it_is
 def test_what_nobody_can_read_any_more_is_forgotten_with_its_descriptors() -> None:
     ours, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
-    outgoing = Outgoing(ours)
-    outgoing.send(b"a" * LARGE)
-    outgoing.send(b"b", write_end)
+    buffer = SendBuffer(ours)
+    buffer.send(b"a" * LARGE)
+    buffer.send(b"b", write_end)
 
     theirs.close()
     with pytest.raises(OSError, match="Broken pipe"):
-        outgoing.flush()
+        buffer.flush()
 
-    assert not outgoing.is_waiting
+    assert not buffer.has_pending
     assert os.read(read_end, 1) == b""  # nobody has its other end
     os.close(read_end)
     ours.close()
@@ -272,7 +272,7 @@ SPOILT = {
         lambda path: os.truncate(path, LARGE + 9),
         f"is damaged: it has {LARGE + 1} bytes instead of {LARGE}",
     ),
-    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: its hash does not match"),
+    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: its content has changed"),
 }
 
 
@@ -287,7 +287,7 @@ def test_an_argument_that_is_not_what_was_kept_is_an_invalid_input(
     told = keeping.run_python("def main(text): pass", {"text": text}) if kind == "python" else None
     told = told or keeping.run_shell("cat", stdin=text)
 
-    message = f"a value that it reads cannot be had: artifact '17/text/1/1/output.txt' {reason}"
+    message = f"a value that it reads is not available: artifact '17/text/1/1/output.txt' {reason}"
     assert (told.outcome.code, told.outcome.message) == ("INPUT_INVALID", message)
 
 
@@ -300,7 +300,7 @@ def test_a_pipe_in_the_place_of_an_argument_keeps_nobody_waiting(keeping: Work, 
     told = keeping.run_python("def main(text): pass", {"text": text})
 
     assert told.outcome.code == "INPUT_INVALID"
-    assert "cannot be read: it is no file" in told.outcome.message
+    assert "cannot be read: it is not a file" in told.outcome.message
 
 
 def test_what_a_command_is_fed_is_written_by_a_child(keeping: Work, files: ArtifactFiles) -> None:
@@ -422,10 +422,10 @@ def knowing(work: Work, kind: str, params: dict[str, Any]) -> Lease:
 
 
 TELLING = {
-    "shell": {"text": f"head -c {LOOP_BYTES_MAX_VEILED} /dev/zero | tr '\\0' x; echo \"$TOKEN\""},
+    "shell": {"text": f"head -c {LOOP_BYTES_MAX_REDACTED} /dev/zero | tr '\\0' x; echo \"$TOKEN\""},
     "python": {
         "code": "import os\ndef main():\n    token = os.environ['TOKEN']\n"
-        f"    return ['x' * {LOOP_BYTES_MAX_VEILED}, {{token: token}}]"
+        f"    return ['x' * {LOOP_BYTES_MAX_REDACTED}, {{token: token}}]"
     },
 }
 
@@ -448,7 +448,7 @@ def test_no_secret_is_in_a_large_output_nor_left_in_a_file(
 def test_a_child_that_is_killed_while_it_keeps_an_output_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     lease = keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x")
     keeping.start(lease)
-    keeping.wait_for(lambda: keeping.executor._children.jobs())
+    keeping.wait_for(lambda: keeping.executor._children.running_jobs())
     pids = until(lambda: [pid for pid in keeping.leftovers() if b"MULLIGAN_CHILD=" in environment_of(pid)])
 
     os.kill(pids[0], signal.SIGKILL)
@@ -463,19 +463,19 @@ def test_many_large_outputs_are_kept_a_few_at_a_time(keeping: Work, files: Artif
     leases = [keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x") for _ in range(5)]
     keeping.start(*leases)
 
-    reports, at_work = [], set()
+    reports, running = [], set()
     while len(reports) < len(leases):
         reports += [report for _, report in keeping.executor.collect(1.0)]
-        at_work.add(len(keeping.executor._children.jobs()))
+        running.add(len(keeping.executor._children.running_jobs()))
 
-    assert max(at_work) <= 2  # as many as it has processors
+    assert max(running) <= 2  # as many as it has processors
     assert all(isinstance(report, TaskEnded) and is_artifact(report.output) for report in reports)
     assert worker_files(keeping) == []
 
 
 def test_a_supervisor_that_is_killed_while_an_output_is_kept_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     keeping.start(keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x"))
-    keeping.wait_for(lambda: keeping.executor._large.kept)
+    keeping.wait_for(lambda: keeping.executor._large.storing)
 
     os.kill(keeping.executor._supervisor.pid, signal.SIGKILL)
     (report,) = keeping.reports()
@@ -497,7 +497,7 @@ def test_a_supervisor_that_is_killed_while_an_input_is_written_loses_the_task(
 
 def test_what_is_dropped_while_its_output_is_kept_is_told_to_nobody(keeping: Work) -> None:
     keeping.start(keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x"))
-    keeping.wait_for(lambda: keeping.executor._large.kept)
+    keeping.wait_for(lambda: keeping.executor._large.storing)
 
     keeping.executor.drop_all()
 
@@ -545,7 +545,7 @@ def test_a_worker_without_a_place_for_artifacts_gives_large_outputs_as_they_are(
 
 # -- any interpreter --------------------------------------------------------------------------------------------------
 
-CHILD_MODULES = ("child", "artifact_contents", "complaint", "encodable", "standing")
+CHILD_MODULES = ("child_main", "artifact_contents", "step_errors", "json_encoding", "kernel_state")
 
 
 @pytest.mark.parametrize("name", CHILD_MODULES)
@@ -554,5 +554,5 @@ def test_what_a_child_loads_is_understood_by_python_3_9_and_needs_no_package(nam
 
     imported = [node for node in ast.walk(ast.parse(text, feature_version=(3, 9))) if isinstance(node, ast.ImportFrom)]
 
-    assert {node.module for node in imported if node.level} <= set(CHILD_MODULES)
-    assert not {node.module for node in imported if not node.level} - {"__future__", "collections.abc", "typing"}
+    modules = {node.module.removeprefix("mulligan.worker.") for node in imported if node.module}
+    assert modules <= {*CHILD_MODULES, "__future__", "collections.abc", "typing"}

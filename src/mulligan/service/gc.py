@@ -26,7 +26,7 @@ from mulligan.service.home import DATABASE
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.worker import lock
 from mulligan.worker.folders import remove_folder
-from mulligan.worker.results import folder_of
+from mulligan.worker.output_storage import artifact_folder_of
 
 # Younger files may belong to an attempt that is just ending, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
@@ -152,7 +152,7 @@ class _Collection:
         if not listed:
             return []
         tasks = self._leased_tasks()
-        in_flight, referred_to = {folder_of(task) for task in tasks}, self._referred_to(runs)
+        in_flight, referred_to = {artifact_folder_of(task) for task in tasks}, self._referred_to(runs)
         # A task that looks for an earlier result may just have found one of a run that was removed since.
         is_looked_for = any(task.reuse is not None and task.reuse.looks for task in tasks)
         return [
@@ -166,7 +166,7 @@ class _Collection:
 
     def _leased_tasks(self) -> list[Task]:
         """The leased tasks: a worker that was stopped for hours may still report a result."""
-        return [lease.task for worker in self._store.workers() for lease in self._store.held(worker.name)]
+        return [lease.task for worker in self._store.workers() for lease in self._store.leases_of(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
         run = runs.get(run_id_of(record.name))
@@ -174,7 +174,7 @@ class _Collection:
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
         """The artifacts that logs, inboxes and tasks of these runs refer to; a fork refers to those of another run."""
-        found = (data for run_id, data in self._store.mentioning(KEY_AS_JSON.decode()) if run_id in runs)
+        found = (data for run_id, data in self._store.records_containing(KEY_AS_JSON.decode()) if run_id in runs)
         return {name for data in found for name in _names(data)}
 
     def _is_young(self, moment: datetime) -> bool:
@@ -201,7 +201,7 @@ class _Collection:
         for name in sorted(names):
             path, lock_path = self._home.locks / name, self._home.locks / f"{name}.lock"
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
-            if not is_young and lock.look(str(lock_path)) != "held":
+            if not is_young and lock.state_of(str(lock_path)) != "held":
                 yield Garbage(name, _folder_size(path))
 
 

@@ -18,7 +18,7 @@ from mulligan.service.home import this_host
 from mulligan.service.logs import Part, is_meant, refuse_without_attempt
 from mulligan.service.run_reader import RunReader
 from mulligan.service.store_changes import StoreChanges
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 
 Stream = Literal["stdout", "stderr"]
 # How often files are read while something runs, and while nothing runs.
@@ -113,7 +113,7 @@ class Tail:
 
     def _new(self) -> Iterator[bytes]:
         try:
-            file = opened(self._path)
+            file = open_regular_file(self._path)
         except OSError:
             return  # it does not exist yet, or is not a log
         with file:

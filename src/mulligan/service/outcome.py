@@ -104,7 +104,7 @@ def outcome(
         _whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         progress(state),
         answers,
-        _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
+        _waits(state, (drive.state for drive in driver.engine.drivers.values())) if ending == "waiting" else [],
         with_artifact_paths(service.store.artifacts, run.outputs),
         following.is_cut,
         sum(place.reused_run_id > 0 for place in state.steps()),
@@ -164,7 +164,7 @@ def _spent(state: State) -> str:
 
 
 def _state(service: RunReader, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
-    drive, seen = driver.engine.drives.get(run_id), following.root
+    drive, seen = driver.engine.drivers.get(run_id), following.root
     if drive is not None:
         return drive.state
     # Another worker may have brought it to its end, or a commit was written though we saw an error.

@@ -16,7 +16,7 @@ from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
 from mulligan.service.home import this_host
 from mulligan.worker.file_hashes import problem_of
-from mulligan.worker.secrets import trouble_with
+from mulligan.worker.secrets import problem_of as secret_problem
 
 
 def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
@@ -48,7 +48,7 @@ def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str
     for step, name, secret in read:
         if secret.file is not None and os.path.normpath(secret.file) in written:
             continue
-        if (problem := trouble_with(secret, str(cwd), environment)) is not None:
+        if (problem := secret_problem(secret, str(cwd), environment)) is not None:
             yield step, name, problem
 
 

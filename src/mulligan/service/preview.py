@@ -19,7 +19,7 @@ from mulligan.language.expressions import Cel
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.preflight import missing_files, missing_secrets
 from mulligan.service.run_reader import RunReader
-from mulligan.worker.room import Room
+from mulligan.worker.resource_pool import ResourcePool
 
 
 class StepPreview(msgspec.Struct, frozen=True):
@@ -214,7 +214,7 @@ def _whose(reader: RunReader) -> str:
 
 def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
     """The steps that no worker here can ever run; the steps of a matrix in one problem."""
-    rooms = [Room(place.cpus, place.memory, place.gpus, place.labels) for place in places]
+    rooms = [ResourcePool(place.cpus, place.memory, place.gpus, place.labels) for place in places]
     told: dict[tuple[str, str], list[str]] = {}
     for step in workflow.steps:
         for command in all_commands((step,)):

@@ -48,6 +48,7 @@ from mulligan.language.words import did_you_mean
 from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
+from mulligan.service.local_worker import local_worker
 from mulligan.service.locks import Locks
 from mulligan.service.preflight import (
     check_labels,
@@ -129,7 +130,7 @@ class RunControl:
     ) -> Driver:
         """A worker in this process, alive while its context lasts. Without capacity it runs no tasks."""
         seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
-        return Driver(self.reader.home, self.reader.store, capacity, watcher=watcher, lease_seconds=seconds)
+        return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class RunControl:
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
         turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
-            driver.engine.known.remember(runs[0].version, workflow)
+            driver.engine.workflows.remember(runs[0].version, workflow)
             driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 
@@ -442,7 +443,7 @@ class RunControl:
         self._refuse_unknown_holder(run_id)
         with self.driver(None) as driver:
             driver.turn(
-                run_id, lambda: until() or (run_id not in driver.engine.drives and self.reader.is_driven(run_id))
+                run_id, lambda: until() or (run_id not in driver.engine.drivers and self.reader.is_driven(run_id))
             )
 
     # -- taking up runs ----------------------------------------------------------------------------------------------
@@ -461,7 +462,7 @@ class RunControl:
             where = "" if self.reader.home.is_there else f" in '{self.reader.home.folder}'"
             raise Refused(f"there is no run to resume{where}: every unfinished run is driven by a process")
         # Prefer a run that can continue by itself to one that waits for a person.
-        asking = {waiting.run_id for waiting in self.reader.store.waiting()}
+        asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
     def _refuse_child(self, record: RunRecord, verb: str) -> None:

@@ -23,7 +23,7 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import CodecError
 from mulligan.history.phrases import describe_failure
-from mulligan.ports import RunRecord, Store, Waiting, WorkerRecord
+from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
 from mulligan.service.run_reader import RunReader
 
@@ -135,7 +135,7 @@ class RunLine(msgspec.Struct, frozen=True):
     # The most important first: a person, a missing driver, then workers and times.
     waiting_for: list[WaitReason]
     # Every place of it and of its child runs that waits for a person.
-    asks: list[Waiting]
+    asks: list[WaitingPlace]
     # What its agents have spent; None if it has none.
     spent: dict[str, Any] | None = None
 
@@ -334,14 +334,14 @@ def _verb(verb: str, count: int) -> str:
     return f"{verb}s" if count == 1 else verb
 
 
-def _who(record: RunRecord, first: OpenTasks | OpenTimer | Waiting, count: int) -> str:
+def _who(record: RunRecord, first: OpenTasks | OpenTimer | WaitingPlace, count: int) -> str:
     where = f"'{first.place}'" + (f" of run {first.run_id}" if first.run_id != record.run_id else "")
     return where if count == 1 else f"{where} and {count - 1:,} more"
 
 
 def _wait_reason(
     record: RunRecord,
-    first: OpenTasks | OpenTimer | Waiting,
+    first: OpenTasks | OpenTimer | WaitingPlace,
     kind: WaitKind,
     text: str,
     count: int,
@@ -406,16 +406,16 @@ def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | N
     return {run_id: spent_json(read_spent(data)) for run_id, _, data in rows}
 
 
-def _asks(store: Store) -> dict[int, list[Waiting]]:
+def _asks(store: Store) -> dict[int, list[WaitingPlace]]:
     """What waits for a person, by run and by the top-level run above it."""
-    found: dict[int, list[Waiting]] = defaultdict(list)
-    for one in store.waiting():
+    found: dict[int, list[WaitingPlace]] = defaultdict(list)
+    for one in store.waiting_places():
         for run_id in {one.run_id, one.root_run_id or one.run_id}:
             found[run_id].append(one)
     return found
 
 
-def _parked(store: Store, asks: Mapping[int, list[Waiting]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
+def _parked(store: Store, asks: Mapping[int, list[WaitingPlace]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
     """The failure of the first parked step of each run, in words."""
     firsts = (next((one for one in asks.get(run_id, ()) if one.kind == "parked"), None) for run_id in run_ids)
     keys = sorted({(one.run_id, one.place) for one in firsts if one is not None})

@@ -21,7 +21,7 @@ from mulligan.language.words import did_you_mean
 from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 from mulligan.worker.processes import is_running
 
 # How many events are read from the store at once.
@@ -270,7 +270,7 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
 
 def _content(path: str) -> bytes:
     try:
-        with opened(path) as log:
+        with open_regular_file(path) as log:
             return log.read()
     except FileNotFoundError:
         return b""

@@ -140,7 +140,7 @@ def _of_run(reader: RunReader, run_id: int) -> Iterator[_Counted]:
 def _of_all(reader: RunReader, since: datetime | None) -> Iterator[_Counted]:
     if not reader.home.is_there:
         return iter(())
-    rows = reader.store.kept("tallies")
+    rows = reader.store.rows_of_kind("tallies")
     records = _records(reader, {run_id for run_id, _, _ in rows}, since)
     return ((records[run_id], key, read_tally(data)) for run_id, key, data in rows if run_id in records)
 

@@ -87,7 +87,7 @@ class _Waiter:
             try:
                 if news is None:
                     # Listen before the first read, so that no end is missed in between.
-                    self._reader.store.hear_ends()
+                    self._reader.store.watch_run_ends()
                     news = StoreChanges(self._reader.store)
                 yield from self._ended()
                 yield from self._held_up()

@@ -11,14 +11,14 @@ from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord, Clock
 from mulligan.store.artifact_names import names_like
 
-# What each is, and when it was kept.
-Shelved = dict[str, tuple[bytes, datetime]]
+# Content and time of storing, by name.
+StoredArtifacts = dict[str, tuple[bytes, datetime]]
 
 
 class ArtifactMemory:
-    """Artifacts of all stores that share a shelf."""
+    """Artifacts of all memory stores that share their tables."""
 
-    def __init__(self, kept: Shelved, clock: Clock) -> None:
+    def __init__(self, kept: StoredArtifacts, clock: Clock) -> None:
         self._kept = kept
         self._clock = clock
 

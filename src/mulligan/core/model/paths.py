@@ -2,7 +2,7 @@
 
 What the author of a file wrote may lead anywhere. A value (an input, an item, an output of a step) only chooses
 something below the folder that is written before it: `out/${item}.txt` stays in `out`, `${inputs.dir}` in the folder
-that it is relative to. Symbolic links are checked by the worker: see `worker.inside`.
+that it is relative to. Symbolic links are checked by the worker: see `worker.path_containment`.
 """
 
 from __future__ import annotations
