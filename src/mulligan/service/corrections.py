@@ -120,8 +120,8 @@ def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
     """Plan the next round. A corrected definition is applied to `state`, which must be a copy of the caller."""
     found = plan_revision(state, report)
     if found is None:
-        told = report.revised
-        same = None if told is None else Correction(told.version, told.file, is_same=True)
+        revised = report.revised
+        same = None if revised is None else Correction(revised.version, revised.file, is_same=True)
         return PlannedRound(state, plan_round(state, report), None, same)
     fact, difference = found
     before, inputs = state.workflow, state.run.inputs

@@ -215,13 +215,13 @@ def _whose(reader: RunReader) -> str:
 def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
     """The steps that no worker here can ever run; the steps of a matrix in one problem."""
     rooms = [ResourcePool(place.cpus, place.memory, place.gpus, place.labels) for place in places]
-    told: dict[tuple[str, str], list[str]] = {}
+    too_large: dict[tuple[str, str], list[str]] = {}
     for step in workflow.steps:
         for command in all_commands((step,)):
             task = _task(step, command)
             if task is not None and not any(room.can_ever(task) for room in rooms):
-                told.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)
-    for (name, lacking), steps in told.items():
+                too_large.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)
+    for (name, lacking), steps in too_large.items():
         who = f"step '{name}'" if len(steps) == 1 else f"{len(steps)} steps of '{name}'"
         verb = "asks" if len(steps) == 1 else "ask"
         yield Problem("capacity", f"{who} {verb} for more than {where} can give: {lacking}", steps[0])
