@@ -81,7 +81,9 @@ def list_pending(reader: RunReader) -> list[PendingEntry]:
         return []
     waiting = sorted(reader.store.waiting_places(), key=attrgetter("run_id", "place"))
     look = _PendingReader(reader.store)
-    asked = [entry for run_id, group in groupby(waiting, key=attrgetter("run_id")) for entry in look.at(run_id, [*group])]
+    asked = [
+        entry for run_id, group in groupby(waiting, key=attrgetter("run_id")) for entry in look.at(run_id, [*group])
+    ]
     paused = reader.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
     return sorted([*(_paused_run(reader.store, record) for record in paused), *asked], key=attrgetter("run_id"))
 
