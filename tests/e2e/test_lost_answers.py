@@ -45,7 +45,7 @@ def ended(stage: Stage, nth: int) -> tuple[dict[str, Any], bool]:
     """How a run ends, and whether an answer was lost on the way."""
     service = Service(stage.home)
     store = LosesAnAnswer(service.reader.store, nth)
-    service.store = store  # type: ignore[misc]
+    service.reader.store = store  # type: ignore[misc]
     with service.driver(Capacity(2.0, 1 << 30)) as driver:
         (run_id,) = service.start(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)
         assert driver.drive(run_id) == "ended"

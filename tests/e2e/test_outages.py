@@ -127,7 +127,7 @@ def test_a_worker_that_waits_for_its_server_can_be_told_to_end(tmp_path: Path) -
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.communicate()[1] == "the worker has ended before the store answered\n"
+    assert process.communicate()[1] == "the worker was stopped before the store answered\n"
     assert process.returncode == 0
 
 

@@ -212,7 +212,7 @@ def test_a_run_that_a_live_process_drives_is_not_resumed_and_the_process_is_name
     assert (code, shown) == (2, None)
     assert said == (
         f"error[run.driven]: run 1 is driven by process {process.pid} on {os.uname().nodename}\n"
-        "  it goes on there; to stop it: mulligan cancel 1\n"
+        "  it continues there; to stop it: mulligan cancel 1\n"
     )
     expect_done_once(stage, process)
 

@@ -50,7 +50,7 @@ def test_one_that_is_open_is_shown_with_when_it_may_be_tried(opened: None):
     assert (code, err) == (0, "")
     heads, line = out.splitlines()
     assert heads == "BREAKER  STATUS  FAILURES  WAITING"
-    assert line.startswith("llm      open           2        0  a task may try in 59m") or "1h00m" in line
+    assert line.startswith("llm      open           2        0  one task may test it in 59m") or "1h00m" in line
 
 
 def test_as_json_each_is_an_object(opened: None):
@@ -74,7 +74,7 @@ def test_closing_one_that_is_closed_changes_nothing(opened: None):
 
     said = mulligan("breakers", "--reset", "llm", "--json")
 
-    assert said.err == "breaker 'llm' was closed, and is\n"
+    assert said.err == "breaker 'llm' was already closed\n"
     assert said.json == [{"name": "llm", "status": "closed", "failures": 0, "retry_at": None, "waiting": 0}]
 
 

@@ -49,7 +49,7 @@ def test_show_and_the_report_give_the_same_command_as_the_run_did() -> None:
 
     shown, commands = mulligan("show", 1), mulligan("report", 1, "--json").json["next_commands"]
 
-    assert shown.err == "the story: mulligan explain 1; another round: mulligan retry 1 --budget cost=N\n"
+    assert shown.err == "its story: mulligan explain 1; to try again: mulligan retry 1 --budget cost=N\n"
     assert [one["text"] for one in commands] == [
         "mulligan retry 1 --budget cost=N",
         "mulligan explain 1",

@@ -48,7 +48,7 @@ def test_a_run_that_nobody_drives_is_driven_to_its_end_undo_and_end_included():
     said = mulligan("cancel", 1, "--reason", "wrong target")
 
     assert said.code == 0
-    assert said.err.startswith("run 1 is stopping and nobody drives it: its cleanup and its end run here\n")
+    assert said.err.startswith("run 1 is stopping and no process drives it: its cleanup and its end run here\n")
     assert mulligan("show", 1, "--json").json["status"] == "cancelled"
     assert Path("trace").read_text().splitlines() == ["cleaned", "undone", "over"]
 
@@ -111,8 +111,8 @@ def test_a_run_is_paused_once_and_says_how_to_go_on():
 
     first, again = mulligan("pause", 1), mulligan("pause", 1)
 
-    assert first == (0, "", "run 1 is paused; to let it go on: mulligan resume 1\n")
-    assert again == (2, "", "error[refused]: run 1 is paused already\n  to let it go on: mulligan resume 1\n")
+    assert first == (0, "", "run 1 is paused; to continue it: mulligan resume 1\n")
+    assert again == (2, "", "error[refused]: run 1 is already paused\n  to continue it: mulligan resume 1\n")
 
 
 def test_a_paused_run_as_json_is_one_object():
@@ -154,7 +154,7 @@ def test_another_round_runs_what_was_not_done():
 
     assert (said.code, said.json["status"], said.json["round"]) == (0, "completed", 2)
     assert [step["attempts"] for step in said.json["steps"].values()] == [1, 2, 1]
-    assert said.err.startswith("run 1 has another round: 2 steps again, 1 kept\n")
+    assert said.err.startswith("run 1 begins round 2: 2 steps again, 1 kept\n")
 
 
 def test_another_round_that_fails_again_is_exit_code_1():
@@ -169,7 +169,7 @@ def test_off_a_terminal_a_retry_is_recorded_and_left_to_resume():
     assert mulligan("retry", 1) == (
         0,
         "",
-        "run 1 has another round: 2 steps again, 1 kept\nnobody drives it: mulligan resume 1\n",
+        "run 1 begins round 2: 2 steps again, 1 kept\nno process drives it: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 1
 
@@ -182,7 +182,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
     assert mulligan("retry", 1, "--dry-run").plain == (
         0,
         "STEP  WHY\ndeploy  it failed\nannounce  it was skipped\n",
-        "run 1 would have round 2: 2 steps again, 1 kept\nkept: build\n",
+        "run 1 would begin round 2: 2 steps again, 1 kept\nkept: build\n",
     )
     assert mulligan("retry", 1, "--from", "build", "--dry-run", "--json").json == {
         "run_id": 1,
@@ -206,7 +206,7 @@ def test_a_run_of_which_only_the_end_failed_runs_that_again():
 
     said = mulligan("retry", 1, "--follow")
 
-    assert (said.code, said.err.splitlines()[0]) == (0, "run 1 has another round: only its end again, 1 kept")
+    assert (said.code, said.err.splitlines()[0]) == (0, "run 1 begins round 2: only its end again, 1 kept")
 
 
 def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
@@ -215,7 +215,7 @@ def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
 
     said = mulligan("retry", 1, "--from", "build", "--follow", "--json")
 
-    assert said.err.startswith("run 1 has another round: 3 steps again\n")
+    assert said.err.startswith("run 1 begins round 2: 3 steps again\n")
     assert [step["attempts"] for step in said.json["steps"].values()] == [2, 2, 1]
 
 
@@ -237,7 +237,7 @@ def test_a_retry_that_adjusts_says_what_gets_more_and_gives_it():
 
     assert foretold.out.splitlines()[1].endswith("it failed; timeout 1s -> 2s, because it timed out")
     assert said.err.splitlines()[:2] == [
-        "run 1 has another round: 2 steps again",
+        "run 1 begins round 2: 2 steps again",
         "  'solve': timeout 1s -> 2s, because it timed out",
     ]
     assert said.json["steps"]["solve"]["status"] == "completed"
@@ -248,7 +248,7 @@ def test_a_retry_that_adjusts_nothing_says_so():
     ran(BROKEN)
 
     assert mulligan("retry", 1, "--adjust").err.splitlines()[1] == (
-        "  nothing that runs again had run out of memory or time"
+        "  no step that runs again had run out of memory or time"
     )
 
 
@@ -308,7 +308,7 @@ def test_a_fork_can_be_left_for_later():
     assert mulligan("fork", 1, "--from", "deploy", "--no-follow") == (
         0,
         "",
-        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\nnobody drives it: mulligan resume 2\n",
+        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\nno process drives it: mulligan resume 2\n",
     )
     assert mulligan("resume", 2).code == 1
 
@@ -351,7 +351,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         0,
         [
             "a fork of run 1 from 'deploy': 2 steps to run, 1 kept",
-            "kept as they were, although the file has changed them: build",
+            "kept, although the file changed them: build",
             "no longer in the file: announce",
         ],
     )
@@ -369,7 +369,10 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
             ("--from", "deploy", "-i", "targte=x"),
             "error[input.invalid]: workflow 'broken' has no input 'targte'\n  did you mean 'target'?\n",
         ),
-        (("--from", "deploy", "-i", "target"), "error[usage]: 'target' is no input\n  write it like -i name=value\n"),
+        (
+            ("--from", "deploy", "-i", "target"),
+            "error[usage]: 'target' is not an input\n  write it like -i name=value\n",
+        ),
         (
             ("--from", "deploy", "--file", "no.yaml"),
             "error[language.unreadable]: no.yaml: there is no such file\n",
@@ -388,9 +391,9 @@ def test_a_fork_that_makes_no_sense_is_refused_and_makes_no_run(words: tuple[str
 # -- a file that has changed -------------------------------------------------------------------------------------------
 
 
-CHANGED = "note: 'w.yaml' has changed since run 1 was started, and is run as it was then\n"
-TO_GO_ON = "  to go on with the new one: mulligan retry 1 --file w.yaml\n"
-TO_FORK = "  to run the new one: mulligan fork 1 --from STEP --file w.yaml\n"
+CHANGED = "note: 'w.yaml' has changed since run 1 was started; the run keeps the old version\n"
+TO_GO_ON = "  to continue with the new version: mulligan retry 1 --file w.yaml\n"
+TO_FORK = "  to run the new version: mulligan fork 1 --from STEP --file w.yaml\n"
 
 
 def started_from(text: str) -> None:
@@ -461,7 +464,7 @@ def test_a_step_is_paused_and_every_command_says_how_to_resume_it():
     mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
     resumed = mulligan("resume", 1)
 
-    assert said == (0, "", "step 'load' of run 1 is paused; to let it go on: mulligan resume 1 load\n")
+    assert said == (0, "", "step 'load' of run 1 is paused; to continue it: mulligan resume 1 load\n")
     assert (resumed.code, resumed.err.splitlines()[-1]) == (4, "      mulligan resume 1 load")
     assert "'load' is paused: mulligan resume 1 load" in mulligan("list").out
     pending = mulligan("pending").out.splitlines()

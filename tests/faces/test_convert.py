@@ -48,9 +48,7 @@ def test_a_file_that_is_there_is_kept_unless_that_is_said() -> None:
     said = mulligan("convert", "sweep.yaml", "-o", "ours.yaml")
 
     assert (said.code, Path("ours.yaml").read_text()) == (2, "mine\n")
-    assert said.err == (
-        "error[usage]: 'ours.yaml' is there already, and may be more than a conversion by now\n  say --force\n"
-    )
+    assert said.err == ("error[usage]: 'ours.yaml' exists, and may have been edited\n  to overwrite it: --force\n")
     assert mulligan("convert", "sweep.yaml", "-o", "ours.yaml", "--force").code == 0
     assert "step: prepare" in Path("ours.yaml").read_text()
 
@@ -81,7 +79,7 @@ def test_as_json_the_text_comes_with_what_is_known_of_it() -> None:
 def test_a_file_of_ours_is_written_as_it_is() -> None:
     said = mulligan("convert", workflow(OURS, "hello.yaml"))
 
-    assert said == (0, OURS, "'hello.yaml' is a file of ours already: it is written as it is\n")
+    assert said == (0, OURS, "'hello.yaml' is already a Mulligan workflow, and is written unchanged\n")
 
 
 def test_a_python_file_is_ours() -> None:
@@ -89,7 +87,7 @@ def test_a_python_file_is_ours() -> None:
 
     said = mulligan("convert", workflow(text, "hello.py"))
 
-    assert said == (0, text, "'hello.py' is a file of ours already: it is written as it is\n")
+    assert said == (0, text, "'hello.py' is already a Mulligan workflow, and is written unchanged\n")
 
 
 def test_a_file_without_a_name_of_its_own_keeps_that_of_its_file() -> None:
@@ -105,7 +103,7 @@ def test_the_file_itself_is_never_written() -> None:
 
     assert (said.code, Path("sweep.yaml").read_text()) == (2, TORC)
     assert said.err == (
-        f"error[usage]: '../{Path.cwd().name}/sweep.yaml' is the file itself\n  name another one for what is written\n"
+        f"error[usage]: '../{Path.cwd().name}/sweep.yaml' is the file to convert\n  name another file for the result\n"
     )
 
 
@@ -186,7 +184,7 @@ def test_a_fork_without_a_file_has_no_format() -> None:
 
     said = mulligan("fork", "1", "--from", "work", "--format", "torc")
 
-    assert said == (2, "", "error[usage]: --format is about a file\n  name it: --file FILE\n")
+    assert said == (2, "", "error[usage]: --format needs --file\n  name the file: --file FILE\n")
 
 
 def test_a_graph_may_be_told_both_the_picture_and_the_system() -> None:

@@ -36,7 +36,7 @@ steps:
 CHANGES = """\
 what 'flow.yaml' changes:
   added  count
-  changed  fetch  timeout  (it keeps its result)
+  changed  fetch  timeout  (keeps its result)
   changed  load  shell
   changed  tell  shell
   changed  the workflow itself: inputs, outputs
@@ -54,7 +54,7 @@ def test_the_run_goes_on_with_the_corrected_file_and_says_what_changed_first():
     said = corrected(FIXED, "--follow")
 
     assert (said.code, said.json) == (0, {"said": "told nobody"})
-    assert steady(said.err).startswith(CHANGES + "run 1 has another round: 3 steps again, 1 kept\n")
+    assert steady(said.err).startswith(CHANGES + "run 1 begins round 2: 3 steps again, 1 kept\n")
     assert Path("trace").read_text() == "fetched\n"
     assert mulligan("replay", 1, "--verify").code == 0
 
@@ -100,8 +100,8 @@ def test_a_file_that_changed_nothing_is_said_to_be_so_and_the_round_is_as_any_ot
     said = corrected(BROKEN + "# a comment\n")
 
     assert said.err.splitlines()[:2] == [
-        "note: 'flow.yaml' has not changed: it is what run 1 goes by already",
-        "run 1 has another round: 2 steps again, 1 kept",
+        "note: 'flow.yaml' has not changed since run 1 read it",
+        "run 1 begins round 2: 2 steps again, 1 kept",
     ]
     assert "run.revised" not in mulligan("events").out
 
@@ -138,13 +138,13 @@ def test_an_input_that_the_file_needs_is_given_beside_it_and_one_that_the_run_ha
         "error[input.invalid]: input 'who' is missing\n  give it with -i who=VALUE\n",
     )
     assert (given.code, given.json) == (0, {"said": "told me"})
-    assert (other.code, other.err.splitlines()[0]) == (2, "error[input.invalid]: run 1 has the input 'who' already: me")
+    assert (other.code, other.err.splitlines()[0]) == (2, "error[input.invalid]: run 1 already has the input 'who': me")
 
 
 @pytest.mark.parametrize(
     ("words", "text", "refusal"),
     [
-        ((), "name: other\nsteps: [{step: a, shell: 'true'}]", "error[refused]: run 1 is a run of 'pipeline', and"),
+        ((), "name: other\nsteps: [{step: a, shell: 'true'}]", "error[refused]: run 1 is a run of 'pipeline', but"),
         (("--from", "lod"), FIXED, "error[step.unknown]: 'lod' is not a step of run 1"),
         ((), "steps: [{step: a, shel: x}]", "error[language.unknown_key]"),
     ],
@@ -194,7 +194,7 @@ def test_what_is_about_a_file_needs_one(words: tuple[str, ...]):
 
     said = mulligan("retry", 1, *words)
 
-    assert (said.code, said.err.splitlines()[1]) == (2, "  name it: --file FILE")
+    assert (said.code, said.err.splitlines()[1]) == (2, "  name the file: --file FILE")
 
 
 def test_a_run_that_completed_is_forked_instead():
@@ -233,7 +233,7 @@ def test_a_step_that_is_gone_is_looked_at_in_the_story_and_in_the_logs(words: tu
 
     assert (said.code, said.err) == (
         2,
-        "error[step.unknown]: 'each' is no step of run 1 any more: its corrected file has none of that name\n"
+        "error[step.unknown]: 'each' is not a step of run 1 any more: the corrected file removed it\n"
         "  what it did: mulligan explain 1 each; what it wrote: mulligan logs 1 each\n",
     )
 

@@ -111,15 +111,15 @@ def test_what_happens_by_itself_is_told_with_the_time_left():
     ran(LATER)
     ran(RULES)
 
-    approval, parked = (line for line in mulligan("pending").out.splitlines() if " if nobody decides, " in line)
+    approval, parked = (line for line in mulligan("pending").out.splitlines() if " without a decision, " in line)
 
     assert approval.split(", at attempt ")[1] in (
-        "1; if nobody decides, approve in 2h00m",
-        "1; if nobody decides, approve in 1h59m",
+        "1; without a decision, approve in 2h00m",
+        "1; without a decision, approve in 1h59m",
     )
     assert parked.split(", at attempt ")[1] in (
-        "2: its retries are used up; if nobody decides, retry in 2h00m",
-        "2: its retries are used up; if nobody decides, retry in 1h59m",
+        "2: its retries are used up; without a decision, retry in 2h00m",
+        "2: its retries are used up; without a decision, retry in 1h59m",
     )
 
 
@@ -208,7 +208,7 @@ def test_a_run_that_cannot_be_read_hides_no_other():
 
     assert said.code == 0
     assert said.out.startswith("run 2 of 'parked': 'simulate' is parked, ")
-    assert said.err.startswith("run 1: 'simulate' waits for a person, and the run cannot be read: ")
+    assert said.err.startswith("run 1: 'simulate' waits for a person, but the run cannot be read: ")
     assert (broken["run_id"], broken["step"], broken["commands"]) == (1, "simulate", [])
     assert broken["error"].startswith("the tables of the run cannot be read: ")
     assert (other["run_id"], other["error"]) == (2, None)
@@ -232,7 +232,7 @@ def test_a_parked_step_is_tried_again_and_the_run_goes_on():
     said = mulligan("classify", 1, "simulate", "retry", "--reason", "fixed the mesh", "--follow")
 
     assert said.code == 0
-    assert said.err.startswith("run 1: 'simulate' is tried again\n")
+    assert said.err.startswith("run 1: 'simulate' runs again\n")
     assert mulligan("show", 1, "--json").json["status"] == "completed"
 
 
@@ -241,7 +241,7 @@ def test_what_the_next_attempt_gets_is_recorded_with_the_word():
 
     said = mulligan("classify", 1, "simulate", "retry", "--reason", "x", "--memory", "2GiB", "--timeout", "1h30m")
 
-    assert said == (0, "", "run 1: 'simulate' is tried again\nnobody drives it: mulligan resume 1\n")
+    assert said == (0, "", "run 1: 'simulate' runs again\nno process drives it: mulligan resume 1\n")
     assert 'adjusted={"memory": 2147483648, "timeout": 5400.0}' in mulligan("events", 1).out
 
 
@@ -251,7 +251,7 @@ def test_a_parked_step_that_fails_fails_the_run():
     said = mulligan("classify", 1, "simulate", "fail", "--reason", "hopeless", "--json")
 
     assert (said.code, said.json["status"]) == (0, "failed")
-    assert said.err == "run 1: 'simulate' has failed\n"
+    assert said.err == "run 1: 'simulate' fails\n"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,10 @@ def test_a_parked_step_that_fails_fails_the_run():
             ("simulate", "retry"),
             "error[input.invalid]: a classification needs a reason\n  say why: --reason TEXT\n",
         ),
-        (("simulate", "maybe", "--reason", "x"), "error[input.invalid]: 'maybe' is no verdict\n  say retry or fail\n"),
+        (
+            ("simulate", "maybe", "--reason", "x"),
+            "error[input.invalid]: 'maybe' is not a verdict\n  give retry or fail\n",
+        ),
         (
             ("simulate", "retry", "--reason", "x", "--memory", "lots"),
             "error[input.invalid]: 'lots' is not a size\n  write it like 512MiB or 4GB\n",
@@ -284,12 +287,11 @@ def test_a_parked_step_that_fails_fails_the_run():
         ),
         (
             ("simulate", "fail", "--reason", "x", "--memory", "1GiB"),
-            "error[input.invalid]: what fails has no next attempt\n"
-            "  leave out memory, timeout and budget, or say retry\n",
+            "error[input.invalid]: memory, timeout and budget are for a retry\n  leave them out, or decide retry\n",
         ),
         (
             ("simulate",),
-            "error[usage]: which step, and what becomes of it?\n  say RUN STEP retry or RUN STEP fail, or --file\n",
+            "error[usage]: name a step and a decision\n  write RUN STEP retry, RUN STEP fail, or --file FILE\n",
         ),
         (
             ("simulate", "retry", "--reason", "x", "--by", "a\nb"),
@@ -297,7 +299,7 @@ def test_a_parked_step_that_fails_fails_the_run():
         ),
         (
             ("simulate", "retry", "--reason", "x", "--file", "d.json"),
-            "error[usage]: --file has everything in it\n  leave out the run, the step, the verdict and the rest\n",
+            "error[usage]: --file contains the decisions\n  leave out the run, the step and the other options\n",
         ),
     ],
     ids=[
@@ -371,8 +373,8 @@ def test_a_dry_run_is_told_in_sentences():
     said = mulligan("classify", 1, "simulate", "retry", "--reason", "x", "--by", "ann", "--timeout", "1h", "--dry-run")
 
     assert (said.code, said.err) == (0, "")
-    assert said.out.splitlines()[0] == "run 1: if 'simulate' were tried again"
-    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2 with a timeout of 1h00m"
+    assert said.out.splitlines()[0] == "run 1: if 'simulate' ran again"
+    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2, with a timeout of 1h00m"
 
 
 def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_waits_for_it():
@@ -384,7 +386,7 @@ def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_wait
     child = mulligan("classify", 2, "simulate", "fail", "--reason", "x", "--dry-run", "--json").json
     paused = mulligan("classify", 3, "simulate", "retry", "--reason", "x", "--dry-run", "--json").json
 
-    assert child["follows"][-1] == "run 1, which waits for it, goes on"
+    assert child["follows"][-1] == "run 1, which waits for it, continues"
     assert paused["follows"][-1] == "the run is paused: nothing starts until it is resumed"
 
 
@@ -413,10 +415,10 @@ def test_an_agent_adds_verdict_and_reason_to_what_pending_prints_and_hands_it_ba
 
     assert said.code == 0
     assert said.err == (
-        "run 1: 'simulate' is tried again\n"
-        "run 2: 'simulate' has failed\n"
+        "run 1: 'simulate' runs again\n"
+        "run 2: 'simulate' fails\n"
         "2 decisions recorded\n"
-        "nobody drives run 1: mulligan resume 1\n"
+        "no process drives run 1: mulligan resume 1\n"
     )
     assert said.json[0] == {
         "run_id": 1,
@@ -439,7 +441,7 @@ def test_decisions_may_come_on_stdin():
     with process("classify", "--file", "-", stdin=-1) as child:
         out, err = child.communicate(json.dumps([decided(verdict="fail")]).encode(), timeout=60)
 
-    assert (child.returncode, out, err) == (0, b"", b"run 1: 'simulate' has failed\n1 decision recorded\n")
+    assert (child.returncode, out, err) == (0, b"", b"run 1: 'simulate' fails\n1 decision recorded\n")
 
 
 def test_no_decisions_are_no_trouble():
@@ -495,10 +497,13 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
             [decided(memory=-5)],
             "error[input.invalid]: decision 1: '-5' is not a size\n  write it like 512MiB or 4GB\n",
         ),
-        ([decided(verdict="skip")], "error[input.invalid]: decision 1: 'skip' is no verdict\n  say retry or fail\n"),
+        (
+            [decided(verdict="skip")],
+            "error[input.invalid]: decision 1: 'skip' is not a verdict\n  give retry or fail\n",
+        ),
         (
             [decided(run_id=9)],
-            "error[run.unknown]: decision 1: there is no run 9\n  those that there are: mulligan list\n",
+            "error[run.unknown]: decision 1: there is no run 9\n  list them: mulligan list\n",
         ),
         (
             [decided(step="simulte")],
@@ -510,11 +515,12 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
         ),
         (
             [decided(), decided(verdict="fail")],
-            "error[input.invalid]: decision 2: 'simulate' of run 1 is decided twice; none of the 2 is recorded\n",
+            "error[input.invalid]: decision 2: there are two decisions about 'simulate' of run 1;"
+            " none of the 2 is recorded\n",
         ),
         (
             [decided(), decided(run_id=9), decided(step="publish")],
-            "error[input.invalid]: 2 of 3 decisions make no sense, and none is recorded\n"
+            "error[input.invalid]: 2 of 3 decisions are invalid; none is recorded\n"
             "  decision 2: there is no run 9\n"
             "  decision 3: step 'publish' is waiting, so there is nothing to classify\n",
         ),
@@ -551,10 +557,10 @@ def test_one_that_comes_too_late_is_refused_and_said_and_the_others_count():
 
     assert said.code == 1
     assert said.err == (
-        "run 1: 'simulate' has failed\n"
-        "run 2: 'simulate' is not decided: step 'simulate' is cancelled, so there is nothing to classify\n"
+        "run 1: 'simulate' fails\n"
+        "run 2: 'simulate' was refused: step 'simulate' is cancelled, so there is nothing to classify\n"
         "1 decision recorded, 1 refused\n"
-        "nobody drives run 1: mulligan resume 1\n"
+        "no process drives run 1: mulligan resume 1\n"
     )
     assert [one["is_recorded"] for one in said.json] == [True, False]
     assert said.json[1]["error"]["code"] == "step.not_parked"
@@ -641,7 +647,7 @@ def test_one_approval_of_many_is_named_by_its_place():
         (("go", "--reason", "x"), "error[step.not_waiting]: 'go' does not wait for an approval\n"),
         (
             ("nope", "--reason", "x"),
-            "error[step.unknown]: 'nope' is not a step of run 1\n  those that there are: mulligan show 1\n",
+            "error[step.unknown]: 'nope' is not a step of run 1\n  list its steps: mulligan show 1\n",
         ),
         (("gate",), "error[input.invalid]: an approval needs a reason\n  say why: --reason TEXT\n"),
     ],
@@ -681,5 +687,5 @@ def test_after_a_childs_last_word_the_run_to_go_on_with_is_its_parents():
 
     said = mulligan("classify", 2, "simulate", "fail", "--reason", "x")
 
-    assert said == (0, "", "run 2: 'simulate' has failed\nnobody drives it: mulligan resume 1\n")
+    assert said == (0, "", "run 2: 'simulate' fails\nno process drives it: mulligan resume 1\n")
     assert mulligan("resume", 1, "--json").json["steps"]["inner"]["failure"]["code"] == "CHILD_FAILED"

@@ -45,14 +45,14 @@ def test_the_demo_shows_every_rung_ends_well_and_leaves_nothing(temporary: Path)
         assert re.search(f"^{line}$", told, flags=re.MULTILINE), line
     assert told.endswith(
         "\n8 steps, 2 recovered, 1 handled, 0 open: the run completed (degraded).\n"
-        "\nNothing of it is left. To look around in one: mulligan demo --keep\n"
+        "\nThe run was removed. To keep one and look around in it: mulligan demo --keep\n"
     )
     assert list(temporary.iterdir()) == []
     assert not Path(".mulligan").exists()
 
 
 def test_what_broke_is_told_with_the_rung_that_dealt_with_it():
-    _, _, summary = mulligan("demo").out.partition("What broke, and which rung of the ladder dealt with it\n\n")
+    _, _, summary = mulligan("demo").out.partition("What failed, and which rung of the ladder handled it\n\n")
 
     told, _, _ = summary.partition("\n\n")
     assert told.splitlines() == [
@@ -75,5 +75,5 @@ def test_a_demo_that_is_kept_says_where_it_is_and_can_be_looked_at(temporary: Pa
     said = in_a_process("demo", "--keep")
 
     [kept] = temporary.iterdir()
-    assert said.out.endswith(f"\nIt is still there:\n  mulligan explain 1 --home {kept}/home\n  rm -r {kept}\n")
+    assert said.out.endswith(f"\nThe run was kept:\n  mulligan explain 1 --home {kept}/home\n  rm -r {kept}\n")
     assert mulligan("replay", 1, "--verify", "--home", kept / "home").code == 0

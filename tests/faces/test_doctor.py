@@ -47,7 +47,7 @@ def test_a_store_that_is_there_is_opened_and_written(folder: Path):
     checks = {check["name"]: check for check in mulligan("doctor", "--json").json["checks"]}
 
     assert checks["store"]["health"] == "ok"
-    assert checks["store"]["found"].startswith(f"'{folder}/.mulligan' can be written, schema ")
+    assert checks["store"]["found"].startswith(f"'{folder}/.mulligan' is writable, schema ")
 
 
 def test_a_store_that_is_no_database_is_a_problem_and_the_exit_code_says_so(folder: Path):
@@ -80,7 +80,7 @@ def test_a_home_that_cannot_be_made_is_a_problem(folder: Path):
     [store] = [check for check in mulligan("doctor", "--json").json["checks"] if check["name"] == "store"]
     folder.chmod(0o700)
 
-    assert (store["health"], store["found"]) == ("problem", f"'{folder}' may not be written")
+    assert (store["health"], store["found"]) == ("problem", f"'{folder}' is not writable")
 
 
 # Each judgement, good and bad
@@ -105,18 +105,18 @@ JUDGEMENTS = [
         "make room: logs and events cannot be written on a full disk",
     ),
     (doctor.bash("/bin/bash"), "ok", ""),
-    (doctor.bash(None), "problem", "install bash: shell steps are run by it"),
+    (doctor.bash(None), "problem", "install bash, which runs shell steps"),
     (doctor.subreaper("linux"), "ok", ""),
     (
         doctor.subreaper("darwin"),
         "warning",
-        "a task's process that leaves its session may outlive it: run on Linux where that matters",
+        "a process that leaves the session of its task may survive it: use Linux if that matters",
     ),
     (doctor.memory_kills(True), "ok", ""),
     (
         doctor.memory_kills(False),
         "warning",
-        "OUT_OF_MEMORY is told by measured memory alone: give steps a limit",
+        "OUT_OF_MEMORY is detected by measured memory alone: give steps a limit",
     ),
     (doctor.memory_limits(None), "ok", ""),
     (doctor.memory_limits(CgroupParent("/tasks", "/own", True)), "ok", ""),
@@ -143,11 +143,14 @@ def test_an_old_sqlite_is_told_with_what_it_does():
 
 
 def test_a_skewed_clock_is_told_with_its_figure():
-    assert doctor.clock(NOW, 0.0, None, -12.0).found == "2026-11-15 03:12:00 UTC; -12.0s beside the database server's"
+    assert (
+        doctor.clock(NOW, 0.0, None, -12.0).found
+        == "2026-11-15 03:12:00 UTC; it differs by -12.0s from that of the database server"
+    )
 
 
 def test_who_keeps_steps_to_their_memory_is_told():
     assert [doctor.memory_limits(ground).found for ground in (None, CgroupParent("/tasks", "/own", True))] == [
-        "steps are kept to their memory by watching: no control group here is ours to divide",
-        "the kernel keeps shell steps to their memory, in groups below '/tasks'",
+        "memory limits of steps are enforced by measuring: no control group here can be divided",
+        "the kernel enforces memory limits of shell steps, in groups below '/tasks'",
     ]

@@ -270,7 +270,7 @@ def test_what_cannot_be_removed_is_said(folder: Path):
     odd = folder / ".mulligan/runs/99"
     odd.write_text("no folder")
 
-    said = f"error[store.refused]: '{odd}' cannot be removed: not a directory\n  remove it by hand, and let gc go on\n"
+    said = f"error[store.refused]: '{odd}' cannot be removed: not a directory\n  remove it by hand, then run gc again\n"
     assert tuple(mulligan("gc")) == (1, "", said)
 
 
@@ -301,7 +301,7 @@ def test_logs_in_a_folder_that_another_store_uses_too_are_left_alone_and_that_is
 
     database = folder / ".mulligan/mulligan.db"
     assert (code, out) == (0, "")
-    assert err == f"there is nothing to remove\nlogs are left alone: '{database}' has runs there, too\n"
+    assert err == f"there is nothing to remove\nlogs were not examined: '{database}' has runs there, too\n"
     assert (folder / ".mulligan/runs/1").exists()
 
 
@@ -311,7 +311,7 @@ def test_logs_in_a_folder_that_another_store_uses_too_are_left_alone_and_that_is
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--keep", "-1"), "error[usage]: -1 runs cannot be kept\n  --keep takes 0 or more\n"),
+        (("--keep", "-1"), "error[usage]: --keep must be at least 0, not -1\n"),
         (("--older-than", "30"), "error[usage]: '30' has no unit\n  write 30d for days, 30h for hours\n"),
         (("--older-than", "0.5"), "error[usage]: '0.5' has no unit\n  write 0.5d for days, 0.5h for hours\n"),
         (

@@ -105,7 +105,7 @@ def test_a_map_that_has_not_begun_has_no_items():
 def test_a_map_of_which_nothing_failed_says_so():
     checked("a", "b", "c")
 
-    assert mulligan("items", 1, "check", "--failed") == (0, "", "step 'check' of run 1 has no item that failed\n")
+    assert mulligan("items", 1, "check", "--failed") == (0, "", "step 'check' of run 1 has no failed items\n")
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_a_map_of_which_nothing_failed_says_so():
         ),
         (
             ("check", "--failed", "--item", 1),
-            "error[usage]: --failed and --item are two questions\n  ask one of them\n",
+            "error[usage]: --failed and --item exclude each other\n  give one of them\n",
         ),
-        (("check", "--dry-run"), "error[usage]: --dry-run is for another round\n  add --retry, or leave it out\n"),
-        (("check", "--reason", "x"), "error[usage]: --reason is for another round\n  add --retry, or leave it out\n"),
+        (("check", "--dry-run"), "error[usage]: --dry-run needs --retry\n  add --retry, or leave it out\n"),
+        (("check", "--reason", "x"), "error[usage]: --reason needs --retry\n  add --retry, or leave it out\n"),
         (
             ("check", "--retry"),
             "error[run.nothing_to_retry]: no item of step 'check' of run 1 has failed, so there is nothing to retry\n"
@@ -209,7 +209,7 @@ def test_failed_items_run_again_alone_also_in_a_run_that_completed_and_then_what
     assert trace().count("0") == 1
     assert sorted(trace()) == ["0", "1", "1", "2", "2", "aside"]
     assert said.err.splitlines()[:2] == [
-        "run 1 has another round: 2 steps again, 1 kept; of 'check' only items 1, 2",
+        "run 1 begins round 2: 2 steps again, 1 kept; of 'check' only items 1, 2",
         "run 1: checked",
     ]
     assert "b is there" in mulligan("explain", 1).out
@@ -247,7 +247,7 @@ def test_a_dry_run_says_which_items_would_run_and_changes_nothing():
     assert mulligan("items", 1, "check", "--retry", "--dry-run").plain == (
         0,
         "STEP  WHY\ncheck  the round starts here; only items 1, 2\nreport  it is behind 'check'\n",
-        "run 1 would have round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\nkept: aside\n",
+        "run 1 would begin round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\nkept: aside\n",
     )
     assert mulligan("items", 1, "check", "--retry", "--dry-run", "--json").json["items"] == {"check": [1, 2]}
     assert mulligan("events", 1).out == events
@@ -260,8 +260,8 @@ def test_off_a_terminal_a_round_for_items_is_recorded_and_left_to_resume():
     assert mulligan("items", 1, "check", "--retry") == (
         0,
         "",
-        "run 1 has another round: 2 steps again, 1 kept; of 'check' only items 1, 2\n"
-        "nobody drives it: mulligan resume 1\n",
+        "run 1 begins round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\n"
+        "no process drives it: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 0
     assert mulligan("replay", 1, "--verify").code == 0

@@ -75,7 +75,7 @@ def test_the_list_can_be_shortened_and_chosen_by_status():
 
     assert [run["run_id"] for run in mulligan("list", "--json", "-n", 2).json] == [3, 2]
     assert [run["run_id"] for run in mulligan("list", "--json", "--status", "failed").json] == [2]
-    assert mulligan("list", "--status", "paused").plain == (0, "", "no such runs\n")
+    assert mulligan("list", "--status", "paused").plain == (0, "", "no matching runs\n")
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_list_can_be_shortened_and_chosen_by_status():
     [
         (
             ("--status", "done"),
-            "error[usage]: 'done' is no status of a run\n  there are running, paused, completed, failed, cancelled; "
-            "open and ended stand for several\n",
+            "error[usage]: 'done' is not a status of a run\n  give running, paused, completed, failed, cancelled; "
+            "or open or ended for several\n",
         ),
-        (("-n", "0"), "error[usage]: --limit is at least 1, not 0\n"),
+        (("-n", "0"), "error[usage]: --limit must be at least 1, not 0\n"),
         (
             ("-n", "many"),
             "error[usage]: --limit must be a whole number, not 'many'\n  see: mulligan list --help\n",
@@ -117,7 +117,7 @@ def test_a_run_is_shown_step_by_step_with_what_failed_and_what_to_do():
         "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "fetch  failed  1  Ns  Ns  NMiB  EXIT_NONZERO 7: no route\n"
         "load  skipped\n",
-        "the story: mulligan explain 1; another round: mulligan retry 1\n",
+        "its story: mulligan explain 1; to try again: mulligan retry 1\n",
     )
 
 
@@ -129,7 +129,8 @@ def test_a_run_that_waits_says_for_what_and_how_to_answer():
         "run 1 of 'asking': running, started Ns ago\n"
         "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "gate  running  1  waits for an approval: deploy?\n",
-        "nobody drives it: mulligan resume 1\n'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
+        "no process drives it: mulligan resume 1\n"
+        "'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
     )
 
 
@@ -329,9 +330,9 @@ def test_every_verb_refuses_a_run_that_is_not_there(words: tuple[object, ...], f
         2,
         "",
         f"error[run.unknown]: there is no run 9: '{folder}/.mulligan' has none\n"
-        "  runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place\n",
+        "  runs are stored where they were started; name another folder with --home DIR or MULLIGAN_HOME\n",
     )
-    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n  those that there are: mulligan list\n")
+    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n  list them: mulligan list\n")
 
 
 @pytest.mark.parametrize("words", [("run", "flow.yaml"), ("show", 1), ("events", 1)], ids=["run", "show", "events"])
@@ -385,7 +386,7 @@ def test_a_step_alone_names_its_logs_in_the_newest_run():
 def test_retry_without_a_run_gives_the_newest_another_round():
     ran(BROKEN)
 
-    assert "run 1 would have round 2" in mulligan("retry", "--dry-run").err
+    assert "run 1 would begin round 2" in mulligan("retry", "--dry-run").err
 
 
 @pytest.mark.parametrize("verb", ["show", "logs", "explain", "events", "report", "retry"])
@@ -400,7 +401,7 @@ def test_a_run_is_named_by_its_number():
         2,
         "",
         "error[run.unknown]: 'hello' is not the number of a run\n"
-        "  write the number of a run, or 'latest': mulligan list\n",
+        "  give the number of a run or 'latest'; list them: mulligan list\n",
     )
 
 
@@ -434,7 +435,7 @@ steps:
 
     assert "EXIT_NONZERO 2: a.c:3: error: no b\n" in shown
     written = "  | a.c:3: error: no b\n  | make: *** [all] Error 2\n"
-    assert f"the last that 'build' wrote (all of it: mulligan logs 1 build):\n{written}" in shown
+    assert f"the last lines of 'build' (all: mulligan logs 1 build):\n{written}" in shown
     assert [line.strip() for line in told.out.splitlines()[1:3]] == [line.strip() for line in written.splitlines()]
     tails = [line["tail"] for line in mulligan("explain", 1, "--json").json if "tail" in line]
     assert tails == [["a.c:3: error: no b", "make: *** [all] Error 2"]]
@@ -452,7 +453,7 @@ steps:
     assert refused in mulligan("show", 1).out
     assert refused in mulligan("explain", 1).out
     assert mulligan("show", 1, "--json").json["steps"]["rows"]["failure"]["details"] == {"output": []}
-    note = "note: 'rows' failed because of this output: 'validate' refused it\n"
+    note = "note: 'rows' failed because 'validate' rejected this output\n"
     assert mulligan("show", 1, "--output", "rows") == (0, "[]\n", note)
 
 
@@ -460,7 +461,7 @@ steps:
     ("place", "message"),
     [
         ("texts", "error[step.unknown]: 'texts' is not a step of run 1\n  did you mean 'text'?\n"),
-        ("text[3]", "error[step.unknown]: 'text[3]' is nothing that gave an output in run 1\n"),
+        ("text[3]", "error[step.unknown]: 'text[3]' of run 1 has no output\n"),
     ],
 )
 def test_what_gave_nothing_here_is_not_shown(place: str, message: str):

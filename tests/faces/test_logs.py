@@ -148,9 +148,9 @@ def test_who_asks_for_a_step_of_a_group_is_told_which_run_has_it():
         "  it is a step of run 2, which 'pair' called: mulligan show 2 one\n"
     )
     assert mulligan("logs", 1, "pair").err == (
-        "-- run 1, 'pair', attempt 1: it called run 2, whose steps have logs of their own: mulligan show 2\n"
+        "-- run 1, 'pair', attempt 1: it called run 2, whose steps have their own logs: mulligan show 2\n"
     )
-    assert mulligan("logs", 1, "pair.one").err.endswith("\n  what became of it: mulligan explain 1 pair\n")
+    assert mulligan("logs", 1, "pair.one").err.endswith("\n  its story: mulligan explain 1 pair\n")
     assert mulligan("logs", 2, "one").out == "1\n"
 
 
@@ -158,7 +158,7 @@ def test_two_questions_at_once_are_refused():
     assert mulligan("logs", 1, "build", "--handler", "--script") == (
         2,
         "",
-        "error[usage]: --handler and --script are two questions\n  ask one of them\n",
+        "error[usage]: --handler and --script exclude each other\n  give one of them\n",
     )
 
 
@@ -327,7 +327,7 @@ def test_a_replay_proves_that_the_log_gives_what_the_store_has():
 
     assert mulligan("replay", 1, "--verify") == (
         0,
-        f"run 1: {count} events replayed, all as the store has it\n",
+        f"run 1: {count} events replayed, no difference\n",
         "",
     )
     assert mulligan("replay", 1, "--verify", "--json").json == {
@@ -342,5 +342,5 @@ def test_a_replay_without_a_purpose_is_refused():
     assert mulligan("replay", 1) == (
         2,
         "",
-        "error[usage]: a replay runs nothing: it can only be compared\n  say so: --verify\n",
+        "error[usage]: --verify is required\n  write mulligan replay RUN --verify\n",
     )

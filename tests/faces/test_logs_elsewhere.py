@@ -21,7 +21,7 @@ def test_a_log_that_is_not_here_is_said_to_be_where_the_step_ran(schema_url: str
     elsewhere = mulligan("logs", 1, "greet", "--home", "elsewhere")
 
     assert tuple(here) == (0, "hello\n", "-- run 1, 'greet', attempt 1\n")
-    told = f"-- run 1, 'greet', attempt 1: there is no log of it here, it ran on {socket.gethostname()}\n"
+    told = f"-- run 1, 'greet', attempt 1: its log is not on this host: it ran on {socket.gethostname()}\n"
     assert tuple(elsewhere) == (0, "", told)
 
 

@@ -208,7 +208,7 @@ def test_a_run_that_nobody_drives_is_said_to_be_so(service: Service):
 
     piece = next(follow_logs(service.reader, 1, LogSelection(), by_line=True, monotonic=lambda: float(next(time))))
 
-    assert (piece.run_id, piece.place, piece.text) == (1, "", "nobody drives it")
+    assert (piece.run_id, piece.place, piece.text) == (1, "", "no process drives it")
 
 
 def test_a_log_that_is_not_here_is_said_to_be_where_the_step_ran(
@@ -219,7 +219,7 @@ def test_a_log_that_is_not_here_is_said_to_be_where_the_step_ran(
 
     said = mulligan("logs", 1, "greet", "-f", "--home", "elsewhere")
 
-    told = f"-- run 1, 'greet', attempt 1: there is no log of it here, it ran on {socket.gethostname()}\n"
+    told = f"-- run 1, 'greet', attempt 1: its log is not on this host: it ran on {socket.gethostname()}\n"
     assert tuple(said) == (0, "", told)
 
 

@@ -109,7 +109,7 @@ def test_what_a_matrix_gave_is_a_list():
     ("words", "message"),
     [
         (("show", 1, "smi"), "'smi' is not a step of run 1"),
-        (("logs", 1, "sim"), "'sim' is a matrix of 3 steps in run 1, and one of them must be named"),
+        (("logs", 1, "sim"), "'sim' is a matrix of 3 steps in run 1: name one of them"),
     ],
 )
 def test_what_is_no_step_is_refused(words: tuple[object, ...], message: str):
@@ -167,7 +167,7 @@ def test_one_step_is_tried_alone_with_a_list_in_the_place_of_a_matrix(folder: Pa
 
     assert mulligan("step", "flow.yaml", "sum", "--result", "sim=[1, null, 3, 4]").out == "[1,3,4]\n"
     assert mulligan("step", "flow.yaml", "sum", "--result", "sim=[1]").code == 2
-    assert "such as 'sim_1'" in mulligan("step", "flow.yaml", "sim").err
+    assert "for example 'sim_1'" in mulligan("step", "flow.yaml", "sim").err
 
 
 # the graph

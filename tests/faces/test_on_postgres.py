@@ -152,7 +152,7 @@ def test_the_doctor_looks_at_the_server_and_its_clock():
     checks = {check["name"]: check for check in mulligan("doctor", "--json").json["checks"]}
 
     assert (checks["store"]["health"], checks["clock"]["health"]) == ("ok", "ok")
-    assert checks["store"]["found"].startswith("PostgreSQL can be written, schema ")
+    assert checks["store"]["found"].startswith("PostgreSQL is writable, schema ")
 
 
 def test_the_doctor_says_so_where_there_is_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,7 @@ def test_a_file_that_is_read_and_never_written_must_be_there(folder: Path):
 
     said = mulligan("run", workflow(text))
 
-    told = "error[input.invalid]: 'mesh.vtk' is read and no step writes it, and it is not there\n"
+    told = "error[input.invalid]: file 'mesh.vtk' does not exist, and no step writes it\n"
     assert tuple(said) == (2, "", f"{told}  looked in {folder}\n")
 
 
@@ -52,7 +52,7 @@ def test_a_secret_that_a_step_reads_must_be_there(
 
     said = mulligan("run", workflow(text))
 
-    told = f"error[input.invalid]: step 'a' reads the secret 'key', which cannot be had: {reason}\n"
+    told = f"error[input.invalid]: secret 'key', which step 'a' reads, is not available: {reason}\n"
     assert tuple(said) == (2, "", told)
     assert mulligan("list", "--json").json == []
 

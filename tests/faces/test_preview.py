@@ -125,5 +125,5 @@ def test_a_run_that_is_there_is_left_alone():
 def test_whoever_asks_what_has_changed_is_told_that_every_step_is_listed():
     said = foretold("name: two\nsteps:\n  - {step: a, shell: echo}\n", "--changed")
 
-    assert "note: what is up to date is known when a step is about to start: every step is listed\n" in said.err
+    assert "note: every step is listed, since only a run finds out which steps are up to date\n" in said.err
     assert said.out.splitlines()[1].split() == ["1", "a", "shell"]

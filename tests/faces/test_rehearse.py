@@ -44,7 +44,7 @@ def test_nothing_of_it_is_kept_and_no_command_is_proposed_that_would_look_for_it
     assert not Path(".mulligan").exists()
     assert "mulligan retry" not in said.err
     assert "mulligan logs" not in said.err
-    assert said.err.endswith("nothing of it is kept; to keep it: --home DIR\n")
+    assert said.err.endswith("the run was removed; to keep it: --home DIR\n")
 
 
 def test_with_a_home_it_is_kept_and_says_which_steps_were_faked() -> None:

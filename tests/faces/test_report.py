@@ -126,7 +126,7 @@ def test_a_run_that_is_not_there_is_refused_and_nothing_is_written(folder: Path)
 
     said = mulligan("report", 7)
 
-    assert said == (2, "", "error[run.unknown]: there is no run 7\n  those that there are: mulligan list\n")
+    assert said == (2, "", "error[run.unknown]: there is no run 7\n  list them: mulligan list\n")
     assert not (folder / "mulligan-report-7.html").exists()
 
 
@@ -135,7 +135,7 @@ def test_where_nothing_was_run_it_says_so(folder: Path):
         2,
         "",
         f"error[run.unknown]: there is no run 1: '{folder}/.mulligan' has none\n"
-        "  runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place\n",
+        "  runs are stored where they were started; name another folder with --home DIR or MULLIGAN_HOME\n",
     )
 
 
@@ -152,7 +152,7 @@ def test_a_folder_that_is_not_there_is_refused():
 def test_a_number_that_is_none_is_refused():
     assert mulligan("report", "last").err == (
         "error[run.unknown]: 'last' is not the number of a run\n"
-        "  write the number of a run, or 'latest': mulligan list\n"
+        "  give the number of a run or 'latest'; list them: mulligan list\n"
     )
 
 

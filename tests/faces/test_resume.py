@@ -97,7 +97,7 @@ def test_where_there_is_nothing_to_resume_that_is_said(folder: Path):
         2,
         "",
         f"error[refused]: there is no run to resume in '{folder}/.mulligan': "
-        "none is unfinished and without a process that drives it\n",
+        "every unfinished run is driven by a process\n",
     )
 
 

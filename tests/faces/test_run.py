@@ -381,11 +381,11 @@ REFUSED = {
     # an input that nobody declared
     ("hello.yaml", "-i", "a=1"): "error[input.invalid]: workflow 'hello' has no input 'a'\n  it takes none\n",
     # an input without a value
-    ("hello.yaml", "-i", "a"): "error[usage]: 'a' is no input\n  write it like -i name=value\n",
-    ("hello.yaml", "-i", "=1"): "error[usage]: '=1' is no input\n  write it like -i name=value\n",
+    ("hello.yaml", "-i", "a"): "error[usage]: 'a' is not an input\n  write it like -i name=value\n",
+    ("hello.yaml", "-i", "=1"): "error[usage]: '=1' is not an input\n  write it like -i name=value\n",
     # twice the same
     ("hello.yaml", "-i", "a=1", "-i", "a=2"): "error[usage]: input 'a' is given twice\n",
-    ("hello.yaml", "--parallel", "0"): "error[usage]: 0 steps at once are none\n  --parallel takes 1 or more\n",
+    ("hello.yaml", "--parallel", "0"): "error[usage]: --parallel must be at least 1, not 0\n",
     ("hello.yaml", "--wait", "soon"): (
         "error[input.invalid]: 'soon' is not a duration\n  write it like 30s, 5m or 1h30m\n"
     ),

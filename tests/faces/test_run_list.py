@@ -110,7 +110,7 @@ def test_retries_and_waits_say_when_they_are_due_and_the_limit_of_a_task_says_no
 
     assert run.waits() == [
         ("retry", "'a' is tried again in 1h00m"),
-        ("timer", "'nap' goes on in 2h00m"),
+        ("timer", "'nap' continues in 2h00m"),
         ("task", "'b' runs"),
     ]
     assert run.line().waiting_for[0].due == START + HOUR
@@ -120,13 +120,13 @@ def test_a_run_that_nobody_drives_says_so_and_what_it_had_under_way_is_not_runni
     run = OneRun()
     run.commit(taken=[run.task("a")])
 
-    assert run.waits(is_driven=False) == [("driver", "nobody drives it")]
+    assert run.waits(is_driven=False) == [("driver", "no process drives it")]
 
 
 def test_on_a_shared_store_a_run_is_served_by_any_worker_and_says_what_it_waits_for():
     run = OneRun(is_shared=True)
     run.commit(queued=[run.task("a")])
-    assert run.waits(is_driven=False) == [("driver", "nobody drives it")]
+    assert run.waits(is_driven=False) == [("driver", "no process drives it")]
 
     run.others = {"v": WorkerRecord("v", "there", 4712, cpus=1.0)}
     run.store.register(run.others["v"])
@@ -289,7 +289,7 @@ def test_the_labels_of_a_run_are_shown_with_it(folder: Path):
 def test_what_is_no_text_matches_nothing(folder: Path, words: tuple[str, ...]):
     ran(HELLO)
 
-    assert mulligan("list", *words).plain == (0, "", "no such runs\n")
+    assert mulligan("list", *words).plain == (0, "", "no matching runs\n")
 
 
 def test_a_limit_beyond_all_numbers_is_no_limit(folder: Path):
@@ -309,11 +309,11 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("list", "--since", "yesterday"), "error[input.invalid]: 'yesterday' is neither a time nor how long ago"),
+        (("list", "--since", "yesterday"), "error[input.invalid]: 'yesterday' is not a time"),
         (("list", "--input", "region"), "error[usage]: 'region' is not a valid input"),
         (("list", "--label", "a=1", "--label", "a=2"), "error[usage]: label 'a' is given twice"),
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
-        (("list", "--watch", "--json"), "error[usage]: --watch is for people, and --json for programs"),
+        (("list", "--watch", "--json"), "error[usage]: --watch and --json exclude each other"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_refused(folder: Path, words: tuple[str, ...], message: str):

@@ -68,7 +68,7 @@ def test_the_same_key_gives_the_run_that_is_there_and_its_result():
     again = run(ONCE, "--key", "order-7")
 
     assert (again.code, again.json) == (first.code, first.json) == (0, {"said": "1"})
-    assert again.err == "run 1 was started under the key 'order-7' already: it is completed\n"
+    assert again.err == "run 1 was already started with the key 'order-7': it is completed\n"
     assert Path("trace").read_text() == "ran\n"
 
 
@@ -97,7 +97,7 @@ def test_a_key_with_other_inputs_is_refused():
     assert (said.code, said.out, said.err.splitlines()[0]) == (
         2,
         "",
-        "error[run.key_used]: run 1 was started under the key 'k' with other inputs: n=1",
+        "error[run.key_used]: run 1 was started with the key 'k' and other inputs: n=1",
     )
 
 

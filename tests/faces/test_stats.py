@@ -137,9 +137,9 @@ def test_where_nothing_was_run_there_is_nothing_to_tell_and_nothing_is_made(fold
     [
         ((2,), "in run 2"),
         (("--workflow", "hello"), "in any run of 'hello'"),
-        (("--workflow", "nope", "--since", "1h30m"), "in any run of 'nope' begun in the last 1h30m"),
+        (("--workflow", "nope", "--since", "1h30m"), "in any run of 'nope' started in the last 1h30m"),
         # Begun before now: all of them.
-        (("--since", "0s"), "in any run begun in the last 0s"),
+        (("--since", "0s"), "in any run started in the last 0s"),
         (("--workflow", ""), "in any run of ''"),
     ],
 )
@@ -156,21 +156,25 @@ def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((7,), 2, "error[run.unknown]: there is no run 7\n  those that there are: mulligan list\n"),
+        ((7,), 2, "error[run.unknown]: there is no run 7\n  list them: mulligan list\n"),
         ((-1,), 2, "error[usage]: no such option '-1'\n  see: mulligan stats --help\n"),
-        ((2**70,), 2, f"error[run.unknown]: there is no run {2**70}\n  those that there are: mulligan list\n"),
+        ((2**70,), 2, f"error[run.unknown]: there is no run {2**70}\n  list them: mulligan list\n"),
         (
             ("--since", "yesterday"),
             2,
             "error[input.invalid]: 'yesterday' is not a duration\n  write it like 30s, 5m or 1h30m\n",
         ),
         (("--since", ""), 2, "error[input.invalid]: '' is not a duration\n  write it like 30s, 5m or 1h30m\n"),
-        ((1, "--since", "7d"), 2, "error[usage]: run 1 is one run: --workflow and --since choose among many\n"),
+        (
+            (1, "--since", "7d"),
+            2,
+            "error[usage]: --workflow and --since cannot be combined with a run\n  leave out the run or the options\n",
+        ),
         (
             ("one",),
             2,
             "error[run.unknown]: 'one' is not the number of a run\n"
-            "  write the number of a run, or 'latest': mulligan list\n",
+            "  give the number of a run or 'latest'; list them: mulligan list\n",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def test_an_agent_is_told_what_the_steps_before_it_gave_as_it_is_given_by_hand(m
     assert told == (0, "2\n", "step 'review' completed\n")
     assert (told_nothing.code, told_nothing.err) == (
         2,
-        "error[step.unknown]: step 'fix' reads no result of 'draft'\n  it reads none\n",
+        "error[step.unknown]: step 'fix' does not read the result of 'draft'\n  it reads no results\n",
     )
 
 
@@ -126,16 +126,15 @@ def test_a_step_that_asks_a_person_waits():
         ),
         (
             ("7",),
-            "error[step.unknown]: '7' is not a step of workflow 'release'\n"
-            "  those that there are: mulligan graph FILE\n",
+            "error[step.unknown]: '7' is not a step of workflow 'release'\n  list them: mulligan graph FILE\n",
         ),
         (
             ("deploy", "--result", "repair=1"),
-            "error[step.unknown]: step 'deploy' reads no result of 'repair'\n  it reads build\n",
+            "error[step.unknown]: step 'deploy' does not read the result of 'repair'\n  it reads build\n",
         ),
         (
             ("deploy", "--result", "build=oops"),
-            "error[usage]: 'build=oops' is no STEP=JSON\n  write it like build='[1, 2]'\n",
+            "error[usage]: 'build=oops' is not STEP=JSON\n  write it like build='[1, 2]'\n",
         ),
         (
             ("deploy", "-i", "size=3"),
@@ -230,9 +229,17 @@ def test_of_a_failure_what_is_left_out_is_filled_in(error: str | None, told: str
 @pytest.mark.parametrize(
     ("step", "code", "said"),
     [
-        ("again", 0, "step 'again' would run again now: its handler succeeded"),
-        ("clean", 1, "the failure of step 'clean' would climb on: a cleanup handler runs for its effect"),
-        ("bad", 1, "the failure of step 'bad' would climb on: its handler also failed with EXIT_NONZERO 9: broken"),
+        ("again", 0, "step 'again' would run again: its handler succeeded"),
+        (
+            "clean",
+            1,
+            "the failure of step 'clean' would go to the next rung: a cleanup handler does not change the outcome",
+        ),
+        (
+            "bad",
+            1,
+            "the failure of step 'bad' would go to the next rung: its handler failed too, EXIT_NONZERO 9: broken",
+        ),
         ("ask", 4, "the handler of step 'ask' has not ended"),
     ],
 )
@@ -250,7 +257,7 @@ def test_what_the_handler_would_make_of_the_step_is_told_and_is_the_exit_code(st
             0,
             "step 'choose' would be completed, recovered by its custom handler, with output 7",
         ),
-        ('{"status": "failed"}', 1, "the failure of step 'choose' would climb on: its handler says so"),
+        ('{"status": "failed"}', 1, "the failure of step 'choose' would go to the next rung: its handler says so"),
     ],
     ids=["completed", "failed"],
 )
@@ -302,13 +309,13 @@ EXAMPLE = """  write it like '{"code": "TIMEOUT", "message": "took too long"}'\n
         (
             ("check",),
             "error[handler.none]: step 'check' has no handler\n"
-            "  its command 2 has one: try it on an item, --item JSON\n",
+            "  its command 2 has one: try it for an item with --item JSON\n",
         ),
         (("check", "--item", "1", "--command", 1), "error[handler.none]: command 1 of step 'check' has no handler\n"),
         (("check", "--item", "1", "--command", 9), "error[handler.none]: step 'check' has no command 9\n  it has 3\n"),
-        (("check", "--item", "x"), "error[usage]: 'x' is no JSON\n  write it like --item '\"text\"'\n"),
+        (("check", "--item", "x"), "error[usage]: 'x' is not JSON\n  write it like --item '\"text\"'\n"),
         (("deploy", "--item", "1"), "error[refused]: step 'deploy' is not a map: it has no items\n"),
-        (("deploy", "--command", 1), "error[usage]: --command is about an item\n  say which: --item JSON\n"),
+        (("deploy", "--command", 1), "error[usage]: --command needs --item\n  name the item: --item JSON\n"),
         (
             ("deploy", "--error", "{"),
             f"error[input.invalid]: the error is not JSON: Input data was truncated\n{EXAMPLE}",
@@ -327,7 +334,7 @@ EXAMPLE = """  write it like '{"code": "TIMEOUT", "message": "took too long"}'\n
             ("deploy", "--error", '{"severity": "warning"}'),
             "error[input.invalid]: the error does not fit: invalid enum value 'warning' - at `$.severity`\n" + EXAMPLE,
         ),
-        (("deploy", "--error", '{"exit_code": 0}'), f"error[input.invalid]: exit code 0 is no failure\n{EXAMPLE}"),
+        (("deploy", "--error", '{"exit_code": 0}'), f"error[input.invalid]: exit code 0 is not a failure\n{EXAMPLE}"),
     ],
     ids=[
         *("none", "map", "command", "no command", "item", "no map", "no item", "json", "object", "key", "type"),
@@ -342,7 +349,7 @@ def test_what_is_about_a_handler_is_refused_without_one():
     assert mulligan("step", workflow(HANDLED), "bare", "--error", "{}") == (
         2,
         "",
-        "error[usage]: --error, --item and --command are about a handler\n  say --handler, too\n",
+        "error[usage]: --error, --item and --command need --handler\n  add --handler\n",
     )
 
 
@@ -352,8 +359,8 @@ def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
     assert said == (
         1,
         "",
-        "step 'check' failed with EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
-        "  what 'build' gave is null here; to hand it over: --result build=JSON\n",
+        "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
+        "  the result of 'build' is null here; to give it: --result build=JSON\n",
     )
 
 
@@ -373,8 +380,8 @@ steps:
     assert said == (
         1,
         "",
-        "step 'third' failed with EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
-        "  what 'first', 'second' gave is null here; to hand it over: --result second=JSON\n",
+        "step 'third' failed, EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
+        "  the result of 'first', 'second' is null here; to give it: --result second=JSON\n",
     )
 
 

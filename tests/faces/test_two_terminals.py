@@ -77,7 +77,7 @@ def test_a_run_is_cancelled_from_another_terminal_and_its_own_process_ends_it():
         Path("told").write_text("you may\n")
         child.communicate(timeout=60)
 
-    assert said.plain == (0, "", "run 1 is stopping: process N on HOST sees to it\n")
+    assert said.plain == (0, "", "run 1 is stopping: process N on HOST drives it\n")
     assert child.returncode == 3
     assert trace() == ["cleaned", "over"]
 
@@ -90,7 +90,7 @@ def test_a_run_whose_process_was_killed_is_cancelled_by_us_cleanup_and_end_inclu
         said = mulligan("cancel", 1)
 
     assert said.code == 0
-    assert said.err.startswith("run 1 is stopping and nobody drives it: its cleanup and its end run here\n")
+    assert said.err.startswith("run 1 is stopping and no process drives it: its cleanup and its end run here\n")
     assert mulligan("show", 1, "--json").json["status"] == "cancelled"
     assert trace()[-1] == "over"
 
@@ -101,7 +101,7 @@ def test_a_run_is_paused_from_another_terminal_and_its_process_ends_when_what_ru
         Path("down").write_text("go\n")
         child.communicate(timeout=60)
 
-    assert said == (0, "", "run 1 is paused; 1 command still runs and may end; to let it go on: mulligan resume 1\n")
+    assert said == (0, "", "run 1 is paused; 1 command still runs and may end; to continue it: mulligan resume 1\n")
     assert child.returncode == 4
     assert mulligan("show", 1, "--json").json["steps"]["hold"]["status"] == "completed"
     assert not Path("trace").exists()
@@ -158,7 +158,8 @@ def test_the_list_and_the_run_say_who_drives_it():
         ),
         (
             ("fork", 1, "--from", "after"),
-            "error[refused]: run 1 is running: it can be forked when it rests\n  pause it first: mulligan pause 1\n",
+            "error[refused]: run 1 is running and cannot be forked while it is driven\n"
+            "  pause it first: mulligan pause 1\n",
         ),
     ],
     ids=["retry", "classify", "approve", "fork"],

@@ -104,9 +104,9 @@ def test_retry_says_which_step_runs_again_for_which_file_before_it_goes_on(build
 
     assert planned.plain[1] == ("STEP  WHY\nmesh  mesh.txt has changed\nsolve  result.txt is gone\ncheck  it failed\n")
     assert said.err.startswith(
-        "'mesh' runs again: it wrote mesh.txt, which has changed\n"
-        "'solve' runs again: it wrote result.txt, which is gone\n"
-        "run 1 has another round: 3 steps again\n"
+        "'mesh' runs again: its file mesh.txt has changed\n"
+        "'solve' runs again: its file result.txt is gone\n"
+        "run 1 begins round 2: 3 steps again\n"
     )
     assert "mesh   runs again: mesh.txt has changed" in mulligan("explain").out
 
@@ -120,5 +120,5 @@ def test_fork_says_it_and_its_plan_has_it_as_data(build: Path):
 
     assert planned["stale"] == [{"step": "solve", "path": "result.txt", "problem": "gone"}]
     assert (planned["steps"], planned["kept"]) == (["solve", "check"], ["mesh"])
-    assert "'solve' runs again: it wrote result.txt, which is gone\n" in said.err
+    assert "'solve' runs again: its file result.txt is gone\n" in said.err
     assert said.code == 0

@@ -91,7 +91,7 @@ def test_attempts_that_were_killed_are_counted_and_nothing_is_proposed_from_them
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("timeout: 1m, ", "nothing to change: what was asked for fits what was used\n"),
+        ("timeout: 1m, ", "nothing to change: the requests fit the usage\n"),
         # Nobody asked for anything.
         ("", "nothing to change\n"),
     ],

@@ -52,7 +52,7 @@ def test_a_run_that_does_not_end_in_time_has_an_exit_code_of_its_own_and_is_left
         124,
         "",
         "run 1: 'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n"
-        "run 1 has not ended after Ns, and may go on\n",
+        "run 1 has not ended after Ns, and may continue\n",
     )
     assert mulligan("list", "--json").json[0]["status"] == "running"
 
@@ -155,7 +155,7 @@ def test_an_interrupt_leaves_the_run_as_it_is():
     os.kill(waiting.pid, signal.SIGINT)
 
     assert waiting.wait() == 130
-    assert waiting.stderr.read() == b"interrupted; the runs are left as they are\n"
+    assert waiting.stderr.read() == b"interrupted; the runs continue\n"
     waiting.stderr.close()
     assert waiting.stdout is not None
     waiting.stdout.close()

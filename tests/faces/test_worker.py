@@ -109,9 +109,9 @@ def test_a_worker_takes_up_a_run_that_nobody_drives():
 
 
 REFUSED = {
-    ("--parallel", "0"): "error[usage]: 0 steps at once are none\n  --parallel takes 1 or more\n",
+    ("--parallel", "0"): "error[usage]: --parallel must be at least 1, not 0\n",
     ("--memory", "lots"): "error[input.invalid]: 'lots' is not a size\n  write it like 512MiB or 4GB\n",
-    ("--labels", "a,,b"): "error[usage]: 'a,,b' has a label without a name\n  write them like --labels a,b\n",
+    ("--labels", "a,,b"): "error[usage]: 'a,,b' contains an empty label\n  write them like --labels a,b\n",
 }
 
 

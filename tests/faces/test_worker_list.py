@@ -91,7 +91,7 @@ def test_a_worker_that_died_is_said_to_be_dead_until_another_one_takes_over(fold
 def test_where_nothing_was_run_there_are_no_workers_and_nothing_is_made(folder: Path):
     said = mulligan("workers")
 
-    assert tuple(said) == (0, "", f"no worker is up in '{folder}/.mulligan'; to start one: mulligan worker\n")
+    assert tuple(said) == (0, "", f"no worker is running in '{folder}/.mulligan'; to start one: mulligan worker\n")
     assert mulligan("workers", "--json").json == []
     assert not (folder / ".mulligan").exists()
 

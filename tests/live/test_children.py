@@ -260,7 +260,7 @@ def test_a_parked_child_makes_its_parent_wait_and_goes_on_when_it_is_classified(
 def test_a_child_is_not_retried_or_resumed_by_itself(live_file: Live, verb: str):
     live_file.write("flaky.yaml", FLAKY)
     ran = live_file.run("name: parent\nsteps: [{step: call, workflow: {file: flaky.yaml}}]")
-    verbs: dict[str, Any] = {"retry": live_file.service.retry, "resume": live_file.service.resumable}
+    verbs: dict[str, Any] = {"retry": live_file.service.retry, "resume": live_file.service.resumable_run}
 
     with pytest.raises(MulliganError) as refused:
         verbs[verb](2)

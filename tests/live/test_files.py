@@ -137,8 +137,7 @@ def test_an_input_that_nobody_writes_and_is_not_there_is_refused_before_the_run_
         live_file.run(READS)
 
     assert refused.value.render() == (
-        "error[input.invalid]: 'data.csv' is read and no step writes it, and it is not there\n"
-        f"  looked in {live_file.folder}"
+        f"error[input.invalid]: file 'data.csv' does not exist, and no step writes it\n  looked in {live_file.folder}"
     )
     assert live_file.service.reader.runs() == []
 
@@ -152,7 +151,7 @@ def test_an_input_of_a_child_is_looked_for_before_the_run_starts_too(live_file: 
     with pytest.raises(InputInvalid) as refused:
         live_file.run("name: parent\nsteps: [{step: call, workflow: {file: child.yaml}}]")
 
-    assert refused.value.message == "'data.csv' is read and no step writes it, and it is not there"
+    assert refused.value.message == "file 'data.csv' does not exist, and no step writes it"
 
 
 def test_a_child_reads_what_its_parent_has_written_and_the_other_way_round(live: Live):

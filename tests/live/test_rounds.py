@@ -219,7 +219,7 @@ def test_a_pause_says_how_many_commands_still_run_and_is_refused_a_second_time(l
 
     ran = live.run(HELD, meanwhile=pause)
 
-    assert said == [1, "error[refused]: run 1 is paused already\n  to let it go on: mulligan resume 1"]
+    assert said == [1, "error[refused]: run 1 is already paused\n  to continue it: mulligan resume 1"]
     assert (ran.status, ran.steps["hold"]["status"], ran.steps["after"]["status"]) == ("paused", "completed", "ready")
     live.service.resume(ran.run_id)
     assert live.resume(ran.run_id).status == "completed"
@@ -242,7 +242,7 @@ def test_a_second_cancel_is_refused_unless_it_says_now(live: Live):
     ran = live.run(HELD, meanwhile=cancel)
 
     assert said == [
-        "error[refused]: run 1 is being cancelled already\n  to skip its cleanup and its undo: mulligan cancel 1 --now"
+        "error[refused]: run 1 is already being cancelled\n  to skip cleanup and undo: mulligan cancel 1 --now"
     ]
     assert (ran.status, [fact.now for fact in ran.facts(e.RunStopping)]) == ("cancelled", [False, True])
 

@@ -42,10 +42,10 @@ def test_a_start_whose_answer_was_lost_gives_the_same_run_when_it_is_asked_for_a
 ) -> None:
     service = live.service
     store = service.reader.store
-    service.store = LosesTheAnswer(store)  # type: ignore[misc,assignment]
+    service.reader.store = LosesTheAnswer(store)  # type: ignore[misc,assignment]
     with pytest.raises(StoreUnavailable):
         service.start_once(prepared(FLOW, tmp_path), "order-7")
-    service.store = store  # type: ignore[misc]
+    service.reader.store = store  # type: ignore[misc]
 
     run_id = service.start_once(prepared(FLOW, tmp_path), "order-7")
 

@@ -113,7 +113,7 @@ def test_a_retry_with_other_memory_has_that(live: Live) -> None:
 
 def test_the_second_word_is_refused_and_told_the_first(live: Live) -> None:
     ran = live.run(PARKED)
-    live.service.by = "ann"
+    live.service.control.by = "ann"
     live.service.classify(ran.run_id, "simulate", "fail", "hopeless")
 
     assert refusal(live.service, ran.run_id, "simulate", "retry", "x") == (

@@ -17,7 +17,7 @@ steps:
   - {step: parked, shell: "exit 1", triage: true}
   - {step: asks, approve: {message: "shall ${inputs.who}?"}}
 """
-NOT_KEPT = "error[input.invalid]: what you say cannot be kept: texts are Unicode\n"
+NOT_KEPT = "error[input.invalid]: the text is not valid UTF-8, so it cannot be stored\n"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""`mulligan breakers`: how the circuit breakers of a store are, and closing one by hand."""
+"""`mulligan breakers`: the circuit breakers of a store, and closing one by hand."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ HEADS = ("BREAKER", "STATUS", "FAILURES", "WAITING", "")
 
 
 def show_breakers(
-    name: Annotated[str | None, Option("--reset", metavar="NAME", help="Close this one: who waits goes on.")] = None,
+    name: Annotated[
+        str | None, Option("--reset", metavar="NAME", help="Close this breaker, so that waiting tasks continue.")
+    ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the circuit breakers of a store, or close one.
 
-    They are no part of a run: one that is open keeps the tasks of all runs waiting.
+    Breakers belong to the store: an open breaker holds back the tasks of all runs.
     """
     with service_at(home) as service:
         if name is not None:
@@ -48,17 +50,17 @@ def _row(one: Breaker, now: datetime) -> tuple[str, ...]:
 def _note(one: Breaker, now: datetime) -> str:
     """What happens next."""
     if one.status == "half_open":
-        return "one task finds out whether it is well again"
+        return "one task tests it"
     if one.status == "closed" or one.retry_at is None:
         return ""
     seconds = (one.retry_at - now).total_seconds()
-    return f"a task may try in {length(seconds)}" if seconds > 0 else "the next task may try"
+    return f"one task may test it in {length(seconds)}" if seconds > 0 else "the next task tests it"
 
 
 def _reset(service: Service, name: str) -> str:
     was = service.reset_breaker(name)
     if was.status == "closed" and not was.failures:
-        return f"breaker '{name}' was closed, and is"
+        return f"breaker '{name}' was already closed"
     before = f"it was {was.status.replace('_', ' ')} after {pluralize(was.failures, 'failure')} in a row"
     waited = f", and {pluralize(was.waiting, 'task')} waited" if was.waiting else ""
     return f"breaker '{name}' is closed; {before}{waited}"

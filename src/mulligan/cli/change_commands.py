@@ -1,4 +1,4 @@
-"""`mulligan cancel`, `pause`, `retry` and `fork`: verbs that change what becomes of a run."""
+"""`mulligan cancel`, `pause`, `retry` and `fork`: the commands that change a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.continue_run import go_on, is_following, mention_changed_file, see_to_the_end
-from mulligan.cli.corrections import tell_correction
-from mulligan.cli.drive_run import conduct
+from mulligan.cli.continue_run import continue_run, finish_run, is_following, mention_changed_file
+from mulligan.cli.corrections import show_correction
+from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import (
     LATEST,
     AsJson,
@@ -43,37 +43,39 @@ from mulligan.service import (
 )
 from mulligan.service.formatting import group_title, pluralize
 
-FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
-CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be done.")]
-Adjusting = Annotated[
-    bool, Option("--adjust", help="Give what ran out of memory half as much again, of time twice as much.")
+FromStep = Annotated[
+    str, Option("--from", metavar="STEP", help="The first step to run again; the steps after it run too.")
 ]
-# Of names in a sentence, and of maps whose items are named; --json has them all.
+CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow file.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
+Adjusting = Annotated[
+    bool, Option("--adjust", help="Give steps that ran out of memory 1.5 times as much, and of time twice as much.")
+]
+# How many names and maps one sentence lists; --json has them all.
 _NAMES_MAX, _MAPS_MAX = 10, 3
 
 
 def cancel(
     run: RunName,
-    now: Annotated[bool, Option("--now", help="Run no cleanup and no undo: only `end`.")] = False,
+    now: Annotated[bool, Option("--now", help="Skip cleanup and undo; run only `end`.")] = False,
     reason: Reason = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Cancel a run; its cleanup, undo and end steps still run.
 
-    What runs gets its grace. Where no process drives the run, this one sees it to its end.
+    Running steps get their grace period. If no process drives the run, this one drives it to its end.
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
         service.cancel(run_id, now=now, reason=reason)
-        return see_to_the_end(service, run_id, as_json=as_json, home=home)
+        return finish_run(service, run_id, as_json=as_json, home=home)
 
 
 def pause(
     run: RunName,
     step: Annotated[
-        str | None, Argument(metavar="STEP", help="One step, or all steps of a matrix; else the whole run.")
+        str | None, Argument(metavar="STEP", help="A step, or a matrix with all its steps (default: the whole run).")
     ] = None,
     reason: Reason = "",
     by: By = "",
@@ -82,7 +84,7 @@ def pause(
 ) -> None:
     """Pause a run: running steps finish, and no other step starts.
 
-    With STEP only that step is held: the rest of the run goes on.
+    With STEP only that step is paused: the rest of the run continues.
     """
     with service_at(home, by) as service:
         run_id = service.find_run(run)
@@ -95,16 +97,16 @@ def pause(
     still = (
         f"; {pluralize(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
     )
-    complain(f"run {run_id} is paused{still}; to let it go on: mulligan resume {run_id}{where(home)}")
+    complain(f"run {run_id} is paused{still}; to continue it: mulligan resume {run_id}{where(home)}")
 
 
 def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
     running = service.pause_step(run_id, step, reason)
     if as_json:
         show_json(service.show(run_id))
-    still = "; what of it runs may end" if running else ""
+    still = "; its running attempts may end" if running else ""
     typed = command_for_request(run_id, "step_pause", step) + where(home)
-    complain(f"step '{step}' of run {run_id} is paused{still}; to let it go on: {typed}")
+    complain(f"step '{step}' of run {run_id} is paused{still}; to continue it: {typed}")
 
 
 def retry(
@@ -115,9 +117,9 @@ def retry(
     adjust: Adjusting = False,
     budget: Budgets = None,
     keep_completed: Annotated[
-        bool, Option("--keep-completed", help="Keep what has completed, though the file changes it.")
+        bool, Option("--keep-completed", help="Keep results of completed steps, even if the file changes them.")
     ] = False,
-    force: Annotated[bool, Option("--force", help="Take the file though its workflow has another name.")] = False,
+    force: Annotated[bool, Option("--force", help="Accept a file whose workflow has another name.")] = False,
     reason: Reason = "",
     system: System = None,
     trust_templates: TrustTemplates = False,
@@ -128,18 +130,17 @@ def retry(
 ) -> int:
     """Give a run another round: steps that did not complete run again.
 
-    Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result, unless a
-    file that it declared to write is gone or has changed.
-    The workflow is the one that the run has, whatever has become of its file; with --file the run goes on with a
-    corrected one: steps that changed run again too, and what is behind them, unless they completed and you
-    --keep-completed. Without RUN that is the newest run of
-    the file's workflow that failed.
+    Steps that failed unhandled, were cancelled, skipped or undone run again. Completed steps keep their results, unless
+    a file that they declared to write is gone or has changed.
+    The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
+    changed steps and the steps after them run again too, except completed ones with --keep-completed. Without RUN,
+    --file is for the newest failed run of that workflow.
     """
     with service_at(home) as service:
         corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
-        chosen = Chosen(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()))
-        return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()))
+        return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
 def _correction(
@@ -151,10 +152,10 @@ def _correction(
     force: bool,
     keep_completed: bool,
 ) -> CorrectedWorkflow | None:
-    """The corrected file that was named, if one was, with what is given beside it."""
+    """The corrected workflow with its options, if --file was given."""
     if file is None and (inputs or force or keep_completed):
         option = "--input" if inputs else "--force" if force else "--keep-completed"
-        raise UsageRefused(f"{option} is about a corrected file", hint="name it: --file FILE")
+        raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
     workflow = _corrected(file, system, trust_templates)
     if workflow is None or file is None:
         return None
@@ -167,27 +168,27 @@ def _correction(
     )
 
 
-class Chosen(NamedTuple):
-    """What a round is opened for."""
+class RetryOptions(NamedTuple):
+    """What a retry runs again."""
 
     run_id: int
     from_step: str
-    # Of that step, a map, only these items; none of them: those that failed. None: the whole step.
+    # Only these items of that map step; () means those that failed, None the whole step.
     items: Sequence[int] | None
     adjust: bool
     corrected: CorrectedWorkflow | None = None
-    # What agents may spend from now on, by step, "" of the run.
+    # What agents may spend from now on, by step; "" is the run.
     budgets: Mapping[str, Any] = MappingProxyType({})
 
     @property
-    def words(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
         return {**chosen, "corrected": self.corrected, "budgets": self.budgets}
 
 
-def another_round(
+def run_retry(
     service: Service,
-    chosen: Chosen,
+    chosen: RetryOptions,
     reason: str,
     *,
     dry_run: bool,
@@ -195,55 +196,55 @@ def another_round(
     home: str | None,
     as_json: bool,
 ) -> int:
-    """Open a round and go on with the run where that is wanted; or only say what it would be."""
+    """Open another round and, if wanted, drive the run; with `dry_run` only show the plan."""
     if chosen.corrected is None:
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
-        planned = service.plan_retry(chosen.run_id, **chosen.words)
-        _foretell_round(planned, service.matrices(chosen.run_id), as_json=as_json)
+        planned = service.plan_retry(chosen.run_id, **chosen.arguments)
+        _show_round_plan(planned, service.matrices(chosen.run_id), as_json=as_json)
         return 0
     if chosen.corrected is not None:
-        # What the file changes is said before anything is done about it.
-        tell_correction(service.plan_retry(chosen.run_id, **chosen.words))
-    _tell_round(service.retry(chosen.run_id, reason=reason, **chosen.words), adjust=chosen.adjust)
-    return go_on(service, chosen.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+        # Show what the file changes before anything is done.
+        show_correction(service.plan_retry(chosen.run_id, **chosen.arguments))
+    _show_round(service.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
+    return continue_run(service, chosen.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
 
-def _tell_round(planned: RoundPlan, *, adjust: bool) -> None:
-    _tell_stale(planned)
-    complain(f"run {planned.run_id} has another round: {_sizes(planned)}")
+def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
+    _show_stale_files(planned)
+    complain(f"run {planned.run_id} begins round {planned.round}: {_sizes(planned)}")
     for step, words in planned.adjustments.items():
         complain(f"  '{step}': {', '.join(words)}")
     if adjust and not planned.adjustments:
-        complain("  nothing that runs again had run out of memory or time")
+        complain("  no step that runs again had run out of memory or time")
 
 
-def _tell_stale(planned: RoundPlan | ForkPlan) -> None:
-    """Which steps run again although they had completed, and for which files."""
+def _show_stale_files(planned: RoundPlan | ForkPlan) -> None:
+    """Show which completed steps run again because of their files."""
     for one in planned.stale[:_NAMES_MAX]:
-        complain(f"'{one.step}' runs again: it wrote {one.path}, which {one.state}")
+        complain(f"'{one.step}' runs again: its file {one.path} {one.state}")
     if len(planned.stale) > _NAMES_MAX:
-        complain(f"and {pluralize(len(planned.stale) - _NAMES_MAX, 'more file')} that steps had written")
+        complain(f"and {pluralize(len(planned.stale) - _NAMES_MAX, 'more file')} of completed steps")
 
 
-def _foretell_round(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
-    """Say what a round would run, why, and what it would keep."""
+def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+    """Show what a round would run, why, and what it would keep."""
     if as_json:
         show_json(to_json(planned))
         return
-    tell_correction(planned)
-    complain(f"run {planned.run_id} would have round {planned.round}: {_sizes(planned)}")
+    show_correction(planned)
+    complain(f"run {planned.run_id} would begin round {planned.round}: {_sizes(planned)}")
     why = {step: "; ".join(_reasons(planned, step)) for step in planned.steps}
-    show_table(("STEP", "WHY"), _together(why, matrices))
+    show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
-        complain(f"kept: {_listed([name for name, _ in _together(dict.fromkeys(planned.kept, ''), matrices)])}")
+        complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
 
 
-def _together(told: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Each step with what is told of it; the many of a matrix of which the same is told in one: `293 of sim × 300`."""
+def _grouped(reasons: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Each step with its reason; many steps of a matrix with the same reason in one row: `293 of sim × 300`."""
     whole = {step: matrix for matrix, steps in matrices.items() for step in steps}
     alike: dict[tuple[str, str], list[str]] = {}
-    for step, words in told.items():
+    for step, words in reasons.items():
         alike.setdefault((whole.get(step, f"step {step}"), words), []).append(step)
     found: list[tuple[str, str]] = []
     for (matrix, words), steps in alike.items():
@@ -288,14 +289,14 @@ def fork(
     trust_templates: TrustTemplates = False,
     dry_run: DryRun = False,
     follows: Annotated[
-        bool, Option("--follow/--no-follow", help="Run it to its end here, and show it.", show_default=True)
+        bool, Option("--follow/--no-follow", help="Run it to its end here, and show its progress.", show_default=True)
     ] = True,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Start a new run that keeps another run's results before a step.
 
-    It may have other inputs, or a corrected workflow. The exit codes are those of `mulligan run`.
+    It may have other inputs or a corrected workflow. The exit codes are those of `mulligan run`.
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
@@ -303,31 +304,31 @@ def fork(
         workflow = _corrected(file, system, trust_templates)
         if workflow is None:
             mention_changed_file(service, run_id, home)
-        # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
+        # Planned before anything is created, so that a refused fork leaves nothing behind.
         planned = service.plan_fork(run_id, from_step, given, workflow)
         if dry_run:
-            _foretell_fork(planned, as_json=as_json)
+            _show_fork_plan(planned, as_json=as_json)
             return 0
         begin = partial(service.fork, run_id, from_step, given, workflow, file=str(file.absolute()) if file else "")
         if follows:
             complain(f"a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
-            _tell_changes(planned)
-            return conduct(service, begin, as_json=as_json, home=home)
+            _show_fork_changes(planned)
+            return drive_run(service, begin, as_json=as_json, home=home)
         new = begin()
         complain(f"run {new} is a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
-        _tell_changes(planned)
-        return go_on(service, new, is_wanted=False, as_json=as_json, home=home)
+        _show_fork_changes(planned)
+        return continue_run(service, new, is_wanted=False, as_json=as_json, home=home)
 
 
 def _corrected(file: Path | None, system: str | None, trust_templates: bool) -> Workflow | None:
-    """The workflow in the file that was named, if one was."""
+    """The workflow of --file, if it was given."""
     if file is None and (system is not None or trust_templates):
         option = "--format" if system is not None else "--trust-templates"
-        raise UsageRefused(f"{option} is about a file", hint="name it: --file FILE")
+        raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
     return Service.load_workflow(file, named=system, trust_templates=trust_templates) if file else None
 
 
-def _foretell_fork(planned: ForkPlan, *, as_json: bool) -> None:
+def _show_fork_plan(planned: ForkPlan, *, as_json: bool) -> None:
     if as_json:
         show_json(to_json(planned))
         return
@@ -336,7 +337,7 @@ def _foretell_fork(planned: ForkPlan, *, as_json: bool) -> None:
         show(step)
     if planned.kept:
         complain(f"kept: {_listed(planned.kept)}")
-    _tell_changes(planned)
+    _show_fork_changes(planned)
 
 
 def _fork_sizes(planned: ForkPlan) -> str:
@@ -344,10 +345,10 @@ def _fork_sizes(planned: ForkPlan) -> str:
     return f"{pluralize(len(planned.steps), 'step')} to run{kept}"
 
 
-def _tell_changes(planned: ForkPlan) -> None:
-    """Where the file is another than the old run had, and what its steps wrote is not there any more."""
-    _tell_stale(planned)
+def _show_fork_changes(planned: ForkPlan) -> None:
+    """Show how the file differs from the old run, and which files are gone."""
+    _show_stale_files(planned)
     if planned.changed:
-        complain(f"kept as they were, although the file has changed them: {_listed(planned.changed)}")
+        complain(f"kept, although the file changed them: {_listed(planned.changed)}")
     if planned.dropped:
         complain(f"no longer in the file: {_listed(planned.dropped)}")

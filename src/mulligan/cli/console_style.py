@@ -1,4 +1,4 @@
-"""What people read: colours and signs, where their terminal has them."""
+"""Colours and signs, where the terminal has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASCII_MARKS = {"plain": "-", "good": "+", "bad": "x", "try": "~", "wait": "?"}
 
 
 class Paper:
-    """A stream that people read: what it can show."""
+    """A stream for people, and what it can show."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         self.stream = stream
@@ -24,7 +24,7 @@ class Paper:
         self.has_signs = (stream.encoding or "").lower().replace("-", "") == "utf8"
 
     def tinted(self, text: str, tone: str) -> str:
-        """The text in the colour of a tone, where colour is wanted."""
+        """The text in the colour of a tone, if colour is wanted."""
         return f"\033[{_CODES[tone]}m{text}\033[0m" if self.is_coloured and text else text
 
     def mark(self, tone: str) -> str:
@@ -35,10 +35,10 @@ class Paper:
             print(self.shown(text), file=self.stream, flush=True)
 
     def shown(self, text: str) -> str:
-        """The text with nothing in it that commands a terminal, but for our own colours."""
+        """The text without control characters, except for our own colours."""
         return visible(text, OWN_COLOURS if self.is_coloured else NO_COLOURS)
 
 
 def paper() -> Paper:
-    """Stderr: people-talk goes there."""
+    """Stderr, where messages for people go."""
     return Paper(sys.stderr, os.environ)

@@ -1,4 +1,4 @@
-"""`mulligan convert`: another system's file as one of ours."""
+"""`mulligan convert`: convert a file of another system."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ def convert(
     file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
-    out: Annotated[Path | None, Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")] = None,
-    force: Annotated[bool, Option("--force", help="Write it though OUT is there already.")] = False,
-    as_json: Annotated[
-        bool, Option("--json", help="Print one JSON object: the text, and what was warned about.")
-    ] = False,
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="OUT", help="Write to this file instead of stdout.")
+    ] = None,
+    force: Annotated[bool, Option("--force", help="Overwrite OUT if it exists.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object with the text and the warnings.")] = False,
 ) -> None:
     """Convert a workflow of another system to a Mulligan workflow.
 
-    What `mulligan run FILE` would run is what is written, with comments where something has no equal. The other file
-    stays as it is. Files that it includes are looked for beside OUT.
+    The result is what `mulligan run FILE` would run, with comments where something has no equivalent. FILE is not
+    changed. Files that it includes are looked for next to OUT.
     """
     if out is not None and out.resolve() == file.resolve():
-        raise UsageRefused(f"'{out}' is the file itself", hint="name another one for what is written")
+        raise UsageRefused(f"'{out}' is the file to convert", hint="name another file for the result")
     is_there = out is not None and (out.is_file() or (out.is_symlink() and not out.exists()))
     if is_there and not force:
-        raise UsageRefused(f"'{out}' is there already, and may be more than a conversion by now", hint="say --force")
+        raise UsageRefused(f"'{out}' exists, and may have been edited", hint="to overwrite it: --force")
     found = Service.convert_workflow(file, named=system, trust_templates=trust_templates)
-    _tell(file, found, as_json=as_json)
+    _show_warnings(file, found, as_json=as_json)
     data = found.text.encode("utf-8", "surrogateescape")
     if out is not None:
         write_file(out, data)
@@ -44,12 +44,12 @@ def convert(
         show_bytes(data)
 
 
-def _tell(file: Path, found: Converted, *, as_json: bool) -> None:
-    """What a reader of the text should know before."""
+def _show_warnings(file: Path, found: Converted, *, as_json: bool) -> None:
+    """Show the warnings."""
     for warning in () if as_json else found.warnings:
         complain(warning.render())
     if not found.origin:
-        complain(f"'{file}' is a file of ours already: it is written as it is")
+        complain(f"'{file}' is already a Mulligan workflow, and is written unchanged")
 
 
 def _show_json(file: Path, found: Converted, out: Path | None) -> None:

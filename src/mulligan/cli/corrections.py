@@ -1,4 +1,4 @@
-"""What a corrected file changes, said before a run goes on with it."""
+"""Showing what a corrected file changes, before a run continues with it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _STEPS_MAX, _NAMES_MAX = 20, 10
 TIMES = "\u00d7"
 
 
-def tell_correction(planned: RoundPlan) -> None:
-    """Say what is another in the file, step by step; nothing where no file was given."""
+def show_correction(planned: RoundPlan) -> None:
+    """Show what the file changes, step by step; nothing if no file was given."""
     found = planned.correction
     if found is None:
         return
     file = os.path.relpath(found.file) if found.file else "the file"
     if found.is_same:
-        complain(f"note: '{file}' has not changed: it is what run {planned.run_id} goes by already")
+        complain(f"note: '{file}' has not changed since run {planned.run_id} read it")
         return
     complain(f"what '{file}' changes:")
     for line in [*_steps(found), *_beside(found)]:
@@ -46,16 +46,16 @@ def _name(one: ChangedSteps) -> str:
 def _kept(one: ChangedSteps) -> str:
     if not one.kept:
         return ""
-    return "  (it keeps its result)" if one.count == 1 else f"  ({one.kept:,} keep their results)"
+    return "  (keeps its result)" if one.count == 1 else f"  ({one.kept:,} keep their results)"
 
 
 def _beside(found: Correction) -> list[str]:
     lines = [f"changed  the workflow itself: {', '.join(found.settings)}"] if found.settings else []
     lines += [f"input    {_values(found.inputs)}"] if found.inputs else []
     if found.inputs_kept:
-        lines.append(f"note: the run keeps its inputs, though their defaults changed: {_values(found.inputs_kept)}")
+        lines.append(f"note: the run keeps its inputs although their defaults changed: {_values(found.inputs_kept)}")
     if found.lost_undos:
-        lines.append(f"note: nothing will undo {_listed(found.lost_undos)}: the file has no undo for it any more")
+        lines.append(f"note: nothing will undo {_listed(found.lost_undos)}: the file has no undo any more")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`mulligan pending`, `classify` and `approve`: what waits for a person, and the person's word."""
+"""`mulligan pending`, `classify` and `approve`: what waits for a person, and the answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.continue_run import ENDED, go_on, is_following
+from mulligan.cli.continue_run import ENDED, continue_run, is_following
 from mulligan.cli.files import read_file
 from mulligan.cli.options import (
     AsJson,
@@ -41,16 +41,16 @@ from mulligan.service import (
 )
 from mulligan.service.formatting import pluralize, single_line
 
-# Of what a failed attempt said, the end: there the reason is, as a rule.
+# The end of the message of a failed attempt usually has the reason.
 TAIL_LINES_MAX = 5
-# How many earlier runs a person is told of, and how many sentences of what would follow.
+# How many earlier runs are shown, and how many sentences of a preview.
 EARLIER_MAX = 3
 FOLLOWS_MAX = 20
 
 _PARKED_FOR = {
     "unmatched": "no rule matched",
     "exhausted": "its retries are used up",
-    "always": "every failure of it is parked",
+    "always": "every failure of this step is parked",
 }
 
 
@@ -60,9 +60,9 @@ _PARKED_FOR = {
 def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """List what waits for a person, in all runs.
 
-    Parked steps, approvals and paused runs. With what one must know to decide: what it said, why no rule helped, what
-    became of it in earlier runs. With --json the entries of parked steps can be handed to `classify --file` once each
-    has a verdict and a reason.
+    Parked steps, approvals and pauses, with the facts for a decision: the failure, why no rule helped, and what the
+    step did in earlier runs. With --json the entries of parked steps can be handed to `classify --file` once each has a
+    verdict and a reason.
     """
     with service_at(home) as service:
         found, is_there = service.list_pending(), service.home.is_there
@@ -72,17 +72,17 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
         show_json(to_json(found))
         return
     if not found:
-        # Who looks in the wrong folder must not go to bed reassured.
+        # Warn a person who looks in the wrong folder.
         complain("nothing waits for a person" + ("" if is_there else f": no runs in '{service.home.folder}'"))
     for one in found:
         if one.error:
-            complain(f"run {one.run_id}: '{one.step}' waits for a person, and the run cannot be read: {one.error}")
+            complain(f"run {one.run_id}: '{one.step}' waits for a person, but the run cannot be read: {one.error}")
         else:
-            show("\n".join(_told(one)))
+            show("\n".join(_describe(one)))
 
 
 def _commands(one: PendingEntry, place: str) -> list[str]:
-    """What to type next."""
+    """The commands that answer it."""
     if one.kind == "paused" and not one.step:
         return [f"mulligan resume {one.run_id}{place}"]
     target = f"{one.run_id} {shlex.quote(one.step or '')}"
@@ -94,20 +94,20 @@ def _commands(one: PendingEntry, place: str) -> list[str]:
     return [*words, f"mulligan logs {target}{place}"]
 
 
-def _told(one: PendingEntry) -> list[str]:
+def _describe(one: PendingEntry) -> list[str]:
     if one.kind == "paused" and not one.step:
-        return _told_paused_run(one)
+        return _describe_paused_run(one)
     child = f", a child of run {one.parent_run_id}" if one.parent_run_id else ""
     who = f"run {one.run_id} of '{one.workflow}'{child}: '{one.step}'"
     if one.kind == "paused":
-        told = [_told_paused(who, one)]
+        lines = [_describe_paused(who, one)]
     else:
-        told = _told_approval(who, one) if one.kind == "approval" else _told_parked(who, one)
+        lines = _describe_approval(who, one) if one.kind == "approval" else _describe_parked(who, one)
     advice = [f"  {command}" for command in one.commands]
-    return [*told, f"  {_since(one)}{_default(one)}", *advice]
+    return [*lines, f"  {_since(one)}{_default(one)}", *advice]
 
 
-def _told_paused_run(one: PendingEntry) -> list[str]:
+def _describe_paused_run(one: PendingEntry) -> list[str]:
     by = f" by {one.paused_by}" if one.paused_by else ""
     reason = f": {one.message}" if one.message else ""
     since = age(one.since, datetime.now(UTC)) if one.since else ""
@@ -115,18 +115,18 @@ def _told_paused_run(one: PendingEntry) -> list[str]:
     return [head, f"  for {since}", *(f"  {command}" for command in one.commands)]
 
 
-def _told_approval(who: str, one: PendingEntry) -> list[str]:
+def _describe_approval(who: str, one: PendingEntry) -> list[str]:
     first, *others = str(one.message).splitlines() or [""]
     return [f"{who} waits for an approval{': ' if first else ''}{first}", *(f"  | {line}" for line in others)]
 
 
-def _told_paused(who: str, one: PendingEntry) -> str:
+def _describe_paused(who: str, one: PendingEntry) -> str:
     by = f" by {one.paused_by}" if one.paused_by else ""
     reason = f": {single_line(one.message)}" if one.message else ""
     return f"{who} is paused{by}{reason}"
 
 
-def _told_parked(who: str, one: PendingEntry) -> list[str]:
+def _describe_parked(who: str, one: PendingEntry) -> list[str]:
     said = f", {summarize_failure(one.failure)}" if one.failure else ""
     rules = [f"  rule {rule.rule}, {rule.looks_for}: {rule.reason}" for rule in one.rules]
     earlier = [f"  {describe_earlier_run(run)}" for run in one.earlier[:EARLIER_MAX]]
@@ -134,7 +134,7 @@ def _told_parked(who: str, one: PendingEntry) -> list[str]:
 
 
 def _tail(one: PendingEntry) -> list[str]:
-    """The end of what it said, where that is more than its last line."""
+    """The end of the message, if it has more than one line."""
     lines = message_lines(one.failure) if one.failure else []
     return [f"  | {line}" for line in lines[-TAIL_LINES_MAX:]] if len(lines) > 1 else []
 
@@ -150,24 +150,26 @@ def _default(one: PendingEntry) -> str:
     if not one.due:
         return ""
     left = (one.due - datetime.now(UTC)).total_seconds()
-    return f"; if nobody decides, {one.default} in {length(max(0.0, left))}"
+    return f"; without a decision, {one.default} in {length(max(0.0, left))}"
 
 
 # -- classify --------------------------------------------------------------------------------------------------------
 
 
 def classify(
-    run: Annotated[str | None, Argument(metavar="RUN", help="A run: see `mulligan pending`.")] = None,
+    run: Annotated[str | None, Argument(metavar="RUN", help="The number of a run (see `mulligan pending`).")] = None,
     step: Annotated[str, Argument(metavar="STEP", help="The name of a step.")] = "",
-    verdict: Annotated[str, Argument(metavar="retry|fail", help="Whether it is tried again, or has failed.")] = "",
+    verdict: Annotated[str, Argument(metavar="retry|fail", help="Run the step again, or let it fail.")] = "",
     reason: Reason = "",
-    memory: Annotated[str, Option("--memory", metavar="SIZE", help="What the next attempt gets: 4GiB.")] = "",
-    timeout: Annotated[str, Option("--timeout", metavar="TIME", help="How long it may take: 30m.")] = "",
-    budget: Budgets = None,
-    file: Annotated[
-        str, Option("--file", metavar="FILE", help="Many at once: a JSON array of decisions; - is stdin.")
+    memory: Annotated[
+        str, Option("--memory", metavar="SIZE", help="The memory of the next attempt, such as 4GiB.")
     ] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would follow.")] = False,
+    timeout: Annotated[
+        str, Option("--timeout", metavar="TIME", help="The timeout of the next attempt, such as 30m.")
+    ] = "",
+    budget: Budgets = None,
+    file: Annotated[str, Option("--file", metavar="FILE", help="A JSON array of decisions; - is stdin.")] = "",
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would follow, and change nothing.")] = False,
     by: By = "",
     follows: Follow = None,
     home: HomeFolder = None,
@@ -175,14 +177,14 @@ def classify(
 ) -> int:
     """Decide what happens to a parked step: retry or fail.
 
-    It is recorded with who said it, and why. With --file many are decided: all are checked before the first is
-    recorded; the exit code is 1 if any came too late.
+    Your name and the reason are recorded. With --file, all decisions are checked before the first is recorded; the exit
+    code is 1 if any came too late.
     """
     if file:
         _refuse_beside_file(run, step, verdict, reason, memory, timeout, budget, follows)
         return _classify_many(read_decisions(_content(file)), dry_run=dry_run, by=by, home=home, as_json=as_json)
     if run is None or not step or not verdict:
-        raise UsageRefused("which step, and what becomes of it?", hint="say RUN STEP retry or RUN STEP fail, or --file")
+        raise UsageRefused("name a step and a decision", hint="write RUN STEP retry, RUN STEP fail, or --file FILE")
     with service_at(home, by) as service:
         one = make_decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None, budget)
         if dry_run:
@@ -192,11 +194,11 @@ def classify(
             one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout, budgets=one.budgets
         )
         complain(_recorded(one))
-        return go_on(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+        return continue_run(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
 
 def _recorded(one: Decision) -> str:
-    return f"run {one.run_id}: '{one.step}' {'is tried again' if one.verdict == 'retry' else 'has failed'}"
+    return f"run {one.run_id}: '{one.step}' {'runs again' if one.verdict == 'retry' else 'fails'}"
 
 
 def _show_preview(preview: DecisionPreview, *, as_json: bool) -> None:
@@ -204,7 +206,7 @@ def _show_preview(preview: DecisionPreview, *, as_json: bool) -> None:
         show_json(to_json(preview))
         return
     one, follows = preview.decision, preview.follows
-    show(f"run {one.run_id}: if '{one.step}' {'were tried again' if one.verdict == 'retry' else 'had failed'}")
+    show(f"run {one.run_id}: if '{one.step}' {'ran again' if one.verdict == 'retry' else 'failed'}")
     for line in follows[:FOLLOWS_MAX]:
         show(f"  {line}")
     if len(follows) > FOLLOWS_MAX:
@@ -220,7 +222,7 @@ def _show_preview(preview: DecisionPreview, *, as_json: bool) -> None:
 
 def _refuse_beside_file(*others: object) -> None:
     if any(others):
-        raise UsageRefused("--file has everything in it", hint="leave out the run, the step, the verdict and the rest")
+        raise UsageRefused("--file contains the decisions", hint="leave out the run, the step and the other options")
 
 
 def _content(file: str) -> bytes:
@@ -235,9 +237,9 @@ def _classify_many(decisions: list[Decision], *, dry_run: bool, by: str, home: s
             return 0
         done = []
         for one in service.record_decisions(decisions):
-            complain(_said(one))
+            complain(_result_line(one))
             done.append(one)
-        _sum_up(service, done, home)
+        _show_totals(service, done, home)
         if as_json:
             show_json([_result_json(one, home) for one in done])
         return int(any(one.error for one in done))
@@ -251,22 +253,22 @@ def _show_previews(previews: list[DecisionPreview], *, as_json: bool) -> None:
         _show_preview(one, as_json=False)
 
 
-def _said(decided: DecisionResult) -> str:
+def _result_line(decided: DecisionResult) -> str:
     one, error = decided.decision, decided.error
-    return _recorded(one) if error is None else f"run {one.run_id}: '{one.step}' is not decided: {error.message}"
+    return _recorded(one) if error is None else f"run {one.run_id}: '{one.step}' was refused: {error.message}"
 
 
-def _sum_up(service: Service, done: list[DecisionResult], home: str | None) -> None:
-    """How many counted, and which of their runs wait for somebody to go on with them."""
+def _show_totals(service: Service, done: list[DecisionResult], home: str | None) -> None:
+    """Show how many were recorded, and which of their runs no process drives."""
     refused = sum(one.error is not None for one in done)
     complain(f"{pluralize(len(done) - refused, 'decision')} recorded{f', {refused} refused' if refused else ''}")
     idle = [run_id for run_id in _roots(service, done) if not service.is_driven(run_id)]
     for run_id in idle:
-        complain(f"nobody drives run {run_id}: mulligan resume {run_id}{where(home)}")
+        complain(f"no process drives run {run_id}: mulligan resume {run_id}{where(home)}")
 
 
 def _roots(service: Service, done: list[DecisionResult]) -> list[int]:
-    """The runs at the top of those that were decided about, where they have not ended."""
+    """The unfinished top-level runs of the decisions."""
     records = (service.record(one.decision.run_id) for one in done if one.error is None)
     roots = sorted({record.root_run_id or record.run_id for record in records})
     return [run_id for run_id in roots if service.record(run_id).status not in ENDED]
@@ -285,7 +287,7 @@ def _result_json(result: DecisionResult, home: str | None) -> dict[str, Any]:
 def approve(
     run: RunName,
     step: StepName,
-    no: Annotated[bool, Option("--no", help="Refuse it: the step fails with APPROVAL_REFUSED.")] = False,
+    no: Annotated[bool, Option("--no", help="Refuse: the step fails with APPROVAL_REFUSED.")] = False,
     reason: Reason = "",
     by: By = "",
     follows: Follow = None,
@@ -294,11 +296,11 @@ def approve(
 ) -> int:
     """Answer an approval that a run waits for.
 
-    It is recorded with who said it, and why.
+    Your name and the reason are recorded.
     """
     with service_at(home, by) as service:
         run_id = service.find_run(run)
         place = service.find_approval(run_id, step)
         service.approve(run_id, place, not no, reason)
         complain(f"run {run_id}: '{place}' is {'refused' if no else 'approved'}")
-        return go_on(service, run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+        return continue_run(service, run_id, is_wanted=is_following(follows), as_json=as_json, home=home)

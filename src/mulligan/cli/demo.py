@@ -1,4 +1,4 @@
-"""`mulligan demo`: a workflow that breaks on every rung of the ladder, live, on the real engine."""
+"""`mulligan demo`: a workflow that fails on every rung of the ladder, run by the real engine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
 from mulligan.service import Outcome, Service, machine
 
-# A demo waits for its own timers, whatever their length.
+# Longer than any timer of the demo.
 WAIT_SECONDS = 60.0
-# From the first that is asked; what went wrong is classified before.
+# In the order in which they are asked.
 _RUNGS = ("retry", "handle", "triage", "route", "converge")
 _COUNTED = {
     "total_steps": "steps",
@@ -32,40 +32,40 @@ _COUNTED = {
 
 
 def main(
-    keep: Annotated[bool, Option("--keep", help="Leave the run where it is, to look around in it.")] = False,
+    keep: Annotated[bool, Option("--keep", help="Keep the run, to look around in it.")] = False,
 ) -> int:
     """Watch a run fail on every rung of the ladder, and recover.
 
-    It is a durable run like any other, on SQLite, in a folder of its own that is removed in the end.
+    It is a durable run like any other, on SQLite, in a temporary folder that is removed in the end.
     """
     paper = Paper(sys.stdout, os.environ)
     folder = tempfile.mkdtemp(prefix="mulligan-demo-")
     try:
-        found = _ran(paper, Path(folder))
+        found = _run(paper, Path(folder))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
     if keep:
-        paper.say(f"\nIt is still there:\n  mulligan explain {found.run_id} --home {folder}/home\n  rm -r {folder}")
+        paper.say(f"\nThe run was kept:\n  mulligan explain {found.run_id} --home {folder}/home\n  rm -r {folder}")
     else:
-        paper.say("\nNothing of it is left. To look around in one: mulligan demo --keep")
+        paper.say("\nThe run was removed. To keep one and look around in it: mulligan demo --keep")
     return found.exit_code
 
 
-def _ran(paper: Paper, folder: Path) -> Outcome:
+def _run(paper: Paper, folder: Path) -> Outcome:
     workflow = Service.load_workflow(str(files("mulligan.cli") / "demo.yaml"))
     paper.say(f"{paper.tinted(workflow.name, 'bold')}: {workflow.description}\n")
-    # Its steps write their files beside the home, not into the folder of whoever looks on.
+    # Its steps write their files next to the home, not into the current folder.
     work = folder / "work"
     work.mkdir()
     with service_at(str(folder / "home")) as service:
-        found = _driven(service, service.prepare(workflow, {}, work), Display(paper))
+        found = _drive(service, service.prepare(workflow, {}, work), Display(paper))
         *_, last = service.event_lines(found.run_id)
         paper.say("\n".join(_summary(paper, found, json.loads(last)["fact"])))
     return found
 
 
-def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
+def _drive(service: Service, prepared: Any, display: Display) -> Outcome:
     begun_at = time.monotonic()
     try:
         with service.driver(machine(), display) as driver:
@@ -77,8 +77,8 @@ def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
 
 
 def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
-    """Each failure, with the rung that dealt with it; and the numbers that the run's last event has."""
-    yield f"\n{paper.tinted('What broke, and which rung of the ladder dealt with it', 'bold')}\n"
+    """Each failure with the rung that handled it; and the counts in the last event of the run."""
+    yield f"\n{paper.tinted('What failed, and which rung of the ladder handled it', 'bold')}\n"
     wide = max((len(one.place) for one in found.failures), default=0)
     for one in sorted(found.failures, key=lambda one: _RUNGS.index(one.rung)):
         rung = f"{_RUNGS.index(one.rung) + 1} {one.rung:<8}"
@@ -86,5 +86,5 @@ def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str
         yield f"{rung}  {one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
     ending = found.status if found.ending == "ended" else found.ending
     degraded = " (degraded)" if found.degraded else ""
-    told = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())
-    yield f"\n{told}: the run {ending}{degraded}."
+    counts = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())
+    yield f"\n{counts}: the run {ending}{degraded}."

@@ -1,4 +1,4 @@
-"""`mulligan doctor`: what is right and wrong with this machine, and what to do."""
+"""`mulligan doctor`: check this machine and the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mulligan.service import Check, to_json
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
     """Check this machine and the store, and suggest what to fix.
 
-    The exit code is 1 if there is a problem; a warning is none.
+    The exit code is 1 if there is a problem; a warning is not a problem.
     """
     with service_at(home) as service:
         found = service.examine_machine()

@@ -1,4 +1,4 @@
-"""Driving a run from the command line: it is shown as it goes, summed up when it rests, and becomes an exit code."""
+"""Driving a run from the command line: its progress, its summary, and the exit code."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mulligan.cli.summary import show_outcome
 from mulligan.cli.terminal import show_json
 from mulligan.service import Driver, Outcome, Service, machine
 
-# How long a run that waits for a person is stayed with, where a timer may move it.
+# How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
 
 
-def conduct(
+def drive_run(
     service: Service,
     begin: Callable[[Driver], int],
     *,
@@ -27,9 +27,9 @@ def conduct(
     home: str | None = None,
     is_kept: bool = True,
 ) -> int:
-    """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same.
+    """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
 
-    Of a run that is not kept no command is proposed: it could find nothing.
+    No commands are suggested for a run that is not kept.
     """
     sheet = paper()
     capacity = machine(parallel)
@@ -51,7 +51,7 @@ def conduct(
 
 
 def _show(service: Service, found: Outcome, as_json: bool) -> None:
-    """Data for programs: the whole run where it was asked for, else what the workflow puts out."""
+    """Print the whole run as JSON if asked for, otherwise the outputs of the workflow."""
     data: Any = service.show(found.run_id) if as_json else found.outputs
     if as_json or data:
         show_json(data)

@@ -1,4 +1,4 @@
-"""`mulligan run --dry-run`: what would run, in which order, and what is missing here."""
+"""`mulligan run --dry-run`: what would run, in which order, and what is missing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mulligan.cli.terminal import complain, show_json
 from mulligan.service import Preview, StepPreview, Workflow, to_json
 from mulligan.service.formatting import format_duration, format_input, format_size, pluralize, quote_names
 
-DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, in order, and what is missing; start nothing.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")]
 
 REFUSED = 2
 TIMES = "\u00d7"
 
 
-def foretell(
+def show_preview(
     workflow: Workflow, given: dict[str, str], *, parallel: int | None, as_json: bool, home: str | None
 ) -> int:
-    """Show what a run would be. The exit code is 2 where something is missing that it needs."""
+    """Show what a run would do. The exit code is 2 if something that it needs is missing."""
     with service_at(home) as service:
         found = service.preview(workflow, dict(given), Path.cwd(), parallel)
     if as_json:

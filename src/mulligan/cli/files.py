@@ -1,4 +1,4 @@
-"""Files the user wants written, or read."""
+"""Files that the user names to be read or written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FileUnreadable(MulliganError):
 
 
 def read_file(path: Path) -> bytes:
-    """What is in the file, or a refusal."""
+    """The content of a file; raises `FileUnreadable`."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -30,9 +30,9 @@ def read_file(path: Path) -> bytes:
 
 
 def write_file(path: Path, data: bytes, *, is_private: bool = False, follows: bool = True) -> None:
-    """Put `data` into the file, or refuse. A new one is for its owner alone where it `is_private`.
+    """Write `data` to the file; raises `FileUnwritable`. With `is_private` only the owner can read a new file.
 
-    `follows`: also where a link leads. That is for names that somebody has typed: another may have been put there.
+    `follows`: also through a symbolic link. Only for names that the user typed: others may have been planted.
     """
     mode, more = 0o600 if is_private else 0o666, 0 if follows else os.O_NOFOLLOW
     try:
@@ -41,7 +41,7 @@ def write_file(path: Path, data: bytes, *, is_private: bool = False, follows: bo
     except OSError as error:
         if error.errno == errno.ELOOP and not follows:
             raise FileUnwritable(
-                f"'{path}' is a link, and is left as it is", hint="name a file with -o FILE"
+                f"'{path}' is a link, and is not overwritten", hint="name a file with -o FILE"
             ) from error
         raise FileUnwritable(f"'{path}' cannot be written: {_reason(error)}") from error
 

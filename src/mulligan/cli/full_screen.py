@@ -1,4 +1,4 @@
-"""A terminal on which one picture replaces the other, until Ctrl-C."""
+"""A terminal that shows one picture after the other, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, UsageRefused, visible
 from mulligan.service import Service
 
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
-# A second screen, without what was on the first: leaving it brings that back.
+# The alternate screen: leaving it restores what was shown before.
 _ENTER, _LEAVE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
 LINES = 24
 
 
 class Screen:
-    """A terminal; `lines`: how high it is, where it cannot be asked."""
+    """A terminal; `lines`: its height, if it cannot be asked."""
 
     def __init__(self, stream: TextIO, lines: int | None = None) -> None:
         self._stream = stream
@@ -26,17 +26,18 @@ class Screen:
 
     @classmethod
     def of_stdout(cls, option: str) -> Screen:
-        """`UsageRefused` where nobody would see one picture after the other."""
+        """The terminal; raises `UsageRefused` if stdout is not one."""
         if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
             raise UsageRefused(
-                f"{option} needs a terminal", hint=f"in a script, ask again and again without {option}, or with --json"
+                f"{option} needs a terminal",
+                hint=f"in a script, repeat the command without {option}, for example with --json",
             )
         return cls(sys.stdout)
 
     def repeat(
         self, service: Service, picture: Callable[[], Sequence[str]], seconds: float, seconds_min: float
     ) -> None:
-        """Show what `picture` gives whenever the store has news, and at least every so many seconds; until Ctrl-C.
+        """Show `picture()` whenever the store has changed, and at least every so many seconds, until Ctrl-C.
 
         The last picture stays on the terminal.
         """

@@ -1,4 +1,4 @@
-"""`mulligan gc`: removes what nobody refers to any more, and ended runs where one asks for that."""
+"""`mulligan gc`: remove files that no run refers to, and ended runs on request."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from mulligan.cli.terminal import UsageRefused, complain, show_json
 from mulligan.service import Garbage, GarbageReport, RunRetention, parse_duration, to_json
 from mulligan.service.formatting import format_size, pluralize
 
-# Of each kind so many are named.
+# How many of each kind are listed.
 SHOWN_MAX = 20
 
 
 def gc(
     older_than: Annotated[
-        str | None, Option("--older-than", metavar="TIME", help="Also runs that ended so long ago, such as 30d.")
+        str | None, Option("--older-than", metavar="TIME", help="Also remove runs that ended so long ago, such as 30d.")
     ] = None,
     keep: Annotated[
-        int | None, Option("--keep", metavar="N", help="Also ended runs, but not the N newest, whatever their age.")
+        int | None, Option("--keep", metavar="N", help="Also remove ended runs, except the N newest.")
     ] = None,
-    is_dry: Annotated[bool, Option("--dry-run", help="Remove nothing: say what would be.")] = False,
+    is_dry: Annotated[bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove files that no run refers to, and old runs on request.
 
-    With --older-than or --keep a run goes with all that it called, its log and its files; one that has not ended stays.
+    With --older-than or --keep, ended runs are removed with their events, files and called runs.
     """
     if keep is not None and keep < 0:
-        raise UsageRefused(f"{keep} runs cannot be kept", hint="--keep takes 0 or more")
+        raise UsageRefused(f"--keep must be at least 0, not {keep}")
     retention = RunRetention(None if older_than is None else _age(older_than), keep)
     with service_at(home) as service:
         found = service.collect_garbage(retention, is_dry=is_dry)
@@ -42,11 +42,11 @@ def gc(
     show_table(("REMOVED" if not is_dry else "WOULD BE REMOVED", "SIZE"), [*_rows(found)])
     complain(_summary(found))
     if found.left:
-        complain(f"logs are left alone: {found.left}")
+        complain(f"logs were not examined: {found.left}")
 
 
 def _age(text: str) -> float:
-    """Seconds. A bare number is refused: whoever means days by it would lose what ended a minute ago."""
+    """Seconds. A number without a unit is refused, since it might be meant as days."""
     if text.replace(".", "", 1).isdigit():
         raise UsageRefused(f"'{text}' has no unit", hint=f"write {text}d for days, {text}h for hours")
     return parse_duration(text)
@@ -74,8 +74,8 @@ def _summary(found: GarbageReport) -> str:
         "log folder": len(found.logs),
         "dead worker": len(found.workers),
     }
-    told = [pluralize(number, noun) for noun, number in kinds.items() if number]
-    if not told:
+    counts = [pluralize(number, noun) for noun, number in kinds.items() if number]
+    if not counts:
         return "there is nothing to remove"
     verb = "would be removed" if found.is_dry else "removed"
-    return f"{verb}: {', '.join(told)}, {format_size(found.size)} of files"
+    return f"{verb}: {', '.join(counts)}, {format_size(found.size)} of files"

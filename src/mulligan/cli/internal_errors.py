@@ -1,4 +1,4 @@
-"""Exceptions that nobody foresaw: as words with the place to look, and as a traceback for who asks."""
+"""Unexpected exceptions: a message with the place in the code, and the traceback on request."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ PACKAGE = Path(__file__).parent.parent
 
 
 class Bug(MulliganError):
-    """Something of ours that nobody foresaw."""
+    """A bug in Mulligan."""
 
     code = "internal.bug"
 
 
 def bug(error: Exception) -> Bug:
-    """An exception that nobody foresaw, as a message with the place to look."""
+    """An unexpected exception as a message with the place in the code."""
     words = " ".join(str(error).split())
     what = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    found = Bug(f"{what} ({_place(error)})", hint="this is a bug of ours; MULLIGAN_DEBUG=1 shows the traceback")
+    found = Bug(f"{what} ({_place(error)})", hint="this is a bug in Mulligan; MULLIGAN_DEBUG=1 shows the traceback")
     found.__cause__ = error
     return found
 
@@ -30,7 +30,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The last line of our own code that the exception came through."""
+    """The last line of Mulligan's code that the exception passed."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)] or frames
     if not ours:

@@ -1,4 +1,4 @@
-"""`mulligan items`: one map step or matrix, item by item; the history of one; another round for those that failed."""
+"""`mulligan items`: the items of a map step or matrix, the history of one, and retrying items."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
-from mulligan.cli.change_commands import Adjusting, Chosen, DryRun, another_round
+from mulligan.cli.change_commands import Adjusting, DryRun, RetryOptions, run_retry
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
@@ -15,11 +15,11 @@ from mulligan.service import Item, Service, summarize_failure, to_json
 from mulligan.service.formatting import find_differences, shared_beginning, value_text, values_text
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
-# So many values that differ have a column each; more stand in one.
+# Up to so many differing values have a column each; more share one.
 _VALUES_MAX = 5
-# Who brought an item through, where it was not simply its handler.
+# How an item was recovered, if not simply by its handler.
 _HELP = {
-    "rerun": "on the run after its handler",
+    "rerun": "by the run after its handler",
     "fallback": "by its fallback handler",
     "custom": "by its custom handler",
 }
@@ -28,11 +28,11 @@ _HELP = {
 def list_items(
     run: RunName,
     step: StepName,
-    failed: Annotated[bool, Option("--failed", help="Only those that have failed.")] = False,
+    failed: Annotated[bool, Option("--failed", help="Only failed items.")] = False,
     item: Annotated[
-        list[int] | None, Option("--item", metavar="I", help="The whole history of one; may be given several times.")
+        list[int] | None, Option("--item", metavar="I", help="All attempts at this item (repeatable).")
     ] = None,
-    retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those named by --item.")] = False,
+    retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those given by --item.")] = False,
     adjust: Adjusting = False,
     reason: Reason = "",
     dry_run: DryRun = False,
@@ -42,17 +42,17 @@ def list_items(
 ) -> int:
     """List the items of a map or matrix, with the status of each.
 
-    What tells them apart is in the table; what all have in common stands above it. With --retry the items of a map get
-    another round, alone: the other items keep their results, and what is behind the step runs again.
+    The table shows the values that differ; common values are above it. With --retry only these items of a map run
+    again: the other items keep their results, and the steps after the map run again.
     """
     of_retry = {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run, "--follow": follows is not None}
-    _refuse_senseless(failed, item, retry, of_retry)
+    _refuse_combinations(failed, item, retry, of_retry)
     with service_at(home) as service:
         run_id = service.find_run(run)
         if retry:
             service.refuse_matrix(run_id, step)
-            chosen = Chosen(run_id, step, item or (), adjust)
-            return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+            chosen = RetryOptions(run_id, step, item or (), adjust)
+            return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
         if item:
             _show_some(service, run_id, step, item, as_json)
         else:
@@ -60,12 +60,12 @@ def list_items(
         return 0
 
 
-def _refuse_senseless(failed: bool, item: Sequence[int] | None, retry: bool, of_retry: dict[str, object]) -> None:
+def _refuse_combinations(failed: bool, item: Sequence[int] | None, retry: bool, of_retry: dict[str, object]) -> None:
     without = next((name for name, value in of_retry.items() if value), None)
     if without and not retry:
-        raise UsageRefused(f"{without} is for another round", hint="add --retry, or leave it out")
+        raise UsageRefused(f"{without} needs --retry", hint="add --retry, or leave it out")
     if failed and item:
-        raise UsageRefused("--failed and --item are two questions", hint="ask one of them")
+        raise UsageRefused("--failed and --item exclude each other", hint="give one of them")
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
@@ -77,20 +77,20 @@ def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json
         show_json(to_json(found))
         return
     if not found:
-        why = "no item that failed" if is_failed else "no items"
+        why = "no failed items" if is_failed else "no items"
         complain(f"step '{step}' of run {run_id} has {why}")
     values = [item.item for item in found]
     shared, heads, columns = _columns(values)
     if shared:
         show(f"all with {cut(shared, _SHARED_CHARS_MAX)}")
-    # A step of a matrix has a name of its own.
+    # A step of a matrix has its own name.
     names = [[item.name] if isinstance(item.name, str) else [] for item in found]
     rows = [_row(item, [*name, *cells]) for item, name, cells in zip(found, names, columns, strict=True)]
     show_table(("ITEM", "STATUS", "TRIES", *(("STEP",) if any(names) else ()), *heads, ""), rows)
 
 
 def _columns(values: Sequence[Any]) -> tuple[str, Sequence[str], list[list[str]]]:
-    """What the values share, in words; the heads of the columns for what differs, and these columns, row by row."""
+    """The common part of the values; the heads of the columns for the rest, and these columns, row by row."""
     if values and all(isinstance(value, dict) and value for value in values):
         found = find_differences(values)
         names = found.names if len(found.names) <= _VALUES_MAX else ()
@@ -119,7 +119,7 @@ def _row(item: Item, cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _end(item: Item) -> str:
-    """How it ended, where that needs a word."""
+    """How it ended, if it failed or was recovered."""
     if item.recovered_by:
         return f"recovered {_HELP.get(item.recovered_by, 'by its handler')}"
     return summarize_failure(item.failure) if item.failure and item.status != "completed" else ""

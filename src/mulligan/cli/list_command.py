@@ -1,4 +1,4 @@
-"""`mulligan list`: the runs there are, newest first."""
+"""`mulligan list`: the runs, newest first."""
 
 from __future__ import annotations
 
@@ -19,47 +19,50 @@ STATUSES = ("running", "paused", "completed", "failed", "cancelled")
 GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
 LIMIT = 50
 HEADS = ("RUN", "STATUS", "AGE", "TIME", "WORKFLOW", "")
-# So much of a workflow's name is shown on any terminal.
+# The shortest width of the workflow column.
 WORKFLOW_CHARS_MIN = 16
-# How many of the commands that answer what waits for a person are shown below the table.
+# How many commands that answer a waiting run are shown below the table.
 COMMANDS_MAX = 5
-# How many things one line says of what a run waits for.
-HOLD_UPS_MAX = 2
-# How long `--watch` waits for something new at most, and at least between two pictures.
+# How many reasons of a wait one line shows.
+REASONS_MAX = 2
+# How often `--watch` draws: at least, and at most.
 WATCH_SECONDS, WATCH_SECONDS_MIN = 2.0, 0.5
 
 
 def list_runs(
     workflow: Annotated[
-        list[str] | None, Option("--workflow", metavar="NAME", help="Only of these; may be given several times.")
+        list[str] | None, Option("--workflow", metavar="NAME", help="Only runs of this workflow (repeatable).")
     ] = None,
     status: Annotated[
         list[str] | None,
         Option(
             "--status",
             metavar="STATUS",
-            help=f"Only these; several times, or with commas: {', '.join((*STATUSES, *GROUPS))}.",
+            help=f"Only runs with this status (repeatable, or with commas): {', '.join((*STATUSES, *GROUPS))}.",
         ),
     ] = None,
     since: Annotated[
-        str | None, Option("--since", metavar="TIME", help="Started since then: 2h, 7d, 2026-11-01, 2026-11-01T08:00.")
+        str | None,
+        Option("--since", metavar="TIME", help="Only runs started since then: 2h, 7d, 2026-11-01, 2026-11-01T08:00."),
     ] = None,
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Started before then.")] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Only runs started before then.")] = None,
     inputs: Annotated[
-        list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="With this input; several times.")
+        list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="Only runs with this input (repeatable).")
     ] = None,
     label: Annotated[
-        list[str] | None, Option("--label", metavar="KEY=VALUE", help="With this label; several times.")
+        list[str] | None, Option("--label", metavar="KEY=VALUE", help="Only runs with this label (repeatable).")
     ] = None,
-    with_children: Annotated[bool, Option("--all", help="Also runs that other runs called, below those.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", metavar="N", help="How many at most.", show_default=True)] = LIMIT,
-    watch: Annotated[bool, Option("--watch", "-w", help="On a terminal: show it anew until Ctrl-C.")] = False,
+    with_children: Annotated[bool, Option("--all", help="Also show called runs, below their callers.")] = False,
+    limit: Annotated[
+        int, Option("--limit", "-n", metavar="N", help="How many runs to show at most.", show_default=True)
+    ] = LIMIT,
+    watch: Annotated[bool, Option("--watch", "-w", help="Update the list until Ctrl-C (on a terminal).")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first, with their status and why they failed.
 
-    Of those that have not ended: who waits for what. TIME is that of the whole run, until its end or until now. A time
+    Unfinished runs are shown with what they wait for. TIME is that of the whole run, to its end or until now. A time
     without a zone is local, and a day begins at 00:00.
     """
     now = datetime.now(UTC)
@@ -74,7 +77,7 @@ def list_runs(
         limit=limit,
     )
     if limit < 1:
-        raise UsageRefused(f"--limit is at least 1, not {limit}")
+        raise UsageRefused(f"--limit must be at least 1, not {limit}")
     screen = _screen(as_json=as_json) if watch else None
     with service_at(home) as service:
         if screen is not None:
@@ -92,7 +95,7 @@ def list_runs(
 
 def _screen(*, as_json: bool) -> Screen:
     if as_json:
-        raise UsageRefused("--watch is for people, and --json for programs", hint="leave one of them out")
+        raise UsageRefused("--watch and --json exclude each other", hint="give one of them")
     return Screen.of_stdout("--watch")
 
 
@@ -100,10 +103,10 @@ def _statuses(words: Iterable[str]) -> tuple[str, ...]:
     found: list[str] = []
     for word in (part.strip() for given in words for part in given.split(",")):
         if word not in STATUSES and word not in GROUPS:
-            hint = f"there are {', '.join(STATUSES)}; open and ended stand for several"
-            raise UsageRefused(f"'{word}' is no status of a run", hint=hint)
+            hint = f"give {', '.join(STATUSES)}; or open or ended for several"
+            raise UsageRefused(f"'{word}' is not a status of a run", hint=hint)
         found.extend(GROUPS.get(word, (word,)))
-    # A run that nobody has taken up yet is running for whoever looks.
+    # A new run counts as running.
     return tuple(dict.fromkeys([*found, *(["new"] if "running" in found else [])]))
 
 
@@ -117,13 +120,13 @@ def _picture(service: Service, query: RunQuery, home: str | None) -> list[str]:
 
 def _rows(page: RunPage, place: str) -> list[tuple[str, ...]]:
     now, depths = datetime.now(UTC), _depths(page.runs)
-    # A long name must leave room for what is said of the run.
+    # A long name must leave room for the notes.
     chars_max = max(WORKFLOW_CHARS_MIN, columns() // 5) if sys.stdout.isatty() else None
     return [_row(run, depths[run.run_id], now, place, chars_max) for run in page.runs]
 
 
 def _depths(runs: Iterable[RunLine]) -> dict[int, int]:
-    """How far below the first of its callers that is listed each run stands. A caller comes before whom it called."""
+    """How many callers of each run are listed above it. A caller comes before the runs that it called."""
     depths: dict[int, int] = {}
     for run in runs:
         above = -1 if run.parent_run_id is None else depths.get(run.parent_run_id, -1)
@@ -141,17 +144,17 @@ def _row(run: RunLine, depth: int, now: datetime, place: str, workflow_chars_max
 
 
 def _notes(run: RunLine, place: str) -> Iterator[str]:
-    """What else is worth a word: why it failed, what it waits for, who drives it, what it was."""
+    """Why it failed, what it waits for, its driver, its round, its reason."""
     if run.failure is not None:
         yield first_failure(run.failure)
-    yield from (_told(run, wait, place) for wait in _most_telling(run))
+    yield from (_describe(run, wait, place) for wait in _main_reasons(run))
     if run.driver is not None:
         yield driven_by(run.driver.pid, run.driver.host)
     if run.round > 1:
         yield f"round {run.round}"
     if run.degraded:
         yield "degraded"
-    # Of a paused run it has been said.
+    # The reason of a pause is shown already.
     if run.reason and run.status != "paused":
         yield run.reason
 
@@ -162,14 +165,14 @@ def first_failure(failure: FailedStep) -> str:
     return f"'{failure.step}' failed with {failure.text}{more}"
 
 
-def _most_telling(run: RunLine) -> list[WaitReason]:
-    """Whoever answers a question goes on with the run, so that nobody drives it need not be said."""
+def _main_reasons(run: RunLine) -> list[WaitReason]:
+    """The most important reasons. A missing driver is left out if a person is asked: the answer drives the run."""
     has_question = any(wait.kind in ("approval", "triage") for wait in run.waiting_for) and run.status != "paused"
     waits = [wait for wait in run.waiting_for if wait.kind != "driver" or not has_question]
-    return waits[:HOLD_UPS_MAX]
+    return waits[:REASONS_MAX]
 
 
-def _told(run: RunLine, wait: WaitReason, place: str) -> str:
+def _describe(run: RunLine, wait: WaitReason, place: str) -> str:
     if wait.kind == "driver" and run.parent_run_id is None:
         return f"{wait.text}: mulligan resume {run.run_id}{place}"
     if wait.kind == "step_pause" and wait.count == 1:
@@ -182,22 +185,22 @@ def driven_by(pid: int, host: str) -> str:
 
 
 def driven(run: dict[str, Any], place: str) -> str:
-    """Who drives a run that has not ended, or what to do where nobody does."""
+    """The driver of an unfinished run, or what to do if there is none."""
     if run["driver"]:
         return driven_by(run["driver"]["pid"], run["driver"]["host"])
     if run["parent_run_id"] is not None:
-        return "nobody drives it"
-    return f"nobody drives it: mulligan resume {run['run_id']}{place}"
+        return "no process drives it"
+    return f"no process drives it: mulligan resume {run['run_id']}{place}"
 
 
 # -- below the table -------------------------------------------------------------------------------------------------
 
 
 def _below(service: Service, query: RunQuery, page: RunPage, home: str | None) -> Iterator[str]:
-    """Why the list is empty, how to answer what waits for a person, and that there are more runs."""
+    """Why the list is empty, how to answer what waits for a person, and whether there are more runs."""
     if not page.runs:
         is_chosen = query != RunQuery(with_children=query.with_children, limit=query.limit)
-        yield "no such runs" if is_chosen else f"no runs in {service.home.place}"
+        yield "no matching runs" if is_chosen else f"no runs in {service.home.place}"
     commands = [*_commands(page, where(home))]
     yield from commands[:COMMANDS_MAX]
     if len(commands) > COMMANDS_MAX:
@@ -217,7 +220,7 @@ def _commands(page: RunPage, place: str) -> Iterator[str]:
 
 
 def answering_command(run: RunLine, wait: WaitReason) -> str:
-    """What to type for something that waits for a person; nothing where none is asked."""
+    """The command that answers something that waits for a person; "" if no person is asked."""
     if wait.kind == "pause":
         return f"mulligan resume {run.run_id}" if run.parent_run_id is None else ""
     if wait.kind not in ("approval", "triage"):

@@ -1,4 +1,4 @@
-"""`mulligan logs` and `mulligan events`: what attempts wrote, and what the engine did."""
+"""`mulligan logs` and `mulligan events`: what attempts wrote, and the events of a run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, sho
 from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, systems_with_logs, to_json
 
 _DETAIL_CHARS_MAX = 60
-# A large run has a million events: each is not worth a write of its own.
+# Many lines are written at once, since a large run has a million events.
 _LINES_AT_ONCE = 1000
-# What is told in columns of its own, and what is too large for a line.
-_TOLD = ("type", "step", "place")
+# Fields that have their own columns, and fields that are too large for a line.
+_COLUMNS = ("type", "step", "place")
 _LONG = (
     "definition",
     "inputs",
@@ -38,33 +38,33 @@ _LONG = (
 def logs(
     run: NewestRun = LATEST,
     step: Annotated[str | None, Argument(metavar="STEP", help="The name of a step.")] = None,
-    item: Annotated[int | None, Option("--item", metavar="I", help="Of one item of a map step.")] = None,
+    item: Annotated[int | None, Option("--item", metavar="I", help="Only this item of a map step.")] = None,
     attempt: Annotated[
-        int | None, Option("--attempt", metavar="N", help="Of this attempt; by default of the last.")
+        int | None, Option("--attempt", metavar="N", help="The number of the attempt (default: the last).")
     ] = None,
-    handler: Annotated[bool, Option("--handler", help="What its failure handler wrote.")] = False,
-    script: Annotated[bool, Option("--script", help="What its recovery script wrote.")] = False,
+    handler: Annotated[bool, Option("--handler", help="Show what the failure handler wrote.")] = False,
+    script: Annotated[bool, Option("--script", help="Show what the recovery script wrote.")] = False,
     follow: Annotated[
         bool,
-        Option("--follow", "-f", help="Go on while it is written, through retries; without STEP of the whole run."),
+        Option("--follow", "-f", help="Follow the logs, through retries; without STEP those of the whole run."),
     ] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Print what the attempts of a step wrote, even while they run.
 
-    Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. With --follow
-    it ends when the step, or the run, has ended.
+    Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. --follow ends
+    when the step, or the run, has ended.
     """
     if handler and script:
-        raise UsageRefused("--handler and --script are two questions", hint="ask one of them")
+        raise UsageRefused("--handler and --script exclude each other", hint="give one of them")
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
         if follow:
             wanted = LogSelection(named, item, attempt, part)
             if not named and wanted != LogSelection():
-                raise UsageRefused("--item, --attempt, --handler and --script are about one step", hint="name a STEP")
+                raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
             return _follow(service, run_id, wanted, as_json=as_json, place=where(home))
         if not named:
             raise UsageRefused(
@@ -76,14 +76,14 @@ def logs(
         show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
         return 0
     for log in found:
-        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_silence(log, called, where(home))}")
+        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
     return 0
 
 
 def _follow(service: Service, run_id: int, wanted: LogSelection, *, as_json: bool, place: str) -> int:
-    """Print what is written as it is written. Ctrl-C ends it, and nothing else."""
+    """Print what is written while it is written. Ctrl-C stops only this command."""
     try:
         for piece in service.follow_logs(run_id, wanted, by_line=as_json):
             if as_json:
@@ -97,7 +97,7 @@ def _follow(service: Service, run_id: int, wanted: LogSelection, *, as_json: boo
 
 
 def _show_piece(piece: LogPiece, place: str, *, is_named: bool) -> None:
-    """`is_named`: the name of its place stands before each line."""
+    """`is_named`: each line begins with the name of its place."""
     stream = sys.stderr if piece.stream == "stderr" else sys.stdout
     if piece.stream is not None and is_named:
         name = f"{piece.where} | ".encode()
@@ -112,27 +112,26 @@ def _show_piece(piece: LogPiece, place: str, *, is_named: bool) -> None:
         )
 
 
-def _silence(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str) -> str:
-    """Why there is nothing to read; of a step that called a run, where its steps are."""
+def _why_empty(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str) -> str:
+    """Why there is nothing to read; for a step that called a run, where its steps are."""
     if log.stdout or log.stderr:
         return ""
     if child := called.get((log.place, log.attempt)):
-        return f": it called run {child}, whose steps have logs of their own: mulligan show {child}{place}"
-    return f": there is no log of it here, it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
+        return f": it called run {child}, whose steps have their own logs: mulligan show {child}{place}"
+    return f": its log is not on this host: it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
 
 
 def events(
     run: NewestRun = LATEST,
     named_as: Annotated[
-        str | None,
-        Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl."),
+        str | None, Option("--as", metavar="SYSTEM", help="Print JSON lines with the names of that system: noetl.")
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the events of a run, one per line.
 
-    With --json they come as they are kept.
+    With --json they are printed as they are stored.
     """
     if named_as is not None and named_as not in (systems := systems_with_logs()):
         raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {', '.join(systems)}")
@@ -141,12 +140,12 @@ def events(
         if named_as is not None:
             lines = (json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as))
         else:
-            lines = (line.decode() if as_json else _told(json.loads(line)) for line in service.event_lines(run_id))
+            lines = (line.decode() if as_json else _describe(json.loads(line)) for line in service.event_lines(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 
 
-def _told(entry: dict[str, Any]) -> str:
+def _describe(entry: dict[str, Any]) -> str:
     fact = entry["fact"]
     where = fact.get("step") or fact.get("place") or ""
     return f"{entry['seq']:>5} {entry['at'][:19]}Z {fact['type']:<18} {where:<12} {' '.join(_details(fact))}".rstrip()
@@ -155,13 +154,13 @@ def _told(entry: dict[str, Any]) -> str:
 def _details(fact: dict[str, Any]) -> Iterator[str]:
     for name, value in fact.items():
         if name in _LONG:
-            yield from _of_long(name, value)
-        elif name not in _TOLD:
+            yield from _short_form(name, value)
+        elif name not in _COLUMNS:
             yield f"{name}={cut(value if isinstance(value, str) else json.dumps(value), _DETAIL_CHARS_MAX)}"
 
 
-def _of_long(name: str, value: Any) -> Iterator[str]:
-    """Of what is too large for a line: of a failure its code, of a route where it leads."""
+def _short_form(name: str, value: Any) -> Iterator[str]:
+    """A short form of large fields: the code of a failure, the target of a route."""
     if name == "failure":
         yield f"failure={cut(value['code'], _DETAIL_CHARS_MAX)}"
     elif name == "route" and value.get("to"):

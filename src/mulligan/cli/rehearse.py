@@ -1,11 +1,11 @@
-"""`mulligan rehearse`: a workflow to its end with some steps faked, and nothing of it is kept."""
+"""`mulligan rehearse`: run a workflow with some steps faked, and keep nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.drive_run import conduct
+from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates, service_kept_or_not
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel, given_inputs
@@ -28,9 +28,8 @@ def rehearse(
 ) -> int:
     """Run a workflow with some steps faked, and discard the run.
 
-    A faked step runs nothing and ends as you say; its check, its retries, its handler and its edges are real, and so
-    are all other steps: they run here. It has a home of its own that is removed; with --home DIR it is kept. The exit
-    codes are those of `mulligan run`.
+    A faked step runs nothing and ends as you say; its check, retries, handler and edges are real. All other steps run
+    here. The run is in a temporary home; with --home DIR it is kept. The exit codes are those of `mulligan run`.
     """
     wait_seconds = parse_duration(wait)
     examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
@@ -39,9 +38,9 @@ def rehearse(
     ends = Service.read_fakes(examined.workflow, fake or (), fakes)
     workflow = Service.apply_fakes(examined.workflow, ends)
     prepared = Service.prepare(workflow, given_inputs(inputs or []), Path.cwd(), file=str(file.absolute()))
-    complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all of it runs")
+    complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all steps run")
     with service_kept_or_not(home) as service:
-        code = conduct(
+        code = drive_run(
             service,
             lambda driver: service.start(prepared, driver)[0],
             parallel=checked_parallel(parallel),
@@ -50,5 +49,5 @@ def rehearse(
             home=home,
             is_kept=home is not None,
         )
-    complain(f"kept in '{home}'" if home is not None else "nothing of it is kept; to keep it: --home DIR")
+    complain(f"kept in '{home}'" if home is not None else "the run was removed; to keep it: --home DIR")
     return code

@@ -1,4 +1,4 @@
-"""`mulligan replay --verify`: the log proves the tables."""
+"""`mulligan replay --verify`: check that the tables of a run agree with its log."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mulligan.service.formatting import pluralize
 
 def replay(
     run: RunName,
-    verify: Annotated[bool, Option("--verify", help="Compare what the log gives with what the store has.")] = False,
+    verify: Annotated[bool, Option("--verify", help="Compare the replayed log with the store.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Rebuild a run from its event log, and compare it with the store.
 
-    Nothing is run. The exit code is 1 if they differ.
+    Runs nothing. The exit code is 1 if they differ.
     """
     if not verify:
-        raise UsageRefused("a replay runs nothing: it can only be compared", hint="say so: --verify")
+        raise UsageRefused("--verify is required", hint="write mulligan replay RUN --verify")
     with service_at(home) as service:
         run_id = service.find_run(run)
         found = service.replay(run_id)
     if as_json:
         show_json(to_json(found))
     elif found.differing:
-        why = "somebody has changed the store, or this is a bug of ours"
+        why = "the store was changed by hand, or this is a bug in Mulligan"
         complain(f"run {run_id} differs from its log in {', '.join(found.differing)}: {why}")
     else:
-        show(f"run {run_id}: {pluralize(found.events, 'event')} replayed, all as the store has it")
+        show(f"run {run_id}: {pluralize(found.events, 'event')} replayed, no difference")
     return 1 if found.differing else 0

@@ -1,4 +1,4 @@
-"""`mulligan report`: a run as one HTML page, to be read or to be sent to somebody."""
+"""`mulligan report`: a run as one HTML page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def report(
     out: Annotated[
         str | None,
         Option(
-            "--out", "-o", metavar="FILE", help="Write it there: else mulligan-report-RUN.html here; '-' is stdout."
+            "--out", "-o", metavar="FILE", help="The file to write; '-' is stdout (default: mulligan-report-RUN.html)."
         ),
     ] = None,
     home: HomeFolder = None,
@@ -26,8 +26,8 @@ def report(
 ) -> None:
     """Write a report of a run in HTML: failures, graph, timeline, logs.
 
-    It needs nothing but itself, and can be sent to somebody. A run that still goes on is shown as it stands.
-    With --json, what is in it as one JSON object.
+    The page is self-contained and can be sent to other people. An unfinished run is shown as it is now.
+    With --json its content is printed as one JSON object.
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
@@ -42,6 +42,6 @@ def report(
     if out == "-":
         show_bytes(data)
         return
-    # It has outputs and logs in it: who may read it, its owner says.
+    # It contains outputs and logs, so only its owner may read it.
     write_file(file, data, is_private=True, follows=bool(out))
     complain(f"wrote {file}")

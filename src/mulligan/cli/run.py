@@ -1,4 +1,4 @@
-"""`mulligan run`: a workflow to its end, in this process."""
+"""`mulligan run`: run a workflow to its end in this process."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.background_start import Detach, Key, start
-from mulligan.cli.dry_run import DryRun, foretell
+from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service import Service, parse_duration
 
 Parallel = Annotated[
-    int | None, Option("--parallel", "-p", metavar="N", help="How many steps at once: else one per processor.")
+    int | None, Option("--parallel", "-p", metavar="N", help="How many steps run at once (default: one per processor).")
 ]
 Wait = Annotated[
-    str, Option("--wait", metavar="TIME", help="How long to wait for a timer where all else waits for a person.")
+    str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
 ]
 
-ChangedOnly = Annotated[
-    bool, Option("--changed", help="Run only what has changed: other steps are taken over from earlier runs.")
-]
+ChangedOnly = Annotated[bool, Option("--changed", help="Run only changed steps; take other results from earlier runs.")]
 Forced = Annotated[
-    list[str] | None, Option("--force", metavar="STEP", help="A step to run in any case; may be given several times.")
+    list[str] | None, Option("--force", metavar="STEP", help="A step to run even if it has not changed (repeatable).")
 ]
 
 
@@ -42,7 +40,9 @@ def run(
     dry_run: DryRun = False,
     label: Annotated[
         list[str] | None,
-        Option("--label", metavar="KEY=VALUE", help="To find the run by: `mulligan list --label`; several times."),
+        Option(
+            "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -50,7 +50,7 @@ def run(
 
     Files of Torc, Prodigy, NoETL and Alphred run as they are. The kind is recognised, or given by --format.
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
-    for a person, and 130 if it was interrupted: then `mulligan resume` goes on with it.
+    for a person, and 130 if it was interrupted; `mulligan resume` continues it.
     """
     wait_seconds = parse_duration(wait)
     examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
@@ -59,8 +59,8 @@ def run(
     if dry_run:
         given = given_inputs(inputs or [])
         if changed_only:
-            complain("note: what is up to date is known when a step is about to start: every step is listed")
-        return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
+            complain("note: every step is listed, since only a run finds out which steps are up to date")
+        return show_preview(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
     labels = pairs(label, "label", "--label name=value")
     prepared = Service.prepare(
         examined.workflow,
@@ -86,12 +86,12 @@ def run(
 
 
 def given_inputs(words: list[str]) -> dict[str, str]:
-    """The inputs by name. What each of them must be says the workflow."""
+    """The inputs by name. The workflow checks them later."""
     given: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name:
-            raise UsageRefused(f"'{word}' is no input", hint="write it like -i name=value")
+            raise UsageRefused(f"'{word}' is not an input", hint="write it like -i name=value")
         if name in given:
             raise UsageRefused(f"input '{name}' is given twice")
         given[name] = value
@@ -100,5 +100,5 @@ def given_inputs(words: list[str]) -> dict[str, str]:
 
 def checked_parallel(number: int | None) -> int | None:
     if number is not None and number < 1:
-        raise UsageRefused(f"{number} steps at once are none", hint="--parallel takes 1 or more")
+        raise UsageRefused(f"--parallel must be at least 1, not {number}")
     return number

@@ -1,4 +1,4 @@
-"""`mulligan schema`: what a workflow file may contain, for editors."""
+"""`mulligan schema`: the JSON Schema of workflow files, for editors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from mulligan.service import Service
 
 
 def schema(
-    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write it there, not to stdout.")] = None,
-    as_json: Annotated[bool, Option("--json", help="It is JSON anyway.")] = False,
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="No effect: the schema is JSON.")] = False,
 ) -> None:
     """Print the JSON Schema of workflow files, for editors.
 

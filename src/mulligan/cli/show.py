@@ -1,4 +1,4 @@
-"""`mulligan show`: one run, step by step."""
+"""`mulligan show`: one run with its steps."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mulligan.service import (
 )
 from mulligan.service.formatting import format_size, pluralize, single_line, up_to_date_since, values_text
 
-# Of so many failed steps the last lines are shown.
+# How many failed steps are shown with their last lines.
 TAILS_MAX = 3
-# What stands before a run that a step called, and again before its steps.
+# The indent of a called run, and again of its steps.
 _INDENT = "  "
 # The runs that a run called, by their numbers.
 Children = dict[int, dict[str, Any]]
@@ -41,20 +41,18 @@ _HEADS = ("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", "")
 def show_run(
     run: NewestRun = LATEST,
     step: Annotated[
-        str | None, Argument(metavar="STEP", help="Only this step and its attempts, or all steps of a matrix.")
+        str | None, Argument(metavar="STEP", help="A step with its attempts, or a matrix with all its steps.")
     ] = None,
-    attempts: Annotated[
-        bool, Option("--attempts", help="Every attempt at its steps, and at what their failures set off.")
-    ] = False,
+    attempts: Annotated[bool, Option("--attempts", help="Show every attempt at steps, handlers and scripts.")] = False,
     output: Annotated[
-        str, Option("--output", metavar="STEP", help="Only what this step gave, or an item of it (STEP[3]), whole.")
+        str, Option("--output", metavar="STEP", help="Print the whole output of this step, or of an item (STEP[3]).")
     ] = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its steps, its failures, and what it waits for.
 
-    Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
+    Time and CPU are totals over all attempts of a step; memory is the most that one attempt used.
     """
     with service_at(home) as service:
         run_id, name = find_run_and_step(service, run, step)
@@ -62,7 +60,7 @@ def show_run(
             given = service.output(run_id, output)
             _show_output(given.value, as_json=as_json)
             if given.is_refused:
-                complain(f"note: '{output}' failed because of this output: 'validate' refused it")
+                complain(f"note: '{output}' failed because 'validate' rejected this output")
             return
         if name:
             _show_step(service.step_overview(run_id, name), where(home), as_json=as_json)
@@ -87,11 +85,11 @@ def show_run(
 
 
 def _show_tails(run: dict[str, Any], home: str) -> None:
-    """What the first steps wrote last that failed and that nobody handled."""
+    """The last lines of the first unhandled failed steps."""
     failed = [(name, step) for name, step in run["steps"].items() if step["status"] == "failed" and not step["handled"]]
     tails = ((name, failure_tail(step["failure"])) for name, step in failed if step["failure"])
     for name, lines in islice(((name, lines) for name, lines in tails if lines), TAILS_MAX):
-        show(f"the last that '{name}' wrote (all of it: mulligan logs {run['run_id']} {name}{home}):")
+        show(f"the last lines of '{name}' (all: mulligan logs {run['run_id']} {name}{home}):")
         show("\n".join(f"  | {line}" for line in lines))
 
 
@@ -104,7 +102,7 @@ def _show_output(given: Any, *, as_json: bool) -> None:
 
 
 def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
-    """One step with its attempts; of a matrix all steps, those that failed or are at work first."""
+    """One step with its attempts; or all steps of a matrix, failed and running ones first."""
     if as_json:
         show_json(to_json(found))
         return
@@ -112,7 +110,9 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     if "combinations" in found:
         show(f"{title(name, found)} of run {run_id}: {counts_text(found)}")
         show_table(_HEADS, [_row(step["name"], step) for step in found["steps"]])
-        complain(f"the values of each: mulligan items {run_id} {name}{place}; one of them: mulligan show {run_id} STEP")
+        complain(
+            f"the values of each step: mulligan items {run_id} {name}{place}; one of them: mulligan show {run_id} STEP"
+        )
         return
     matrix = found["matrix"]
     values = f", {matrix['name']} with {values_text(matrix['values'])}" if matrix else ""
@@ -120,7 +120,7 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     show_attempts(found["tries"])
     if found["output"] is not None:
         show(f"output: {describe_artifact(found['output']) or cut(json.dumps(found['output']), 200)}")
-    complain(f"what it wrote: mulligan logs {run_id} {name}{place}; the story: mulligan explain {run_id} {name}{place}")
+    complain(f"its logs: mulligan logs {run_id} {name}{place}; its story: mulligan explain {run_id} {name}{place}")
 
 
 def _headline(run: dict[str, Any]) -> str:
@@ -142,20 +142,20 @@ def agents_line(run: dict[str, Any]) -> str:
 
 
 def until(wait: dict[str, Any]) -> str:
-    """When something happens by itself that waits for a person."""
+    """When the default happens, if no person answers."""
     if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
         return ""
     return f"; the default applies {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
 
 
 def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """`end` is told where it did something, or is doing it."""
+    """`end`, if it did something or is doing it."""
     end: dict[str, Any] | None = run.get("end")
     return [("end", end)] if end is not None and (end["attempts"] or end["failure"]) else []
 
 
 def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
-    """The steps of a run, those of a matrix as one; below each the runs that it called, with their steps."""
+    """The steps of a run, each matrix as one row; below each step the runs that it called, with their steps."""
     children: Children = {child["run_id"]: child for child in run["children"]}
     whole = {name: matrix for matrix, group in run["matrices"].items() for name in group["combinations"]}
     shown: set[str] = set()
@@ -171,7 +171,7 @@ def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ..
 def _matrix_rows(
     run: dict[str, Any], matrix: str, children: Children, depth: int, place: str
 ) -> Iterator[tuple[str, ...]]:
-    """A matrix in a row; below it the steps that failed or are at work, as many as there is room for."""
+    """A matrix in a row; below it failed and running steps, as many as there is room for."""
     group, steps = run["matrices"][matrix], run["steps"]
     yield _figures(_INDENT * depth + title(matrix, group), group, counts_text(group))
     listed = listed_steps(group, steps)
@@ -201,7 +201,7 @@ def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _figures(name: str, one: dict[str, Any], remark: str) -> tuple[str, ...]:
-    """A step, or a matrix, with what it took."""
+    """A step or a matrix with its figures."""
     usage = one["usage"] or {}
     took, cpu = (length(usage[name]) if usage else "" for name in ("wall_seconds", "cpu_seconds"))
     peak = format_size(usage["peak_memory"]) if usage.get("peak_memory") else ""
@@ -235,19 +235,19 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield _items(step["items"])
     if agents := agents_line(step):
         yield agents
-    # Whoever has to decide is told of the failure with the question.
+    # The failure of a parked step is shown with the question.
     if step["failure"] and step["status"] not in ("completed", "pending_failed"):
         yield summarize_failure(step["failure"]) + (", handled" if step["handled"] else "")
     for warning in step["warnings"]:
         yield f"warning: {summarize_failure(warning)}"
-    # Items are counted already, and runs that were called stand below.
+    # Items are counted already, and called runs are shown below.
     waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
-    # Of the items of a map many wait for the same.
+    # Many items of a map may wait for the same.
     yield from dict.fromkeys(f"waits for {single_line(wait['text'])}{until(wait)}" for wait in waits)
 
 
 def _paused(pause: dict[str, Any]) -> str:
-    """A step that is held and still runs, or waits for other steps: nothing more of it starts."""
+    """A paused step that still runs or waits for other steps."""
     by, reason = pause["by"], pause["reason"]
     return f"paused{f' by {by}' if by else ''}{f': {single_line(reason)}' if reason else ''}"
 
@@ -259,26 +259,26 @@ def _items(counts: dict[str, int]) -> str:
 
 
 def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
-    """What to do next, for whoever looks at it."""
+    """What to do next."""
     run_id = run["run_id"]
     if run["status"] in ("failed", "cancelled"):
         again = suggest_commands(run_id, run["status"], spent_budgets=_spent_budgets(run))[0].text
-        yield f"the story: mulligan explain {run_id}{place}; another round: {again}{place}"
+        yield f"its story: mulligan explain {run_id}{place}; to try again: {again}{place}"
     elif run["status"] == "running":
         yield driven(run, place)
     yield from _questions(run, place)
 
 
 def _spent_budgets(run: dict[str, Any]) -> list[str]:
-    """The limits that have to be raised before another round can do better."""
+    """The limits that must be raised before a retry can succeed."""
     open_ = ((name, step["failure"]) for name, step in run["steps"].items() if step["failure"] and not step["handled"])
     spent = (spent_budget(name, failure["code"], failure["details"]) for name, failure in open_)
     return list(dict.fromkeys(filter(None, spent)))
 
 
 def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
-    """What is asked of people by the run, and by those that it called."""
-    run_id, sweeps = run["run_id"], _held_sweeps(run)
+    """What the run, and the runs that it called, ask a person."""
+    run_id, sweeps = run["run_id"], _paused_matrices(run)
     held = Counter(sweeps.values())
     for sweep, count in held.items():
         if count > 1:
@@ -289,8 +289,8 @@ def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
         yield from _questions(child, place)
 
 
-def _held_sweeps(run: dict[str, Any]) -> dict[str, str]:
-    """The matrices of the steps that somebody holds and that would run."""
+def _paused_matrices(run: dict[str, Any]) -> dict[str, str]:
+    """The matrices of the paused steps that would run."""
     matrices = run["matrices"].items()
     sweeps = {member: name for name, group in matrices for member in group["combinations"]}
     held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
@@ -298,7 +298,7 @@ def _held_sweeps(run: dict[str, Any]) -> dict[str, str]:
 
 
 def question(run_id: int, wait: dict[str, Any], home: str) -> str:
-    """The command that answers what a run waits for; nothing where no person is asked."""
+    """The command that answers what a run waits for; "" if no person is asked."""
     if wait["kind"] == "triage":
         return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
     if wait["kind"] == "approval":

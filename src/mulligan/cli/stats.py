@@ -1,4 +1,4 @@
-"""`mulligan stats`: what the rungs of the ladder were good for."""
+"""`mulligan stats`: how often each rung of the ladder was tried and worked."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from mulligan.cli.terminal import UsageRefused, complain, show_json
 from mulligan.service import RungStats, describe_rung, parse_duration, to_json
 
 HEADS = ("WORKFLOW", "STEP", "TRIED", "WORKED", "SHARE", "EACH", "RUNG")
-# A pattern may be long, and of several lines.
+# A pattern may be long and have several lines.
 RUNG_CHARS_MAX = 120
 TRIED_NOTHING = "no retry, handler, triage or route was tried"
 
 
 def show_stats(
-    run: Annotated[str | None, Argument(metavar="RUN", help="One run; else all of them.")] = None,
+    run: Annotated[str | None, Argument(metavar="RUN", help="The number of a run (default: all runs).")] = None,
     workflow: Annotated[str | None, Option("--workflow", metavar="NAME", help="Only runs of this workflow.")] = None,
     since: Annotated[
         str | None,
-        Option("--since", metavar="TIME", help="Only runs begun in the last so many hours or days: 12h, 7d."),
+        Option("--since", metavar="TIME", help="Only runs started within this time: 12h, 7d."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how often retries, handlers, triage and routes helped.
 
-    Per step, how often each was tried, how often it worked, how long it took on average: of one run, or over all.
+    For each step: how often each was tried and worked, and how long it took on average; of one run, or over all runs.
     """
     if run is not None and not (workflow is None and since is None):
-        raise UsageRefused(f"run {run} is one run: --workflow and --since choose among many")
+        raise UsageRefused(
+            "--workflow and --since cannot be combined with a run", hint="leave out the run or the options"
+        )
     begun = datetime.now(UTC) - timedelta(seconds=parse_duration(since)) if since is not None else None
     with service_at(home) as service:
         run_id = None if run is None else service.find_run(run)
@@ -49,7 +51,7 @@ def _nothing(run: int | None, workflow: str | None, since: str | None) -> str:
     if run is not None:
         return f"{TRIED_NOTHING} in run {run}"
     of = "" if workflow is None else f" of '{workflow}'"
-    return f"{TRIED_NOTHING} in any run{of}" + ("" if since is None else f" begun in the last {since}")
+    return f"{TRIED_NOTHING} in any run{of}" + ("" if since is None else f" started in the last {since}")
 
 
 def _row(line: RungStats) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ def _row(line: RungStats) -> tuple[str, ...]:
 
 
 def _each(seconds: float | None) -> str:
-    """How long one took; nothing is known of what has not come to anything yet."""
+    """How long one took on average; "-" if none has ended."""
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else length(seconds)

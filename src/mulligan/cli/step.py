@@ -1,4 +1,4 @@
-"""`mulligan step`: one step of a workflow, alone, once."""
+"""`mulligan step`: run one step of a workflow alone, once."""
 
 from __future__ import annotations
 
@@ -45,19 +45,17 @@ def step(
     inputs: Inputs = None,
     results: Annotated[
         list[str] | None,
-        Option("--result", metavar="STEP=JSON", help="What another step gave, where this one reads it: else null."),
+        Option(
+            "--result", metavar="STEP=JSON", help="The result of another step, which this one reads (default: null)."
+        ),
     ] = None,
     fake: Fake = None,
     fakes: Fakes = None,
-    handler: Annotated[
-        bool, Option("--handler", help="Try its failure handler: the step itself does not run.")
-    ] = False,
-    error: Annotated[str, Option("--error", metavar="JSON", help="How it failed; by default a plain exit 1.")] = "",
-    item: Annotated[
-        str, Option("--item", metavar="JSON", help="Of a map step: the item whose command has failed.")
-    ] = "",
+    handler: Annotated[bool, Option("--handler", help="Run its failure handler instead of the step.")] = False,
+    error: Annotated[str, Option("--error", metavar="JSON", help="How the step failed (default: exit code 1).")] = "",
+    item: Annotated[str, Option("--item", metavar="JSON", help="The item of a map step whose command failed.")] = "",
     command: Annotated[
-        int | None, Option("--command", metavar="N", help="Which command: else the first with a handler.")
+        int | None, Option("--command", metavar="N", help="Which command failed (default: the first with a handler).")
     ] = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
@@ -66,10 +64,10 @@ def step(
 ) -> int:
     """Run a single step of a workflow once, or its handler.
 
-    One attempt, no retries, no handlers, no edges. What it writes goes to stdout and stderr; if it writes nothing, its
-    output does, as JSON. It runs in a home of its own that is removed; with --home DIR it is kept. With --handler the
-    step is taken to have failed as --error says: its handler really runs, and what it would make of the step is told.
-    The exit code is 1 if the failure climbs on.
+    It has one attempt, no retries, no handlers and no edges. What it writes goes to stdout and stderr; if it writes
+    nothing, its output is printed as JSON. It runs in a temporary home; with --home DIR the run is kept. With --handler
+    the handler runs as if the step had failed as --error says, and the outcome of the step is shown. The exit code is 1
+    if the failure is not handled.
     """
     workflow = Service.load_workflow(file, named=system, trust_templates=trust_templates)
     ends = Service.read_fakes(workflow, fake or (), fakes)
@@ -78,37 +76,37 @@ def step(
     if handler:
         trial = _handler_trial(workflow, step, item, command)
         prepared = Service.prepare(trial.workflow, given_inputs(inputs or []), Path.cwd())
-        return _try_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
+        return _run_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
     if error or item or command is not None:
-        raise UsageRefused("--error, --item and --command are about a handler", hint="say --handler, too")
+        raise UsageRefused("--error, --item and --command need --handler", hint="add --handler")
     prepared = Service.prepare(
         Service.apply_fakes(Service.isolate_step(workflow, step), own), given_inputs(inputs or []), Path.cwd()
     )
-    return _try_step(step, prepared, kept, home, as_json=as_json)
+    return _run_step(step, prepared, kept, home, as_json=as_json)
 
 
-def _try_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
+def _run_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
     with service_kept_or_not(home) as service:
         with service.driver(machine()) as driver:
             [run_id] = service.start(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
         found = service.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
-        _say_what_is_null(found["steps"][step]["failure"] or {}, kept)
-        _say_where(run_id, home)
+        _explain_nulls(found["steps"][step]["failure"] or {}, kept)
+        _show_where_kept(run_id, home)
     return exit_code(ending, found["status"])
 
 
-def _say_what_is_null(failure: dict[str, Any], kept: Sequence[Any]) -> None:
-    """An expression that fails here most likely reads what nobody handed over."""
+def _explain_nulls(failure: dict[str, Any], kept: Sequence[Any]) -> None:
+    """Explain a failed expression: it probably reads a result that was not given."""
     nulls = [one.step for one in kept if one.output is None]
     if failure.get("code") == "EXPRESSION_FAILED" and nulls:
         first = next((name for name in nulls if f"steps.{name}." in failure["message"]), nulls[0])
-        complain(f"  what {quote_names(nulls)} gave is null here; to hand it over: --result {first}=JSON")
+        complain(f"  the result of {quote_names(nulls)} is null here; to give it: --result {first}=JSON")
 
 
-def _say_where(run_id: int, home: str | None) -> None:
-    """Where the run is found, if it is kept."""
+def _show_where_kept(run_id: int, home: str | None) -> None:
+    """Show where the run is kept."""
     if home is not None:
         complain(f"kept as run {run_id} in '{home}'")
 
@@ -117,7 +115,7 @@ def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None
     if item:
         return Service.isolate_item_handler(workflow, step, _json(item, "--item"), command)
     if command is not None:
-        raise UsageRefused("--command is about an item", hint="say which: --item JSON")
+        raise UsageRefused("--command needs --item", hint="name the item: --item JSON")
     return Service.isolate_handler(workflow, step)
 
 
@@ -125,10 +123,10 @@ def _json(word: str, option: str) -> Any:
     try:
         return json.loads(word)
     except (ValueError, RecursionError):
-        raise UsageRefused(f"'{word}' is no JSON", hint=f"""write it like {option} '"text"'""") from None
+        raise UsageRefused(f"'{word}' is not JSON", hint=f"""write it like {option} '"text"'""") from None
 
 
-def _try_handler(
+def _run_handler(
     trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
 ) -> int:
     with service_kept_or_not(home) as service:
@@ -138,7 +136,7 @@ def _try_handler(
         else:
             _show_each(tried.logs)
         complain(describe_result(trial, tried))
-        _say_where(tried.run_id, home)
+        _show_where_kept(tried.run_id, home)
     return tried.exit_code
 
 
@@ -155,23 +153,23 @@ def _results(words: Sequence[str]) -> dict[str, Any]:
         try:
             found[name] = json.loads(value)
         except (ValueError, RecursionError):
-            raise UsageRefused(f"'{word}' is no STEP=JSON", hint="write it like build='[1, 2]'") from None
+            raise UsageRefused(f"'{word}' is not STEP=JSON", hint="write it like build='[1, 2]'") from None
     return found
 
 
 def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as_json: bool) -> None:
-    told = found["steps"][step]
+    shown = found["steps"][step]
     if as_json:
         show_json(found)
-    elif not _show_logs(service, run_id, step) and told["output"] is not None:
-        show_json(told["output"])
-    failure = f" with {summarize_failure(told['failure'])}" if told["failure"] else ""
-    is_faked = " (faked)" if told["faked"] else ""
-    complain(f"step '{step}' {told['status']}{is_faked}{failure}")
+    elif not _show_logs(service, run_id, step) and shown["output"] is not None:
+        show_json(shown["output"])
+    failure = f" with {summarize_failure(shown['failure'])}" if shown["failure"] else ""
+    is_faked = " (faked)" if shown["faked"] else ""
+    complain(f"step '{step}' {shown['status']}{is_faked}{failure}")
 
 
 def _show_logs(service: Service, run_id: int, step: str) -> bool:
-    """Whether it wrote anything to its standard output. What an http or sql step gives is only its output."""
+    """Print the logs; return whether there was any standard output, which http and sql steps do not have."""
     try:
         logs = service.step_logs(run_id, step)
     except UnknownAttempt:

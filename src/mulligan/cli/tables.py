@@ -1,4 +1,4 @@
-"""Aligned text for people: tables that fit a terminal, ages, lengths. Colour only where it is wanted."""
+"""Tables that fit a terminal, ages and durations; with colour where it is wanted."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _COLOURS = {
     **dict.fromkeys(("running", "ready"), _CYAN),
     **dict.fromkeys(("waiting", "skipped", "plain"), _DIM),
 }
-# How wide a terminal is that does not say.
+# The width of a terminal that does not report it.
 COLUMNS = 80
-# What stands between two columns.
+# The gap between two columns.
 _GAP = "  "
-# So much of the last column is shown in any case: less would tell nothing, and a terminal wraps what is too long.
+# The shortest width of the last column; a terminal wraps longer lines.
 _LAST_CHARS_MIN = 24
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Put a table on stdout."""
+    """Print a table on stdout."""
     for line in table_lines(heads, rows):
         show(line)
 
 
 def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table: columns aligned, the last one cut where a terminal ends; nothing without rows.
+    """The lines of a table: columns aligned, the last one cut to the width of a terminal; none without rows.
 
-    Without a word in `heads` there is no line of them.
+    If all `heads` are empty there is no header.
     """
     if not rows:
         return []
@@ -53,7 +53,7 @@ def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 
 def columns() -> int:
-    """How wide the terminal is: what its owner says, else what it says itself, else what terminals were once."""
+    """The width of the terminal: $COLUMNS, or what the terminal reports, or 80."""
     said = os.environ.get("COLUMNS", "")
     return (int(said) if said.isdecimal() else 0) or os.get_terminal_size(sys.stdout.fileno()).columns or COLUMNS
 
@@ -68,7 +68,7 @@ def _line(row: Sequence[str], widths: Sequence[int], width: int | None, *, is_co
 
 
 def tinted(text: str, tone: str) -> str:
-    """The text in the colour of a status or a tone; as it is where that has none."""
+    """The text in the colour of a status or tone, if that has one."""
     return f"{_COLOURS[tone]}{text}{_PLAIN}" if tone in _COLOURS else text
 
 
@@ -88,7 +88,7 @@ def age(since: datetime, now: datetime) -> str:
 
 
 def length(seconds: float) -> str:
-    """How long something took: `0.3s`, `42s`, `3m05s`, `2h10m`."""
+    """A duration: `0.3s`, `42s`, `3m05s`, `2h10m`."""
     if seconds < 10:
         return f"{seconds:.1f}s"
     whole = timedelta(seconds=round(seconds))

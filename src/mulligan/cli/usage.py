@@ -1,4 +1,4 @@
-"""`mulligan usage`: what the steps of a run asked for, what they used, and what to write in the file."""
+"""`mulligan usage`: what the steps of a run asked for and used, and better values for the file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 def show_usage(run: NewestRun = LATEST, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Compare the resources that steps requested with what they used.
 
-    Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. Memory
-    and cpus leave out attempts that hung, timed out or were killed: those say nothing of what the work needs. All items
-    of a map are told in one line, and all steps of a matrix: what they ask for is written in one place.
+    Better values are proposed as they are written in a file. Time is that of the longest successful attempt. Memory and
+    CPUs leave out attempts that hung, timed out or were killed, since these do not show what the work needs. All items
+    of a map, and all steps of a matrix, share one line.
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
@@ -48,10 +48,10 @@ def _row(line: StepUsage, has_tokens: bool) -> tuple[str, ...]:
     )
 
 
-def _of(used: Any, asked: Any, told: Any) -> str:
-    """`412MiB of 1.0GiB`; `412MiB` where nothing was asked for, `- of 1.0GiB` where nothing was measured."""
-    shown = "-" if used is None else told(used)
-    return shown if asked is None else f"{shown} of {told(asked)}"
+def _of(used: Any, asked: Any, form: Any) -> str:
+    """`412MiB of 1.0GiB`; `412MiB` if nothing was asked for, `- of 1.0GiB` if nothing was measured."""
+    shown = "-" if used is None else form(used)
+    return shown if asked is None else f"{shown} of {form(asked)}"
 
 
 def _cpus(number: float) -> str:
@@ -70,7 +70,7 @@ def _wants(used: UsedResources) -> Iterator[str]:
 
 
 def _propose(found: list[StepUsage]) -> None:
-    """What to write, as it stands in a file, and why beside it."""
+    """Show what to write in the file, with the reason as a comment."""
     changed = [line for line in found if line.write]
     if found and not changed:
         complain("nothing to change" + _why_nothing(found))
@@ -85,7 +85,7 @@ def _why_nothing(found: list[StepUsage]) -> str:
     if any(line.used.hung or line.used.killed for line in found):
         return ": attempts that hung or were killed do not show what a step needs"
     has_asked = any(getattr(line.asked, what) for line in found for what in ("memory", "cpus", "timeout"))
-    return ": what was asked for fits what was used" if has_asked else ""
+    return ": the requests fit the usage" if has_asked else ""
 
 
 def _reasons(line: StepUsage, key: str) -> list[str]:

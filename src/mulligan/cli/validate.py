@@ -1,4 +1,4 @@
-"""`mulligan validate`: is this a workflow, and if not, why not."""
+"""`mulligan validate`: check workflow files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def validate(
 ) -> int:
     """Check workflow files, and show what is wrong and where.
 
-    Nothing is run. Files of Torc, Prodigy, NoETL and Alphred are checked as they are.
-    The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.
+    Nothing is run. Files of Torc, Prodigy, NoETL and Alphred can be checked too.
+    The exit code is 0 if all files are valid, with or without warnings, and 2 if any is refused.
     """
     found = [Service.validate(path, named=system, trust_templates=trust_templates) for path in files]
     if as_json:

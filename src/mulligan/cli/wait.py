@@ -1,4 +1,4 @@
-"""`mulligan wait`: block until runs that others drive have ended."""
+"""`mulligan wait`: wait for runs that other processes drive."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from mulligan.cli.tables import length
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show_json
 from mulligan.service import RunLine, Service, Until, WaitEvent, parse_duration, to_json
 
-# As `timeout` of the shell has it: no run ends with it.
+# The exit code of the `timeout` command; no run ends with it.
 TIMED_OUT = 124
-# Of several runs the exit code is the first of these that one of them has.
+# The exit code for several runs is the first of these that any of them has.
 _WORST_FIRST = (1, 3, 4, 0)
 
 
 def wait(
-    runs: Annotated[
-        list[str] | None, Argument(metavar="RUN", help="Numbers of runs; by default the newest, 'latest'.")
-    ] = None,
+    runs: Annotated[list[str] | None, Argument(metavar="RUN", help="The numbers of runs (default: 'latest').")] = None,
     until: Annotated[
-        str, Option("--until", metavar="ended|person", help="Until they end, or until a person is needed.")
+        str, Option("--until", metavar="ended|person", help="Wait until the runs end, or until one needs a person.")
     ] = "ended",
     timeout: Annotated[
-        str | None, Option("--timeout", metavar="TIME", help="How long to wait at most: 30s, 10m. Then exit code 124.")
+        str | None,
+        Option("--timeout", metavar="TIME", help="The longest time to wait, such as 10m; then the exit code is 124."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Wait until runs that another process drives have ended.
 
-    The exit codes are those of `mulligan run`; of several runs the worst. Ctrl-C and --timeout leave the runs alone.
+    The exit codes are those of `mulligan run`; for several runs the worst. Ctrl-C and --timeout do not stop the runs.
     """
     if until not in get_args(Until):
-        raise UsageRefused(f"a run is not waited for until '{until}'", hint=f"there is {' and '.join(get_args(Until))}")
+        raise UsageRefused(f"--until does not know '{until}'", hint=f"give {' or '.join(get_args(Until))}")
     seconds = None if timeout is None else parse_duration(timeout)
     with service_at(home) as service:
         run_ids = list(dict.fromkeys(service.find_run(run) for run in runs or [LATEST]))
         try:
             code = _watch(service, run_ids, until, seconds, where(home))
         except KeyboardInterrupt:
-            complain("interrupted; the runs are left as they are")
+            complain("interrupted; the runs continue")
             code = INTERRUPTED
         if as_json:
             show_json(to_json(service.summarize_runs(run_ids)))
@@ -51,17 +50,17 @@ def wait(
 
 
 def _watch(service: Service, run_ids: Sequence[int], until: str, seconds: float | None, place: str) -> int:
-    """Tell what happens; the exit code."""
+    """Show what happens; return the exit code."""
     codes: list[int] = []
     waits: Until = "person" if until == "person" else "ended"
     for event in service.wait_for_runs(run_ids, until=waits, timeout_seconds=seconds):
         if event.kind == "timeout":
             verb = "has" if len(event.run_ids) == 1 else "have"
-            complain(f"{_runs(event.run_ids)} {verb} not ended after {length(seconds or 0.0)}, and may go on")
+            complain(f"{_runs(event.run_ids)} {verb} not ended after {length(seconds or 0.0)}, and may continue")
             return TIMED_OUT
         if event.kind in ("ended", "person"):
             codes.append(event.exit_code)
-        complain(_TOLD[event.kind](event, place))
+        complain(_DESCRIPTIONS[event.kind](event, place))
     return next(code for code in _WORST_FIRST if code in codes)
 
 
@@ -98,7 +97,7 @@ def _trouble(event: WaitEvent, place: str) -> str:
     return event.text
 
 
-_TOLD: dict[str, Callable[[WaitEvent, str], str]] = {
+_DESCRIPTIONS: dict[str, Callable[[WaitEvent, str], str]] = {
     "ended": _ended,
     "person": _held_up,
     "held_up": _held_up,

@@ -1,4 +1,4 @@
-"""`mulligan worker`: a process that takes turns and tasks of all runs in a store, until it is told to end."""
+"""`mulligan worker`: a process that drives runs and runs tasks of a store, until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ def worker(
     home: HomeFolder = None,
     parallel: Parallel = None,
     memory: Annotated[
-        str | None, Option("--memory", metavar="SIZE", help="Memory that steps may ask for: else all there is.")
+        str | None, Option("--memory", metavar="SIZE", help="Memory for steps (default: all of this machine).")
     ] = None,
-    gpus: Annotated[int | None, Option("--gpus", metavar="N", help="GPUs that steps may ask for: else all.")] = None,
+    gpus: Annotated[int | None, Option("--gpus", metavar="N", help="GPUs for steps (default: all).")] = None,
     labels: Annotated[
-        str | None, Option("--labels", metavar="A,B", help="What steps may ask for by name, with commas between.")
+        str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
     ] = None,
 ) -> int:
     """Run tasks for the runs of a store, until stopped.
 
     Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. SIGTERM or Ctrl-C
-    ends a worker in order: what it runs has its grace. A second one ends it at once. A server that does not answer yet
-    is waited for.
+    stops a worker in an orderly way: running tasks get their grace period. A second signal stops it at once. The worker
+    waits for a server that does not answer yet.
     """
     capacity = _capacity(checked_parallel(parallel), memory, gpus, labels)
     log = Log()
     with open_service(home).open_worker(capacity, log) as driver:
         if driver is None:
-            complain("the worker has ended before the store answered")
+            complain("the worker was stopped before the store answered")
             return 0
-        log.greeting = f"worker {driver.name} is up: {_told(capacity)}"
+        log.greeting = f"worker {driver.name} is up: {_describe(capacity)}"
         driver.serve()
     complain(f"worker {driver.name} has ended")
     return 0
 
 
 class Log:
-    """What a worker says of itself, a line each: who wants to see how a run goes looks at that run."""
+    """Writes what a worker does, one line per event."""
 
-    # Said when the loop has something to say for the first time: by then signals are heard.
+    # Printed with the first line of the loop: by then signals are handled.
     greeting = ""
 
     def __init__(self) -> None:
@@ -72,16 +72,16 @@ def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels
     found = machine(parallel)
     names = tuple(name.strip() for name in labels.split(",")) if labels else ()
     if not all(names):
-        raise UsageRefused(f"'{labels}' has a label without a name", hint="write them like --labels a,b")
+        raise UsageRefused(f"'{labels}' contains an empty label", hint="write them like --labels a,b")
     if gpus is not None and gpus < 0:
-        raise UsageRefused(f"{gpus} is no number of GPUs")
+        raise UsageRefused(f"--gpus must be at least 0, not {gpus}")
     if gpus is not None and gpus > found.gpus and GPUS_VARIABLE in os.environ:
         raise UsageRefused(f"--gpus says {gpus}, and {GPUS_VARIABLE} names {found.gpus}", hint="leave one of them out")
     bytes_max = parse_size(memory) if memory else found.memory
     return Capacity(found.cpus, bytes_max, found.gpus if gpus is None else gpus, names)
 
 
-def _told(capacity: Capacity) -> str:
+def _describe(capacity: Capacity) -> str:
     shown = [f"{capacity.cpus:g} at once", format_size(capacity.memory)]
     shown += [pluralize(capacity.gpus, "gpu")] if capacity.gpus else []
     return ", ".join([*shown, *(f"label '{label}'" for label in capacity.labels)])

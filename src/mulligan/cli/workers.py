@@ -1,4 +1,4 @@
-"""`mulligan workers`: who is there, with what, and what each runs now."""
+"""`mulligan workers`: the workers of a store, and what each runs now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
 def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """List the workers of a store, and what each of them is running.
 
-    CPUS, MEMORY and GPUS are what is in use and what there is. UP is since when; SEEN is its last sign of life.
+    CPUS, MEMORY and GPUS show what is in use and what there is. UP is the time since its start; SEEN is the time since
+    its last heartbeat.
     """
     with service_at(home) as service:
         found = service.list_workers()
@@ -29,13 +30,13 @@ def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
 
 def _show(service: Service, found: list[WorkerLine]) -> None:
     if not found:
-        complain(f"no worker is up in {service.home.place}; to start one: mulligan worker")
+        complain(f"no worker is running in {service.home.place}; to start one: mulligan worker")
     now = service.now()
     has_gpus = any(line.capacity.gpus for line in found)
     rows = [row if has_gpus else (*row[:6], row[7]) for line in found for row in _rows(line, now)]
     show_table(HEADS if has_gpus else (*HEADS[:6], HEADS[7]), rows)
     if any(not line.is_alive for line in found):
-        complain("what a dead worker had is taken over by the next one: mulligan worker, or mulligan resume")
+        complain("another worker takes over the tasks of a dead one: mulligan worker, or mulligan resume")
 
 
 def _rows(line: WorkerLine, now: datetime) -> Iterator[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Large outputs, for whoever looks at a run: where each of them is."""
+"""Where large outputs are stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shown = TypeVar("Shown")
 
 
 def with_artifact_paths(artifacts: Artifacts, value: Shown) -> Shown:
-    """The value with the path of its file in each reference to an artifact, where it is in a file."""
+    """The value with the path of the file added to each reference to an artifact that is a file."""
 
     def with_path(reference: dict[str, Any]) -> dict[str, Any]:
         try:

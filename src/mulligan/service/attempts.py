@@ -15,12 +15,12 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.spending import FIGURES
 from mulligan.core.state.scope import error_view
 
-# The first two until it has ended.
+# The first two are for attempts that have not ended.
 Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
 
 
 class AttemptRecord(msgspec.Struct):
-    """One attempt at a step, a command of an item or of a handler, or a recovery script: what came of it."""
+    """One attempt at a step, at a command of an item or handler, or at a recovery script."""
 
     place: str
     attempt: int
@@ -41,7 +41,7 @@ class AttemptRecord(msgspec.Struct):
 
 
 def list_attempts(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[AttemptRecord]:
-    """The attempts at the wanted places, over all rounds, in the order in which they were scheduled."""
+    """The attempts at the wanted places, over all rounds, in the order of scheduling."""
     found: dict[tuple[str, int], AttemptRecord] = {}
     round_ = 1
     for entry in entries:
@@ -49,27 +49,27 @@ def list_attempts(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) 
         if isinstance(fact, e.RunReopened):
             round_ = fact.round
         elif isinstance(fact, _OF_AN_ATTEMPT) and is_wanted(fact.place):
-            _note(found, entry, round_)
+            _apply(found, entry, round_)
     return list(found.values())
 
 
 def attempts_by_step(entries: Iterable[e.Entry]) -> dict[str, list[AttemptRecord]]:
-    """The attempts at steps, and at what ran on their behalf, by step. Those at items are too many for that."""
+    """The attempts at steps, their handlers and scripts, by step. Attempts at items are left out: there may be many."""
     found: dict[str, list[AttemptRecord]] = {}
     for one in list_attempts(entries, lambda place: "[" not in place):
         found.setdefault(step_name(one.place), []).append(one)
     return found
 
 
-def _note(found: dict[tuple[str, int], AttemptRecord], entry: e.Entry, round_: int) -> None:
+def _apply(found: dict[tuple[str, int], AttemptRecord], entry: e.Entry, round_: int) -> None:
     fact: Any = entry.fact
-    # One whose expressions failed was never scheduled.
+    # An attempt whose expressions failed was never scheduled.
     one = found.setdefault((fact.place, fact.attempt), AttemptRecord(fact.place, fact.attempt, round_, entry.at))
     if not isinstance(fact, e.AttemptScheduled):
-        _tell(one, fact, entry.at)
+        _update(one, fact, entry.at)
 
 
-def _tell(one: AttemptRecord, fact: Any, at: datetime) -> None:
+def _update(one: AttemptRecord, fact: Any, at: datetime) -> None:
     if isinstance(fact, e.AttemptStarted):
         one.started_at, one.host, one.status = at, fact.host, "running"
         return
@@ -106,7 +106,7 @@ class Cost(msgspec.Struct):
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """What several steps cost together; of memory again the most of one."""
+    """The total cost of several steps; the most memory of one attempt."""
     found = Cost()
     for cost in costs:
         found.wall_seconds = round(found.wall_seconds + cost.wall_seconds, 6)
@@ -116,7 +116,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 
 class Costs:
-    """The costs of the steps of a run, as its log grows. Nothing of a step of which nothing was measured."""
+    """The costs of the steps of a run while its events are read. Steps without measurements are left out."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.by_step: dict[str, Cost] = {}
@@ -124,7 +124,7 @@ class Costs:
             self.see(entry)
 
     def see(self, entry: Entry) -> None:
-        """Take in an entry."""
+        """Add an entry."""
         fact = entry.fact
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or fact.usage.keys() <= FIGURES:
             return

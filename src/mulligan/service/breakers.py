@@ -42,7 +42,7 @@ def reset_breaker(reader: RunReader, name: str) -> Breaker:
 
 
 def find_breaker_waits(store: Store, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
-    """The places that are ready and wait for a breaker, and for which. Without breakers it costs nothing."""
+    """The places that are ready and wait for a breaker, with that breaker. Without breakers nothing is read."""
     if not state.workflow.breakers:
         return {}
     now = now or datetime.now(UTC)
@@ -58,7 +58,7 @@ def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:
 
 
 def describe_breaker_wait(record: BreakerRecord, now: datetime) -> str:
-    """What a task waits for that asks this breaker; nothing where it need not wait."""
+    """Why a task waits for this breaker; "" if it need not wait."""
     if record.status == "half_open":
         return f"breaker '{record.name}' is half open: one task probes whether the service works again"
     if record.status == "closed" or record.retry_at is None or record.retry_at <= now:

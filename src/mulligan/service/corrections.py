@@ -1,4 +1,4 @@
-"""A corrected workflow file for a run that has ended: what a retry is told of it, and what is said of it before."""
+"""A corrected workflow file for a run that has ended: the report to the run, and a preview of the round."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from mulligan.service.run_reader import RunReader
 
 
 class CorrectedWorkflow(msgspec.Struct, frozen=True):
-    """A workflow file that somebody has corrected, and what he gives beside it."""
+    """A corrected workflow for a run, and the options that go with it."""
 
     workflow: Workflow
-    # Inputs that the file asks for and the run does not have.
+    # Inputs that the file declares and the run does not have.
     given: dict[str, Any] = {}
     file: str = ""
     may_rename: bool = False
-    # Completed steps, and completed items of maps, keep their results though the file changes them.
+    # Completed steps and items keep their results although the file changes them.
     keeps_completed: bool = False
 
 
 class ChangedSteps(msgspec.Struct, frozen=True):
-    """A step that has changed, or steps of a matrix that have changed alike; how many of them keep their results."""
+    """A step that changed, or steps of a matrix with the same changes; how many of them keep their results."""
 
     step: str
     keys: tuple[str, ...]
@@ -50,30 +50,30 @@ class ChangedSteps(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """Where a corrected file is another than what the run went by; nothing is where `is_same`."""
+    """How a corrected file differs from the workflow of the run; empty if `is_same`."""
 
     version: str
     file: str = ""
     is_same: bool = False
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    # By step the keys that are others, as the file calls them.
+    # The changed keys of each step, as the file names them.
     changed: dict[str, tuple[str, ...]] = {}
-    # The same for people: a matrix in one line.
+    # The same with each matrix in one entry.
     families: tuple[ChangedSteps, ...] = ()
-    # The keys of the workflow itself.
+    # The changed keys of the workflow itself.
     settings: tuple[str, ...] = ()
-    # Steps that have changed and keep their results: what changed has no part in them, or that is asked for.
+    # Changed steps that keep their results: the change does not affect the result, or `keeps_completed`.
     kept: tuple[str, ...] = ()
-    # Steps that have completed, and that nothing undoes any more.
+    # Completed steps that nothing undoes any more.
     lost_undos: tuple[str, ...] = ()
-    # Inputs that the run has and did not have before; and those whose default is another now, with the run's own value.
+    # New inputs of the run; and inputs whose default changed, with the value that the run keeps.
     inputs: dict[str, Any] = {}
     inputs_kept: dict[str, Any] = {}
 
 
 class PlannedRound(msgspec.Struct, frozen=True):
-    """A round as it would be, on the state that it would begin with."""
+    """The next round, and the state that it would begin with."""
 
     state: State
     round: Round
@@ -82,7 +82,7 @@ class PlannedRound(msgspec.Struct, frozen=True):
 
 
 def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) -> Revised:
-    """What a retry is told of a corrected file. Raises where the run could not go on with it."""
+    """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = corrected.workflow
     inputs = _inputs(state, corrected, store)
     refuse_missing_files(workflow, Path(state.run.cwd))
@@ -101,14 +101,14 @@ def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) 
 
 
 def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[str, Any]:
-    """What the run has of what the file asks for, and what is given beside. A value that steps have read stays."""
+    """The inputs for the corrected file. The run keeps its values, since steps have read them."""
     declared, run = corrected.workflow.inputs, state.run
     kept = {name: value for name, value in run.inputs.items() if name in declared}
     for name, value in corrected.given.items():
         if name in kept and convert(name, declared[name], value) != kept[name]:
             raise InputInvalid(
-                f"run {run.run_id} has the input '{name}' already: {shown(kept[name])}",
-                hint=f"with another value it is another run: mulligan fork {run.run_id} --from STEP -i {name}=VALUE",
+                f"run {run.run_id} already has the input '{name}': {shown(kept[name])}",
+                hint=f"for another value start another run: mulligan fork {run.run_id} --from STEP -i {name}=VALUE",
                 input=name,
             )
     refuse_references(corrected.given)
@@ -117,11 +117,11 @@ def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[st
 
 
 def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
-    """The round that would follow. A corrected definition is tried on the state: that must be the caller's own."""
+    """Plan the next round. A corrected definition is applied to `state`, which must be a copy of the caller."""
     found = plan_revision(state, report)
     if found is None:
-        told = report.revised
-        same = None if told is None else Correction(told.version, told.file, is_same=True)
+        revised = report.revised
+        same = None if revised is None else Correction(revised.version, revised.file, is_same=True)
         return PlannedRound(state, plan_round(state, report), None, same)
     fact, difference = found
     before, inputs = state.workflow, state.run.inputs
@@ -154,39 +154,39 @@ def _families(state: State, changed: dict[str, tuple[str, ...]], kept: frozenset
 
 
 def _other_defaults(old: Workflow, new: Workflow, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The inputs that go on with the default that they had, where the file has another one now."""
+    """The inputs that keep their old default although the file has another one now."""
     both = (name for name in new.inputs if name in old.inputs and old.inputs[name].has_default)
     others = (name for name in both if new.inputs[name].default != old.inputs[name].default)
     return {name: inputs[name] for name in others if inputs.get(name) == old.inputs[name].default}
 
 
 def changed_file(reader: RunReader, run_id: int) -> str:
-    """The file that the run was started from, where it is another workflow today; else "".
+    """The file that the run was started from, if it holds another workflow now; otherwise "".
 
-    Read whole only where its bytes are others: of a hundred thousand steps that takes its time.
+    It is loaded only if its bytes have changed, since a large file takes long to load.
     """
     record = reader.record(run_id)
     started = next((entry.fact for entry in reader.store.log(run_id, limit=1)), None)
     if not isinstance(started, RunStarted):
         return ""
-    # Where a corrected file has taken its place, in a later round, that one counts.
+    # In a later round a corrected file may have taken its place.
     revision = reader.state(run_id).run.revision if record.round > 1 else None
     known = revision or started
     if digest_of(known.file) in ("", known.digest):
         return ""
     pinned = reader.state(run_id).workflow
-    # Of a NoETL file that was read with --trust-templates; a text has no such quotes in JSON.
+    # Was it read with --trust-templates? In JSON, quotes inside a text are escaped, so this cannot be a text.
     is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
     try:
         today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting)
         return known.file if version(encode(today)) != known.version else ""
     except MulliganError:
-        # In the middle of being corrected: nothing that could be run.
+        # It is being edited, and cannot be run as it is.
         return ""
 
 
 def digest_of(path: str) -> str:
-    """What tells the bytes of a file from others; "" where there is none."""
+    """A hash of the bytes of a file; "" if it cannot be read."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
     except OSError:

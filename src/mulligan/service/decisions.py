@@ -1,6 +1,6 @@
-"""Decisions about parked steps: read from JSON, checked together before any is sent, foreseen, and sent.
+"""Decisions about parked steps: reading them from JSON, checking them together, previewing and recording them.
 
-Whoever decides may take what `pending` gave, add `verdict` and `reason` to each, and hand it back.
+A program may take the entries of `pending`, add `verdict` and `reason` to each, and hand them back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What becomes of one parked step, and why. What the next attempt is to get: bytes, seconds."""
+    """A decision about one parked step. `memory` (bytes) and `timeout` (seconds) are for the next attempt."""
 
     run_id: int
     step: str
@@ -42,12 +42,12 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str
     memory: int | None = None
     timeout: float | None = None
-    # What agents may spend from now on, by step, "" of the run.
+    # What agents may spend from now on, by step; "" is the run.
     budgets: dict[str, Budget] = {}
 
 
 class DecisionPreview(msgspec.Struct, frozen=True):
-    """What would follow from a decision: told in sentences, and the attempts that could start."""
+    """What would follow from a decision, in sentences, and the attempts that could start."""
 
     decision: Decision
     follows: list[str]
@@ -55,7 +55,7 @@ class DecisionPreview(msgspec.Struct, frozen=True):
 
 
 class DecisionResult(msgspec.Struct, frozen=True):
-    """A decision that was recorded; or, with an error, refused: it came too late."""
+    """A decision that was recorded; or, with an error, refused because it came too late."""
 
     decision: Decision
     by: str
@@ -74,11 +74,11 @@ def make_decision(
     timeout: Any = None,
     budget: Sequence[str] | None = None,
 ) -> Decision:
-    """One decision, checked as far as it can be without its run. Memory, time and budgets may be words: 4GiB, 30m."""
+    """A decision, checked as far as possible without its run. Memory, time and budgets may be texts: 4GiB, 30m."""
     if verdict not in VERDICTS:
-        raise InputInvalid(f"'{verdict}' is no verdict", hint="say retry or fail")
+        raise InputInvalid(f"'{verdict}' is not a verdict", hint="give retry or fail")
     if verdict == "fail" and (memory is not None or timeout is not None or budget):
-        raise InputInvalid("what fails has no next attempt", hint="leave out memory, timeout and budget, or say retry")
+        raise InputInvalid("memory, timeout and budget are for a retry", hint="leave them out, or decide retry")
     wanted = (
         None if memory is None else parse_size(str(memory)),
         None if timeout is None else parse_duration(str(timeout)),
@@ -87,11 +87,11 @@ def make_decision(
 
 
 def read_decisions(data: bytes) -> list[Decision]:
-    """The decisions of a JSON array. All that is wrong with any of them is said at once."""
+    """The decisions in a JSON array. The error lists everything that is wrong with any of them."""
     try:
         found = msgspec.json.decode(data)
     except RecursionError:
-        raise InputInvalid("the decisions are not JSON that anybody can read: they are nested too deep") from None
+        raise InputInvalid("the decisions are not readable JSON: they are nested too deep") from None
     except UnicodeError:
         raise InputInvalid("the decisions are not JSON: they are not UTF-8") from None
     except msgspec.DecodeError as error:
@@ -102,7 +102,7 @@ def read_decisions(data: bytes) -> list[Decision]:
 
 
 _EXAMPLE = 'write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]'
-# What each must have, and what it may have.
+# The required keys, and the optional ones.
 _NEEDED: dict[str, tuple[type, str]] = {
     "run_id": (int, "a whole number"),
     "step": (str, "text"),
@@ -130,13 +130,13 @@ def _read(entry: Any) -> Decision:
 
 
 def _expect(name: str, value: Any, kinds: Any, what: str) -> None:
-    # True is a whole number to Python, and to nobody else.
+    # In Python True is an int.
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise InputInvalid(f"its '{name}' is not {what}")
 
 
 def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
-    """What `act` gives for each; refused, with all that is wrong, if it refuses any."""
+    """The result of `act` for each entry. If it refuses any, one error lists all refusals."""
     found, errors = [], []
     for number, entry in enumerate(entries, start=1):
         try:
@@ -144,17 +144,17 @@ def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
         except StoreUnavailable:
             raise
         except MulliganError as error:
-            errors.append(_retold(error, f"decision {number}: {error.message}"))
+            errors.append(_with_message(error, f"decision {number}: {error.message}"))
     if len(errors) > 1:
-        told = "\n  ".join(error.message for error in errors)
-        raise InputInvalid(f"{len(errors)} of {len(entries)} decisions make no sense, and none is recorded", hint=told)
+        messages = "\n  ".join(error.message for error in errors)
+        raise InputInvalid(f"{len(errors)} of {len(entries)} decisions are invalid; none is recorded", hint=messages)
     if errors:
         others = f"; none of the {len(entries)} is recorded" if len(entries) > 1 else ""
-        raise _retold(errors[0], f"{errors[0].message}{others}")
+        raise _with_message(errors[0], f"{errors[0].message}{others}")
     return found
 
 
-def _retold(error: MulliganError, message: str) -> MulliganError:
+def _with_message(error: MulliganError, message: str) -> MulliganError:
     return type(error)(message, hint=error.hint, **error.data)
 
 
@@ -162,13 +162,13 @@ def _retold(error: MulliganError, message: str) -> MulliganError:
 
 
 def preview_decisions(control: RunControl, decisions: Sequence[Decision]) -> list[DecisionPreview]:
-    """What would follow from each, one after the other. Nothing is written; refused where any of them would be."""
+    """What would follow from each, one after the other. Writes nothing; raises if any would be refused."""
     states: dict[int, State] = {}
     seen: set[tuple[int, str]] = set()
 
     def look(one: Decision) -> DecisionPreview:
         if (one.run_id, one.step) in seen:
-            raise InputInvalid(f"'{one.step}' of run {one.run_id} is decided twice")
+            raise InputInvalid(f"there are two decisions about '{one.step}' of run {one.run_id}")
         seen.add((one.run_id, one.step))
         if one.run_id not in states:
             states[one.run_id] = control.reader.state(one.run_id)
@@ -178,7 +178,7 @@ def preview_decisions(control: RunControl, decisions: Sequence[Decision]) -> lis
 
 
 def preview_decision(control: RunControl, one: Decision) -> DecisionPreview:
-    """What would follow from a decision. Nothing is written; refused where it would be."""
+    """What would follow from a decision. Writes nothing; raises if it would be refused."""
     return _follow(control, control.reader.state(one.run_id), one)
 
 
@@ -192,20 +192,20 @@ def _follow(control: RunControl, state: State, one: Decision) -> DecisionPreview
         raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
     state.commit()
     lines = [line for line in story(entries, state.workflow) if not line.is_detail]
-    told = [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
-    return DecisionPreview(one, [*told, *_beyond(state)], _starts(entries))
+    sentences = [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
+    return DecisionPreview(one, [*sentences, *_other_effects(state)], _starts(entries))
 
 
-def _beyond(state: State) -> Iterator[str]:
-    """What the story of the run does not tell: that it is held, and who waits for it."""
+def _other_effects(state: State) -> Iterator[str]:
+    """What the story of the run leaves out: a pause, and the run that waits for this one."""
     if state.run.status == "paused":
         yield "the run is paused: nothing starts until it is resumed"
     if state.run.status in RUN_ENDED and state.run.parent_run_id is not None:
-        yield f"run {state.run.parent_run_id}, which waits for it, goes on"
+        yield f"run {state.run.parent_run_id}, which waits for it, continues"
 
 
 def _starts(entries: Sequence[e.Entry]) -> list[str]:
-    """The attempts that could start: whoever drives the run takes them as there is room."""
+    """The attempts that could start, as far as there is room."""
     scheduled = (entry.fact for entry in entries if isinstance(entry.fact, e.AttemptScheduled))
     return [f"{fact.place}: attempt {fact.attempt}{describe_adjustment(fact.adjusted)}" for fact in scheduled]
 
@@ -214,13 +214,13 @@ def _starts(entries: Sequence[e.Entry]) -> list[str]:
 
 
 def record_decision(control: RunControl, one: Decision) -> None:
-    """Record one. Refused where its run does not wait for it."""
+    """Record a decision. Raises if its run does not wait for it."""
     more: dict[str, Any] = {"memory": one.memory, "timeout": one.timeout, "budgets": one.budgets}
     control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
 
 
 def record_decisions(control: RunControl, decisions: Sequence[Decision]) -> Iterator[DecisionResult]:
-    """Record them, one after the other. One that comes too late is refused, and the others still count."""
+    """Record decisions one after the other. One that comes too late is refused; the others count."""
     for one in decisions:
         try:
             record_decision(control, one)

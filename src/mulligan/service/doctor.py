@@ -1,4 +1,4 @@
-"""Is this machine fit to run workflows: each thing looked at, what was found, and what to do about it."""
+"""Whether this machine can run workflows: each check, what it found, and what to do about it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ WAL_RESET_FIXED = (3, 51, 3)
 WAL_RESET_FIXED_ALSO = ((3, 44, 6), (3, 50, 7))
 DISK_BYTES_FEW, DISK_BYTES_MIN = 1 << 30, 100 << 20
 CLOCK_SECONDS_MAX = 2.0
-# No run of ours was made before it: a clock that says so was never set.
+# Mulligan is younger than any earlier time, so a clock that shows one was never set.
 CLOCK_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 
 _TRIAL = "name: doctor\nsteps: [{step: try, shell: 'true'}]\n"
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One check."""
 
     name: str
     health: Health
@@ -90,7 +90,7 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
         return Check(name, "problem", f"{error.filename or ''}: {error_reason(error)}".lstrip(": "))
 
 
-# -- what was found, judged ------------------------------------------------------------------------------------------
+# -- judging what was found ------------------------------------------------------------------------------------------
 
 
 def python(version: tuple[int, int, int]) -> Check:
@@ -101,7 +101,7 @@ def python(version: tuple[int, int, int]) -> Check:
 
 
 def sqlite(version: str) -> Check:
-    """The library that apsw brings; the system's own may be older and is not used."""
+    """The library that comes with apsw. The one of the system may be older, and is not used."""
     number = tuple(int(part) for part in version.split("."))
     is_fixed = number >= WAL_RESET_FIXED or any(number[:2] == old[:2] and number >= old for old in WAL_RESET_FIXED_ALSO)
     if is_fixed:
@@ -122,44 +122,46 @@ def disk(folder: Path, free: int) -> Check:
 def bash(path: str | None) -> Check:
     if path:
         return Check("bash", "ok", path)
-    return Check("bash", "problem", "there is no bash on the PATH", "install bash: shell steps are run by it")
+    return Check("bash", "problem", "there is no bash on the PATH", "install bash, which runs shell steps")
 
 
 def subreaper(system: str) -> Check:
     if system == "linux":
-        return Check("processes", "ok", "every process of a task is found and ended, wherever it hides")
-    advice = "a task's process that leaves its session may outlive it: run on Linux where that matters"
+        return Check("processes", "ok", "every process of a task is found and ended")
+    advice = "a process that leaves the session of its task may survive it: use Linux if that matters"
     return Check("processes", "warning", f"{system} has no subreaper", advice)
 
 
-def memory_kills(is_told: bool) -> Check:
-    if is_told:
-        return Check("memory", "ok", "the kernel tells of tasks it kills for want of memory")
-    found = "no cgroup here tells of tasks that were killed for want of memory"
-    return Check("memory", "warning", found, "OUT_OF_MEMORY is told by measured memory alone: give steps a limit")
+def memory_kills(is_reported: bool) -> Check:
+    if is_reported:
+        return Check("memory", "ok", "the kernel reports tasks that it kills for lack of memory")
+    found = "no cgroup here reports tasks that were killed for lack of memory"
+    return Check("memory", "warning", found, "OUT_OF_MEMORY is detected by measured memory alone: give steps a limit")
 
 
 def memory_limits(ground: task_cgroups.CgroupParent | None) -> Check:
-    """Who keeps a step to the memory that it asks for. Both do, the kernel to the page."""
+    """How steps are kept to the memory that they ask for: by the kernel, or by measuring."""
     if ground is None:
         return Check(
-            "limits", "ok", "steps are kept to their memory by watching: no control group here is ours to divide"
+            "limits", "ok", "memory limits of steps are enforced by measuring: no control group here can be divided"
         )
-    return Check("limits", "ok", f"the kernel keeps shell steps to their memory, in groups below '{ground.folder}'")
+    return Check("limits", "ok", f"the kernel enforces memory limits of shell steps, in groups below '{ground.folder}'")
 
 
 def clock(now: datetime, jumped_seconds: float, newest: datetime | None, skew_seconds: float | None) -> Check:
-    """`newest`: when the store was last written. `skew_seconds`: how far ahead of the store's clock ours is."""
+    """`newest`: when the store was last written. `skew_seconds`: how far this clock is ahead of that of the store."""
     found = f"{now:%Y-%m-%d %H:%M:%S} UTC"
     advice = "set the clock, and keep it right: NTP"
     if now < CLOCK_EARLIEST:
-        return Check("clock", "problem", f"it is said to be {found}", advice)
+        return Check("clock", "problem", f"the clock shows {found}", advice)
     if newest is not None and (newest - now).total_seconds() > CLOCK_SECONDS_MAX:
         return Check("clock", "problem", f"{found}, but a run was written at {newest:%Y-%m-%d %H:%M:%S}", advice)
     if abs(jumped_seconds) > CLOCK_SECONDS_MAX:
-        return Check("clock", "warning", f"{found}; it jumped by {jumped_seconds:+.1f}s while we looked", advice)
+        return Check("clock", "warning", f"{found}; it jumped by {jumped_seconds:+.1f}s during the check", advice)
     if skew_seconds is not None and abs(skew_seconds) > CLOCK_SECONDS_MAX:
-        return Check("clock", "warning", f"{found}; {skew_seconds:+.1f}s beside the database server's", advice)
+        return Check(
+            "clock", "warning", f"{found}; it differs by {skew_seconds:+.1f}s from that of the database server", advice
+        )
     return Check("clock", "ok", found)
 
 
@@ -167,11 +169,11 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-# -- looking ---------------------------------------------------------------------------------------------------------
+# -- examining -------------------------------------------------------------------------------------------------------
 
 
 def _store(home: Home) -> Check:
-    """It opens, and it can be written. One that is not there is not made."""
+    """Whether the store opens and can be written. A store that does not exist is not created."""
     if not home.is_there:
         return _absent(home)
     store = home.open()
@@ -181,20 +183,20 @@ def _store(home: Home) -> Check:
         store.close()
     kind: Literal["postgres", "sqlite"] = "postgres" if home.store_url else "sqlite"
     where = "PostgreSQL" if home.store_url else f"'{home.folder}'"
-    return Check("store", "ok", f"{where} can be written, schema {migrations(kind)[-1].number}")
+    return Check("store", "ok", f"{where} is writable, schema {migrations(kind)[-1].number}")
 
 
 def _absent(home: Home) -> Check:
     parent = _existing(home.folder)
     if os.access(parent, os.W_OK):
-        return Check("store", "ok", f"'{home.folder}' is made by the first run")
+        return Check("store", "ok", f"'{home.folder}' will be created by the first run")
     return Check(
-        "store", "problem", f"'{parent}' may not be written", "choose another place: --home DIR or MULLIGAN_HOME"
+        "store", "problem", f"'{parent}' is not writable", "choose another folder: --home DIR or MULLIGAN_HOME"
     )
 
 
 def _write(store: WorkerRegistry) -> None:
-    """Something that nobody misses: a worker that comes and goes."""
+    """Write and remove a worker."""
     name = f"{this_host()}.{os.getpid()}.doctor.{time.monotonic_ns()}"
     store.register(WorkerRecord(name, this_host(), os.getpid()))
     store.retire(name)
@@ -210,7 +212,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _tasks() -> Check:
-    """A whole run of one step, `true`, in a home of its own: supervisor, shell, store and engine together."""
+    """Run one step, `true`, in a temporary home: supervisor, shell, store and engine together."""
     with tempfile.TemporaryDirectory(prefix="mulligan-doctor-") as folder:
         reader = RunReader(Home(Path(folder) / "home"))
         control = RunControl(reader)
@@ -242,6 +244,6 @@ def _clock(home: Home, offset: float) -> Check:
 
 
 def _skew(url: str) -> float:
-    """How far our clock is ahead of the server's."""
+    """How far this clock is ahead of that of the server."""
     theirs: datetime = import_module("mulligan.store.postgres_client").server_time(url)
     return (datetime.now(UTC) - theirs).total_seconds()

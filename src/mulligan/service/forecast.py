@@ -16,12 +16,12 @@ from mulligan.ports import RunRecord, Store
 from mulligan.service.run_progress import Activity, RunProgress, queued_activities
 from mulligan.service.run_reader import RunReader
 
-# How often the remaining time is estimated, and the store asked who takes what is queued.
+# How often the remaining time is estimated, and the queue read.
 ESTIMATE_SECONDS, QUEUE_SECONDS = 1.0, 3.0
 
 
 class Forecast:
-    """Of one run, with as many slots as the process that drives it has."""
+    """The forecast of one run; `slots`: how many tasks the process that drives it runs at once."""
 
     def __init__(self, reader: RunReader, slots: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
@@ -33,7 +33,7 @@ class Forecast:
         self._queued_at = -QUEUE_SECONDS
 
     def look(self, progress: RunProgress) -> tuple[Sequence[Activity], str]:
-        """The tasks that nobody takes, and how long it will still take, in words; nothing of what nobody knows."""
+        """The tasks that no worker takes, and the remaining time in words; empty if unknown."""
         now = self._monotonic()
         try:
             if progress.root is not None and now - self._left_at >= ESTIMATE_SECONDS:
@@ -41,7 +41,7 @@ class Forecast:
             if progress.root is not None and now - self._queued_at >= QUEUE_SECONDS:
                 self._queued, self._queued_at = self._ask_queue(progress), now
         except StoreUnavailable:
-            # Whoever drives the run says so. What was known is shown until the store is back.
+            # The driver reports it. The last answers are shown until the store is back.
             pass
         return self._queued, self._left
 
@@ -65,7 +65,7 @@ RUNS_SEEN_MAX, RUNS_READ_MAX, ENTRIES_READ_MAX = 200, 3, 4_000
 
 
 def typical_durations(store: Store, state: State) -> dict[str, StepDuration]:
-    """What each step takes typically, by the newest completed runs of this workflow; nothing where there is none."""
+    """How long each step takes, by the newest completed runs of this workflow; empty if there is none."""
     logs = (store.log(record.run_id, limit=ENTRIES_READ_MAX) for record in _earlier(store, state))
     runs = (found for log in logs if len(log) < ENTRIES_READ_MAX and (found := measure_steps(log)) is not None)
     return median_durations(runs)

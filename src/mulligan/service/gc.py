@@ -1,8 +1,8 @@
-"""`gc`: removes what nobody refers to any more, and ended runs where one asks for that. Says what, and how much.
+"""Garbage collection: removes artifacts, logs and files that no run refers to, and ended runs on request.
 
-In this order, so that a run that goes on meanwhile is never harmed: first everything that lies about is listed, then
-runs are removed, then the store is asked which runs there are and what they refer to. What is new since is not on the
-list; and what is on it was given by a run that the store knows by then.
+The order keeps active runs safe: first everything on disk is listed, then runs are removed, then the store is asked
+which runs there are and what they refer to. What is newer than the list is not touched; and each artifact on the list
+comes from a run that the store knows by then.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from mulligan.worker import lock
 from mulligan.worker.folders import remove_folder
 from mulligan.worker.output_storage import artifact_folder_of
 
-# What is younger may belong to an attempt whose end is being written, or to a worker that is just starting.
+# Younger files may belong to an attempt that is just ending, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
-# Runs that are removed in one transaction, with those that they called: others want to write, too.
+# How many runs are removed in one transaction, so that other processes can write in between.
 REMOVED_AT_ONCE = 50
 
 
 class Garbage(msgspec.Struct, frozen=True):
-    """One thing that is removed: what it is called, and its size in bytes."""
+    """Something that is removed: its name, and its size in bytes."""
 
     name: str
     size: int
 
 
 class GarbageReport(msgspec.Struct, frozen=True):
-    """What was removed; or, of a dry run, what would be."""
+    """What was removed; or, in a dry run, what would be removed."""
 
     is_dry: bool
     runs: list[int]
@@ -51,7 +51,7 @@ class GarbageReport(msgspec.Struct, frozen=True):
     # By the number of the run.
     logs: list[Garbage]
     workers: list[Garbage]
-    # What was left alone that might have been looked at, and why.
+    # Why logs were not examined; "" if they were.
     left: str = ""
 
     @property
@@ -60,7 +60,7 @@ class GarbageReport(msgspec.Struct, frozen=True):
 
 
 class RunRetention(msgspec.Struct, frozen=True):
-    """Which ended runs go: those beyond the `keep` newest, and of these the ones that rest for so long. None: none."""
+    """Which ended runs are removed: those beyond the `keep` newest that ended long enough ago. None: no limit."""
 
     older_than_seconds: float | None = None
     keep: int | None = None
@@ -70,23 +70,23 @@ class RunRetention(msgspec.Struct, frozen=True):
         return self.older_than_seconds is None and self.keep is None
 
     def chosen(self, runs: Iterable[RunRecord], now: datetime) -> list[int]:
-        """Of the runs that nobody called, newest first."""
+        """The top-level runs to remove, of `runs` in the order newest first."""
         if self.is_none:
             return []
-        rested = now - timedelta(seconds=self.older_than_seconds or 0.0)
+        ended_before = now - timedelta(seconds=self.older_than_seconds or 0.0)
         roots = [run for run in runs if run.parent_run_id is None][self.keep or 0 :]
-        return [run.run_id for run in roots if run.status in RUN_ENDED and run.updated_at <= rested]
+        return [run.run_id for run in roots if run.status in RUN_ENDED and run.updated_at <= ended_before]
 
 
 def collect_garbage(reader: RunReader, retention: RunRetention, *, is_dry: bool = False) -> GarbageReport:
-    """Remove what is garbage, or say what would be."""
+    """Remove garbage, or in a dry run list it."""
     if not reader.home.is_there:
         return GarbageReport(is_dry, [], [], [], [], [])
     return _Collection(reader, is_dry).collect(retention)
 
 
 class _Collection:
-    """One round of it."""
+    """One garbage collection."""
 
     def __init__(self, reader: RunReader, is_dry: bool) -> None:
         self._home, self._store = reader.home, reader.store
@@ -95,23 +95,23 @@ class _Collection:
         self._now = datetime.now(UTC)
 
     def collect(self, retention: RunRetention) -> GarbageReport:
-        lying = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
+        listed = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
         folders = self._run_folders()
         gone = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
-        orphans = self._orphans([record for record in lying if record.is_whole], runs)
-        halves = [record for record in lying if not record.is_whole and not self._is_young(record.kept_at)]
+        orphans = self._orphans([record for record in listed if record.is_whole], runs)
+        halves = [record for record in listed if not record.is_whole and not self._is_young(record.kept_at)]
         collected = GarbageReport(
             self._is_dry,
             sorted(gone),
             [Garbage(one.name, one.size) for one in orphans],
             [Garbage(one.name, one.size) for one in halves],
-            [Garbage(str(run_id), _weight(path)) for run_id, path in folders.items() if run_id not in runs],
+            [Garbage(str(run_id), _folder_size(path)) for run_id, path in folders.items() if run_id not in runs],
             list(self._dead_workers()),
             self._why_logs_are_left(),
         )
         if not self._is_dry:
-            with _told():
+            with _removal_errors():
                 self._remove(collected, folders)
         return collected
 
@@ -133,7 +133,7 @@ class _Collection:
             before = page[-1].run_id
 
     def _remove_runs(self, retention: RunRetention) -> set[int]:
-        """The runs that go, each with those that it called."""
+        """Remove runs with those that they called; return their numbers."""
         if retention.is_none:
             return set()
         runs = list(self._runs())
@@ -147,25 +147,25 @@ class _Collection:
 
     # -- artifacts
 
-    def _orphans(self, lying: list[ArtifactRecord], runs: dict[int, RunRecord]) -> list[ArtifactRecord]:
-        """Those that no run refers to. What a live attempt has just given is not told yet, and no orphan."""
-        if not lying:
+    def _orphans(self, listed: list[ArtifactRecord], runs: dict[int, RunRecord]) -> list[ArtifactRecord]:
+        """The artifacts that no run refers to, except those of attempts that run now: their reports come later."""
+        if not listed:
             return []
         tasks = self._leased_tasks()
-        at_work, referred_to = {artifact_folder_of(task) for task in tasks}, self._referred_to(runs)
-        # A task that looks for an earlier result may just have found one, of a run that was removed since.
+        in_flight, referred_to = {artifact_folder_of(task) for task in tasks}, self._referred_to(runs)
+        # A task that looks for an earlier result may just have found one of a run that was removed since.
         is_looked_for = any(task.reuse is not None and task.reuse.looks for task in tasks)
         return [
             one
-            for one in lying
+            for one in listed
             if one.name not in referred_to
-            and one.name.rpartition("/")[0] not in at_work
+            and one.name.rpartition("/")[0] not in in_flight
             and not self._may_be_awaited(one, runs)
             and not (is_looked_for and run_id_of(one.name) not in runs)
         ]
 
     def _leased_tasks(self) -> list[Task]:
-        """What somebody has a lease for: a worker that was stopped for hours may still tell what came of it."""
+        """The leased tasks: a worker that was stopped for hours may still report a result."""
         return [lease.task for worker in self._store.workers() for lease in self._store.leases_of(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
@@ -173,7 +173,7 @@ class _Collection:
         return run is not None and run.status not in RUN_ENDED and self._is_young(record.kept_at)
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
-        """The names of what the logs, inboxes and tasks of these runs refer to: a fork, to what another run gave."""
+        """The artifacts that logs, inboxes and tasks of these runs refer to; a fork refers to those of another run."""
         found = (data for run_id, data in self._store.records_containing(KEY_AS_JSON.decode()) if run_id in runs)
         return {name for data in found for name in _names(data)}
 
@@ -190,31 +190,31 @@ class _Collection:
         return {int(path.name): path for path in entries if path.name.isdecimal()}
 
     def _why_logs_are_left(self) -> str:
-        """Where runs of two stores have their logs in one folder, the other one's are not ours to judge."""
+        """Why logs are left alone: if two stores share the folder, some logs belong to runs of the other store."""
         database = self._home.folder / DATABASE
         return f"'{database}' has runs there, too" if self._home.store_url and database.exists() else ""
 
     def _dead_workers(self) -> Iterator[Garbage]:
-        """Workers of which the store knows nothing, and whose lock is free. Asked last: a lock is taken to be tried."""
+        """Workers that the store does not know and whose lock is free. The check takes the lock, so it comes last."""
         known = {worker.name for worker in self._store.workers()}
         names = {path.name.removesuffix(".lock") for path in _entries(self._home.locks)} - known
         for name in sorted(names):
             path, lock_path = self._home.locks / name, self._home.locks / f"{name}.lock"
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
             if not is_young and lock.state_of(str(lock_path)) != "held":
-                yield Garbage(name, _weight(path))
+                yield Garbage(name, _folder_size(path))
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What the system does not let us remove, in our words."""
+def _removal_errors() -> Iterator[None]:
+    """Turn an `OSError` into `StoreRefused`."""
     try:
         yield
     except OSError as error:
         raise StoreRefused(f"'{error.filename}' cannot be removed: {error_reason(error)}", hint=_REMOVE_IT) from error
 
 
-_REMOVE_IT = "remove it by hand, and let gc go on"
+_REMOVE_IT = "remove it by hand, then run gc again"
 
 
 def _names(data: bytes) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _names(data: bytes) -> Iterator[str]:
         try:
             yield parse_reference(reference).name
         except ArtifactDamaged:
-            continue  # somebody wrote it by hand
+            continue  # written by hand
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -233,8 +233,8 @@ def _changed(path: Path) -> datetime:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
-def _weight(folder: Path) -> int:
-    """The bytes of the files below a folder. One that goes meanwhile weighs nothing."""
+def _folder_size(folder: Path) -> int:
+    """The size of the files below a folder. A file that disappears meanwhile does not count."""
     total = 0
     for above, _, names in os.walk(folder):
         for name in names:

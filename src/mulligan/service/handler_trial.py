@@ -1,7 +1,7 @@
-"""The handler of a step, alone: as if the step had just failed so. For whoever writes it.
+"""The failure handler of a step alone, for its author: it runs as if the step had just failed.
 
-The step's own action never runs. In its place stands something that waits for a word, and the word is the failure that
-was asked for. All that follows is what the engine does after any failure.
+The action of the step is replaced by an approval, and its answer is the given failure. Everything after that is what
+the engine does after any failure.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mulligan.service.step_trial import ALONE, BARE, find_step, with_stand_ins
 
 Failing = TypeVar("Failing", bound=Command)
 
-# What a failing place keeps of its own: its handler, its capture format, the files it must have written.
+# The failing place keeps its handler, its capture format and the files that it must write.
 _FAILING: dict[str, Any] = {
     **{name: value for name, value in BARE.items() if name != "on_failure"},
     "action": Action("approve", {"message": "how it failed"}),
     **{"timeout": None, "deadline": None, "validate": None, "validator": None},
     **{"env": {}, "cwd": None, "resources": None, "reads": ()},
 }
-# The input that holds the one item of a trial: the name of no input that people write.
+# The input that holds the item of a trial; no workflow has an input of this name.
 _ITEMS = "_items_of_the_trial"
 
 
@@ -47,7 +47,7 @@ class NoHandler(NotFound):
 
 
 class HandlerTrial(msgspec.Struct, frozen=True):
-    """A workflow in which one place fails at once, the key of that place, and what its handler is really like."""
+    """A workflow in which one place fails at once, the key of that place, and its original handler."""
 
     workflow: Workflow
     step: str
@@ -56,12 +56,12 @@ class HandlerTrial(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """What is completed or fails in the end: the step, or the item."""
+        """What completes or fails in the end: the step, or the item."""
         return self.place.rpartition(".")[0] or self.place
 
 
 class HandlerResult(msgspec.Struct, frozen=True):
-    """What came of it. `outcome`: what the handler would have made of the step."""
+    """The result of a trial. `outcome`: what the step would have become."""
 
     run_id: int
     step: str
@@ -71,7 +71,7 @@ class HandlerResult(msgspec.Struct, frozen=True):
     recovered_by: str
     output: Any
     failure: Failure | None
-    # What its commands wrote, in the order in which they ran: every attempt of each, handlers of handlers too.
+    # What its commands wrote, in order: every attempt of each, including handlers of handlers.
     logs: list[AttemptLog]
 
     @property
@@ -81,7 +81,7 @@ class HandlerResult(msgspec.Struct, frozen=True):
         return int(self.outcome == "failed")
 
 
-# -- what is tried ---------------------------------------------------------------------------------------------------
+# -- isolating it ----------------------------------------------------------------------------------------------------
 
 
 def isolate_handler(workflow: Workflow, name: str) -> HandlerTrial:
@@ -89,7 +89,7 @@ def isolate_handler(workflow: Workflow, name: str) -> HandlerTrial:
     wanted = find_step(workflow, name)
     if wanted.on_failure is None:
         numbers = [number for number, command in enumerate(wanted.do, start=1) if command.on_failure]
-        hint = f"its command {numbers[0]} has one: try it on an item, --item JSON" if numbers else ""
+        hint = f"its command {numbers[0]} has one: try it for an item with --item JSON" if numbers else ""
         raise NoHandler(f"step '{name}' has no handler", hint=hint, step=name)
     failing = _failing(wanted, wanted.on_failure)
     alone = msgspec.structs.replace(failing, **ALONE, map=None, do=())
@@ -97,7 +97,7 @@ def isolate_handler(workflow: Workflow, name: str) -> HandlerTrial:
 
 
 def isolate_item_handler(workflow: Workflow, name: str, item: Any, number: int | None = None) -> HandlerTrial:
-    """The handler of a command of a map step, for one item: the command of that number, or the first that has one."""
+    """The handler of a command of a map step for one item: of the command `number`, or of the first with a handler."""
     wanted = find_step(workflow, name)
     if wanted.map is None:
         raise Refused(f"step '{name}' is not a map: it has no items", step=name)
@@ -124,18 +124,18 @@ def _handled(step: Step, number: int | None) -> tuple[Command, Handler]:
 
 
 def _failing(command: Failing, handler: Handler) -> Failing:
-    """The command without its action and all that is done about a failure but its handler, which runs once."""
+    """The command without its action and without any reaction to a failure except its handler, which runs once."""
     once = msgspec.structs.replace(handler, rerun=0)
-    # Before a rerun nothing need be there yet: the step is to write it.
+    # With a rerun the step writes the files later, so they need not exist yet.
     files = () if handler.rerun else command.writes
     return msgspec.structs.replace(command, **_FAILING, on_failure=once, writes=files)
 
 
-# -- how it is said to fail ------------------------------------------------------------------------------------------
+# -- the failure -----------------------------------------------------------------------------------------------------
 
 
 class _Error(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of a failure that is tried."""
+    """The fields of a failure that may be given."""
 
     code: str = ""
     message: str = ""
@@ -148,12 +148,12 @@ class _Error(msgspec.Struct, forbid_unknown_fields=True):
     cause: list[_Error] = []
 
 
-# Where and when it happened: the trial fills it in, so that a failure can be pasted as `show --json` prints it.
+# Ignored, so that a failure can be pasted as `show --json` prints it.
 _FILLED_IN = frozenset({"step", "item", "visit", "attempt", "at", "timestamp", "handler_failure"})
 
 
 def parse_failure(text: str) -> Failure:
-    """The failure that JSON describes; of what it leaves out, what a plain exit 1 has."""
+    """The failure that JSON describes. The default of each field is that of exit code 1."""
     try:
         said = msgspec.json.decode(text)
         if not isinstance(said, dict):
@@ -163,9 +163,7 @@ def parse_failure(text: str) -> Failure:
         sentence = str(error)
         raise InputInvalid(f"the error does not fit: {sentence[:1].lower()}{sentence[1:]}", hint=_EXAMPLE) from None
     except RecursionError:
-        raise InputInvalid(
-            "the error is not JSON that anybody can read: it is nested too deep", hint=_EXAMPLE
-        ) from None
+        raise InputInvalid("the error is not readable JSON: it is nested too deep", hint=_EXAMPLE) from None
     except UnicodeError:
         raise InputInvalid("the error is not JSON: it is not UTF-8", hint=_EXAMPLE) from None
     except msgspec.DecodeError as error:
@@ -176,7 +174,7 @@ _EXAMPLE = """write it like '{"code": "TIMEOUT", "message": "took too long"}'"""
 
 
 def _cleaned(said: dict[str, Any]) -> dict[str, Any]:
-    """Without what is filled in and what is null; refused if it has a field that no failure has."""
+    """Without ignored fields and nulls. Raises if it has an unknown field."""
     known = _Error.__struct_fields__
     for name in said:
         if name not in known and name not in _FILLED_IN:
@@ -195,7 +193,7 @@ def _failure(said: _Error) -> Failure:
     if code == "EXIT_NONZERO" and exit_code is None:
         exit_code = 1
     if code == "EXIT_NONZERO" and not exit_code:
-        raise InputInvalid("exit code 0 is no failure", hint=_EXAMPLE)
+        raise InputInvalid("exit code 0 is not a failure", hint=_EXAMPLE)
     fields = {"severity": said.severity, "retryable": said.retryable}
     return failure(
         code,
@@ -215,15 +213,15 @@ def _in_words(code: str, exit_code: int | None, signal: int | None) -> str:
     return f"exit code {exit_code}" if code == "EXIT_NONZERO" else code
 
 
-# -- trying it -------------------------------------------------------------------------------------------------------
+# -- running it ------------------------------------------------------------------------------------------------------
 
 
 def run_handler(
     control: RunControl, trial: HandlerTrial, prepared: Prepared, error: Failure, kept: Sequence[Kept] = ()
 ) -> HandlerResult:
-    """Let the place fail, and drive the run for as long as its handler takes."""
+    """Let the place fail, and drive the run until its handler has ended."""
     [run_id] = control.start(prepared, kept=kept)
-    # In the inbox behind the request: when the run has begun, the place fails before anybody looks.
+    # In the inbox after the request, so that the place fails as soon as the run has begun.
     control.reader.store.put(run_id, TaskEnded(datetime.now(UTC), trial.place, 1, Outcome(said=error)))
     with control.driver(machine()) as driver:
         ending = driver.drive(run_id)
@@ -255,24 +253,24 @@ def _outcome(trial: HandlerTrial, owner: Place) -> Literal["completed", "rerun",
 
 
 def describe_result(trial: HandlerTrial, tried: HandlerResult) -> str:
-    """What the handler would have made of the step, in a sentence."""
+    """What the step would have become, in a sentence."""
     what_ = f"step '{trial.step}'" if trial.owner == trial.step else f"the item of step '{trial.step}'"
     if tried.outcome == "completed":
         by = f"recovered by its {tried.recovered_by} handler"
         return f"{what_} would be completed, {by}, with output {_json(tried.output)}"
     if tried.outcome == "rerun":
-        return f"{what_} would run again now: its handler succeeded"
+        return f"{what_} would run again: its handler succeeded"
     if tried.outcome == "open":
         return f"the handler of {what_} has not ended"
-    return f"the failure of {what_} would climb on: {_why(trial, tried)}"
+    return f"the failure of {what_} would go to the next rung: {_why_unhandled(trial, tried)}"
 
 
-def _why(trial: HandlerTrial, tried: HandlerResult) -> str:
+def _why_unhandled(trial: HandlerTrial, tried: HandlerResult) -> str:
     found = tried.failure.handler_failure if tried.failure else None
     if found is not None:
         return f"its handler also failed with {describe_failure(found.cause[0] if found.cause else found)}"
     if trial.handler.strategy == "cleanup":
-        return "a cleanup handler runs for its effect"
+        return "a cleanup handler does not change the outcome"
     return "its handler says so"
 
 

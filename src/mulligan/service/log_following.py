@@ -1,4 +1,4 @@
-"""What attempts write, as they write it: of one step or of a whole run, through retries, until it ends."""
+"""Following the logs of attempts while they are written: of one step or a whole run, through retries, to the end."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from mulligan.service.store_changes import StoreChanges
 from mulligan.worker.folders import open_regular_file
 
 Stream = Literal["stdout", "stderr"]
-# How often files are looked at while something runs, and how long nothing is looked at while nothing does.
+# How often files are read while something runs, and while nothing runs.
 FILES_SECONDS, IDLE_SECONDS = 0.1, 1.0
-# The log of events is read this often, also where no news of it comes.
+# How often events are read when no change is announced.
 EVENTS_SECONDS = 1.0
-# How long a log may be missing before it is said that it is elsewhere, and a run may be left alone before that is said.
+# How long a log may be missing, and a run be without a driver, before a note says so.
 MISSING_SECONDS, UNDRIVEN_SECONDS = 2.0, 2.0
 READ_BYTES = 1 << 20
 
 
 class LogPiece(msgspec.Struct, frozen=True):
-    """Something of what an attempt wrote: whole lines, or the last one without its end.
+    """Part of what an attempt wrote: whole lines, or the last one without its end.
 
-    Without `stream` it is a note: the attempt begins (`text` is ""), or something is to be said about it.
+    Without `stream` it is a note: the attempt begins (`text` is ""), or `text` says something about it.
     """
 
     run_id: int
-    # With the steps that called its run before it: `east/build`.
+    # The place, with the steps that called its run before it: `east/build`.
     where: str
     place: str = ""
     attempt: int = 0
@@ -47,7 +47,7 @@ class LogPiece(msgspec.Struct, frozen=True):
 
 
 class LogSelection(msgspec.Struct, frozen=True):
-    """Whose logs are followed: of a whole run, or of one step, from its last attempt on or of one attempt."""
+    """The logs to follow: of a whole run; of one step from its last attempt on; or of one attempt."""
 
     step: str = ""
     item: int | None = None
@@ -59,7 +59,7 @@ class LogSelection(msgspec.Struct, frozen=True):
         return self.step if self.item is None else item_key(self.step, self.item)
 
     def is_among_others(self, place: str) -> bool:
-        """Whether several places are followed of which this is one: of a whole run, or the items of a map step."""
+        """Whether several places are followed, this being one of them: a whole run, or the items of a map step."""
         return not self.step or "[" in place.removeprefix(self.place)
 
     def accepts(self, place: str, attempt: int) -> bool:
@@ -77,10 +77,10 @@ def follow_logs(
     by_line: bool = False,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[LogPiece]:
-    """What the attempts write, from now on and before, until the step or the run has ended.
+    """What the attempts wrote and write, until the step or the run has ended.
 
-    Of a whole run with the runs that it calls. What several places write comes in whole lines, so that these may stand
-    in one stream; with `by_line` everything does.
+    A whole run includes the runs that it calls. If several places are followed, pieces are whole lines, so that they
+    may go to one stream; with `by_line` all pieces are.
     """
     if wanted.step:
         reader.refuse_unknown(run_id, wanted.step)
@@ -88,7 +88,7 @@ def follow_logs(
 
 
 class Tail:
-    """One log file: not there yet, growing, cut off, or another one under the same name."""
+    """One log file: missing, growing, truncated, or replaced by another file."""
 
     def __init__(self, path: str, stream: Stream) -> None:
         self._path = path
@@ -99,7 +99,7 @@ class Tail:
         self.is_there = False
 
     def read(self, *, by_line: bool, is_last: bool) -> Iterator[bytes]:
-        """What is new: up to the end of a line, unless nothing has come since the last time or nothing more will."""
+        """New data up to the end of a line; the rest too, if nothing came since the last read or nothing more will."""
         has_grown = False
         for data in self._new():
             has_grown = True
@@ -115,7 +115,7 @@ class Tail:
         try:
             file = open_regular_file(self._path)
         except OSError:
-            return  # not there, or something else than a log: it may come
+            return  # it does not exist yet, or is not a log
         with file:
             found = os.fstat(file.fileno())
             if found.st_ino != self._inode or found.st_size < self._offset:
@@ -136,7 +136,7 @@ class _Attempt:
         self.run = run
         self.began_at = now
         self.host = ""
-        self.has_begun = self.is_said_missing = self.has_ended = False
+        self.has_begun = self.is_missing_noted = self.has_ended = False
         files = reader.home.folders.logs(run.run_id, place, attempt)
         self.tails = (Tail(files.out, "stdout"), Tail(files.err, "stderr"))
 
@@ -154,16 +154,16 @@ class _Attempt:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it runs on another host, and none of its logs is here."""
+        """Whether it runs on another host and has no logs here."""
         return bool(self.host) and self.host != this_host() and not any(tail.is_there for tail in self.tails)
 
 
 class _Run:
-    """One run whose log of events is followed."""
+    """One run whose events are followed."""
 
     def __init__(self, run_id: int, above: str) -> None:
         self.run_id = run_id
-        # What stands before the names of its places.
+        # The prefix of the names of its places.
         self.above = above
         self.seq = 0
 
@@ -181,22 +181,22 @@ class _LogFollower:
         self._attempts: dict[tuple[int, str, int], _Attempt] = {}
         self._has_had_any = False
         self._driver_asked_at = monotonic()
-        self._is_said_undriven = False
+        self._is_undriven_noted = False
 
     def pieces(self) -> Iterator[LogPiece]:
         news = StoreChanges(self._reader.store)
-        # The first time all of it, of which a step has its last attempts alone.
+        # The first read returns all attempts; of a step only the last ones are followed.
         has_ended = self._look()
         if self._wanted.step and self._wanted.attempt is None:
             self._drop_earlier()
         looked_at = self._monotonic()
         while True:
-            yield from self._written()
+            yield from self._new_pieces()
             if has_ended:
                 break
-            yield from self._undriven()
-            has_changes = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
-            if has_changes or self._monotonic() - looked_at >= EVENTS_SECONDS:
+            yield from self._note_undriven()
+            has_news = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
+            if has_news or self._monotonic() - looked_at >= EVENTS_SECONDS:
                 has_ended, looked_at = self._look(), self._monotonic()
         if not self._has_had_any and self._wanted.step:
             wanted = self._wanted
@@ -209,22 +209,20 @@ class _LogFollower:
                 part=wanted.part,
             )
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def _look(self) -> bool:
-        """Read what is new in the logs of events. Whether what is followed has ended: asked first, so that nothing
-        that came before its end is missed.
-        """
+        """Read new events; return whether the step or run has ended, checked first so that nothing is missed."""
         record = self._reader.record(self._root.run_id)
         has_ended = record.status in RUN_ENDED or self._step_has_ended()
         for run in self._tree():
             for entry in self._reader.events(run.run_id, run.seq):
                 run.seq = entry.seq
-                self._take_in(run, entry.fact)
+                self._apply(run, entry.fact)
         return has_ended
 
     def _tree(self) -> Iterator[_Run]:
-        """The run, and of a whole run those that it called, and so on down."""
+        """The run; for a whole run also the runs that it called, recursively."""
         found = [self._root]
         for run in found:
             yield run
@@ -236,7 +234,7 @@ class _LogFollower:
             self._runs[record.run_id] = _Run(record.run_id, f"{run.above}{record.parent_place}/")
         return self._runs[record.run_id]
 
-    def _take_in(self, run: _Run, fact: e.Fact) -> None:
+    def _apply(self, run: _Run, fact: e.Fact) -> None:
         place, attempt = getattr(fact, "place", ""), getattr(fact, "attempt", 0)
         key = (run.run_id, place, attempt)
         if isinstance(fact, e.AttemptScheduled) and self._wanted.accepts(place, attempt):
@@ -249,7 +247,7 @@ class _LogFollower:
             followed.has_ended = True
 
     def _step_has_ended(self) -> bool:
-        """Whether nothing more comes of the step, or of the one attempt, that is followed."""
+        """Whether the step, or the one attempt, that is followed has ended."""
         wanted = self._wanted
         if not wanted.step:
             return False
@@ -259,44 +257,44 @@ class _LogFollower:
         return any(read_place(key, data).has_ended for _, key, data in rows)
 
     def _drop_earlier(self) -> None:
-        """Of each place all but its last attempt."""
+        """Drop all but the last attempt of each place."""
         last = {place: key for key in self._attempts for place in [key[1]]}
         self._attempts = {key: attempt for key, attempt in self._attempts.items() if last[key[1]] == key}
 
-    # -- what is written ---------------------------------------------------------------------------------------------
+    # -- logs --------------------------------------------------------------------------------------------------------
 
-    def _written(self) -> Iterator[LogPiece]:
+    def _new_pieces(self) -> Iterator[LogPiece]:
         now = self._monotonic()
         for key, attempt in list(self._attempts.items()):
-            # Asked before the files are read: what it wrote until its end is in them.
+            # Checked before the files are read, so that they hold everything up to the end.
             has_ended = attempt.has_ended
             by_line = self._by_line or self._wanted.is_among_others(attempt.place)
             yield from attempt.pieces(by_line=by_line)
             if has_ended:
-                yield from self._silence(attempt)
+                yield from self._note_without_log(attempt)
                 del self._attempts[key]
-            elif attempt.is_elsewhere and now - attempt.began_at >= MISSING_SECONDS and not attempt.is_said_missing:
-                attempt.is_said_missing = True
-                yield attempt.piece(text=f"there is no log of it here, it runs on {attempt.host}")
+            elif attempt.is_elsewhere and now - attempt.began_at >= MISSING_SECONDS and not attempt.is_missing_noted:
+                attempt.is_missing_noted = True
+                yield attempt.piece(text=f"its log is not on this host: it runs on {attempt.host}")
 
-    def _silence(self, attempt: _Attempt) -> Iterator[LogPiece]:
-        """What to say of an attempt that has ended and of which there is nothing. Of a whole run most need no word."""
-        if attempt.has_begun or attempt.is_said_missing:
+    def _note_without_log(self, attempt: _Attempt) -> Iterator[LogPiece]:
+        """A note about an ended attempt without a log; in a whole run only if the log is elsewhere."""
+        if attempt.has_begun or attempt.is_missing_noted:
             return
         if attempt.is_elsewhere or (self._wanted.step and self._reader.store.is_shared and attempt.host):
-            yield attempt.piece(text=f"there is no log of it here, it ran on {attempt.host}")
+            yield attempt.piece(text=f"its log is not on this host: it ran on {attempt.host}")
         elif not self._wanted.is_among_others(attempt.place):
             yield attempt.piece(text="it wrote nothing")
 
-    def _undriven(self) -> Iterator[LogPiece]:
-        """Say once, after a while, that nobody drives the run: nothing is written until somebody does."""
+    def _note_undriven(self) -> Iterator[LogPiece]:
+        """Note once that no process drives the run, so that nothing is written."""
         now = self._monotonic()
-        if self._is_said_undriven or now - self._driver_asked_at < UNDRIVEN_SECONDS:
+        if self._is_undriven_noted or now - self._driver_asked_at < UNDRIVEN_SECONDS:
             return
         self._driver_asked_at = now
         if not self._reader.is_driven(self._root.run_id):
-            self._is_said_undriven = True
-            yield LogPiece(self._root.run_id, "", text="nobody drives it")
+            self._is_undriven_noted = True
+            yield LogPiece(self._root.run_id, "", text="no process drives it")
 
 
 _ENDS = (e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled)

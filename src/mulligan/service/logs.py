@@ -1,4 +1,4 @@
-"""What attempts wrote, for whoever asks by step, item and attempt; and the log of events as it is kept."""
+"""The logs of attempts, by step, item and attempt; and the events of a run as they are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mulligan.service.run_reader import AttemptLog, RunReader
 
 Part = Literal["own", "handler", "script"]
 
-# What stands in the key of a place that is no attempt of the step's (or item's) own.
+# The marks in keys of places that are not attempts of the step or item itself.
 _MARKS = {"handler": ".on_failure@", "script": ".script@"}
 _CAUSE = re.compile(r"@(\d+)")
 
@@ -24,7 +24,7 @@ class UnknownAttempt(NotFound):
 
 
 def event_lines(reader: RunReader, run_id: int) -> Iterator[bytes]:
-    """The run's log as JSON lines, as the codec writes it."""
+    """The events of a run as JSON lines, as they are stored."""
     return (encode(entry) for entry in reader.events(run_id))
 
 
@@ -37,9 +37,9 @@ def step_logs(
     attempt: int | None = None,
     part: Part = "own",
 ) -> list[AttemptLog]:
-    """What the attempts wrote that are meant: of the step or one item; one attempt, or the last.
+    """The logs of a step or of one item: of one attempt, or of the last.
 
-    Of handlers and scripts: all that ran after that attempt. Without `item`, of a map step every item's.
+    With `part`, the handlers or scripts that ran after that attempt. Without `item`, every item of a map step.
     """
     place = step if item is None else item_key(step, item)
     every = reader.attempts(run_id, step)
@@ -53,36 +53,36 @@ def step_logs(
 def refuse_without_attempt(
     reader: RunReader, run_id: int, step: str, *, item: int | None, attempt: int | None, part: Part
 ) -> NoReturn:
-    """`UnknownAttempt`, with what there is instead."""
+    """Raise `UnknownAttempt`; the hint names the attempts that there are."""
     place = step if item is None else item_key(step, item)
     hint = (
         _there_is(reader.attempts(run_id, step), place)
         or _kept(reader, run_id, step)
-        or f"what became of it: mulligan explain {run_id} {step_name(step)}"
+        or f"its story: mulligan explain {run_id} {step_name(step)}"
     )
     raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=hint, step=step)
 
 
 def is_meant(place: str, key: str, part: Part) -> bool:
-    """Whether a place below another one is what is asked for: its own commands, its handlers, or its scripts."""
+    """Whether a place below another is its own command, its handler or its script, as `part` says."""
     rest = key.removeprefix(place)
     return "@" not in rest if part == "own" else _MARKS[part] in rest
 
 
 def _without_maps(attempts: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """A map step runs nothing itself: its items do."""
+    """Without the map step itself: only its items run commands."""
     maps = {step_name(key) for key, _ in attempts if "[" in key}
     return [one for one in attempts if one[0] not in maps]
 
 
 def _number(place: str, key: str, attempt: int) -> int:
-    """The attempt of the step (or item) that this one belongs to: its own, or the one that a handler is about."""
+    """The attempt of the step or item that this one belongs to: for a handler, the attempt that failed."""
     cause = _CAUSE.search(key.removeprefix(place))
     return int(cause.group(1)) if cause else attempt
 
 
 def _last(attempts: list[tuple[str, int]], place: str) -> list[tuple[str, int]]:
-    """Of each place the last attempt; of handlers and scripts only what ran after the last failure."""
+    """The last attempt of each place; of handlers and scripts only those after the last failure."""
     latest = max((_number(place, *one) for one in attempts if "@" in one[0].removeprefix(place)), default=None)
     last = {key: number for key, number in attempts if latest is None or _number(place, key, number) == latest}
     return list(last.items())
@@ -101,7 +101,7 @@ def _there_is(every: list[tuple[str, int]], place: str) -> str:
 
 
 def _kept(reader: RunReader, run_id: int, step: str) -> str:
-    """Where to look for what a fork has not run itself."""
+    """A hint about a step whose result a fork kept."""
     first = next((entry.fact for entry in reader.events(run_id)), None)
     if not isinstance(first, RunStarted) or step not in {kept.step for kept in first.kept}:
         return ""

@@ -1,4 +1,4 @@
-"""A run at a glance, as plain data for every face: its steps, what they cost, its items, its child runs."""
+"""A run as plain data: its steps, what they cost, its items, its child runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.run_reader import RunReader
 from mulligan.service.workers import find_worker_pool
 
-# Of how many child runs the steps are shown: a map may call ten thousand.
+# The steps of so many child runs are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
-# How many records are read at once where child runs are passed over.
-PAGE = 500
 
 
 def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The run as `run --json` prints it, and more: who drives it, what each step cost, items, the tree of children."""
+    """The run as `run --json` prints it, with its driver, the cost of each step, its items and its child runs."""
     record = reader.record(run_id)
     children = _children(reader, run_id, [CHILDREN_OPENED_MAX])
     line = {**listed(reader, record), "labels": reader.labels(run_id)}
@@ -48,7 +46,7 @@ def _view(reader: RunReader, state: State) -> dict[str, Any]:
 
 
 def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The same, with every attempt at each step and at what ran on its behalf."""
+    """The same, with every attempt at each step, its handlers and scripts."""
     found, tried = overview(reader, run_id), attempts_by_step(reader.events(run_id))
     for name, step in _steps_of(found):
         step["tries"] = tried.get(name, [])
@@ -62,7 +60,7 @@ def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
-    """One run with its steps, each with what it cost and the runs that it called."""
+    """One run with its steps, each with its cost and the runs that it called."""
     state = reader.state(run_id)
     costs, called = Costs(reader.events(run_id)).by_step, _by_step(children)
     shown = _view(reader, state)
@@ -80,7 +78,7 @@ def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any
 
 
 def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
-    """Say of a matrix what its steps took together: attempts, time and processor time; and the most memory of one."""
+    """Add to a matrix the totals of its steps: attempts, time and processor time; and the most memory of one."""
     members = [steps[name] for name in group["combinations"]]
     costs = [Cost(**step["usage"]) for step in members if step["usage"]]
     group["attempts"] = sum(step["attempts"] for step in members)
@@ -88,10 +86,7 @@ def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
 
 
 def step_overview(reader: RunReader, run_id: int, name: str) -> dict[str, Any]:
-    """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
-
-    `UnknownStep` where it is neither.
-    """
+    """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
     shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
     group = shown["matrices"].get(name)
     if group is not None:
@@ -101,21 +96,19 @@ def step_overview(reader: RunReader, run_id: int, name: str) -> dict[str, Any]:
     if found is None:
         reader.refuse_unknown(run_id, name)
         reader.refuse_removed(run_id, name)
-        raise UnknownStep(
-            f"'{name}' is a part of a step, and no step", hint=f"mulligan show {run_id} {step_name(name)}"
-        )
+        raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
     tried = attempts_by_step(reader.events(run_id)).get(name, [])
     return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(shown, name), "tries": tried}
 
 
 def _by_attention(group: Mapping[str, Any], steps: Mapping[str, dict[str, Any]]) -> list[str]:
-    """What failed, what is parked and what is at work first; apart from that in the order of the combinations."""
+    """The steps of a matrix: failed, parked and running ones first, then in the order of the combinations."""
     rank = {status: index for index, status in enumerate(ATTENTION)}
     return sorted(group["combinations"], key=lambda name: rank.get(steps[name]["status"], len(rank)))
 
 
 def _matrix_of(shown: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """The matrix that a step belongs to, and its values in it."""
+    """The matrix that a step belongs to, and the values of the step."""
     for matrix, group in shown["matrices"].items():
         if name in group["combinations"]:
             return {"name": matrix, "values": group["combinations"][name]}
@@ -130,7 +123,7 @@ def _by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def name_called(waiting: Iterable[dict[str, Any]], called: Mapping[tuple[str, int], int]) -> None:
-    """Say which run it is that is waited for: the core does not know what it is called in the store."""
+    """Add the number of the child run that is waited for, which the core does not know."""
     for wait in waiting:
         if wait["kind"] == "child" and (wait["place"], wait["attempt"]) in called:
             wait["child_run_id"] = called[wait["place"], wait["attempt"]]
@@ -138,13 +131,13 @@ def name_called(waiting: Iterable[dict[str, Any]], called: Mapping[tuple[str, in
 
 
 def listed(reader: RunReader, record: RunRecord) -> dict[str, Any]:
-    """The run's line in the list."""
+    """The run's row in the list."""
     driver = None if record.status in RUN_ENDED else reader.driver_of(record)
     return {
         "run_id": record.run_id,
         "workflow": record.workflow,
         "version": record.version,
-        # One that nobody has taken up yet is no other kind of run.
+        # A new run counts as running, also before a worker has taken it.
         "status": "running" if record.status == "new" else record.status,
         "round": record.round,
         "degraded": record.degraded,
@@ -161,13 +154,13 @@ def _counted(state: State, place: Place) -> dict[str, int] | None:
         return None
     items = state.items_of(place)
     statuses: list[str] = ["waiting" if item is None else item.status for item in items]
-    told = ("completed", "failed", "running", "waiting", "cancelled")
+    counted = ("completed", "failed", "running", "waiting", "cancelled")
     up_to_date = sum(item is not None and item.reused_run_id > 0 for item in items)
-    return {"total": len(statuses), **{status: statuses.count(status) for status in told}, "up_to_date": up_to_date}
+    return {"total": len(statuses), **{status: statuses.count(status) for status in counted}, "up_to_date": up_to_date}
 
 
 def _children(reader: RunReader, run_id: int, left: list[int]) -> list[dict[str, Any]]:
-    """The runs that a run called, and so on down; with their steps as long as there are any `left` to be opened."""
+    """The runs that a run called, recursively; with their steps for as many as `left` allows."""
     return [_child(reader, record, left) for record in reader.store.children(run_id)]
 
 

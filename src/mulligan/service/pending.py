@@ -1,4 +1,4 @@
-"""What waits for a person, over all runs: parked steps, approvals, pauses; with what one must know to decide."""
+"""What waits for a person, over all runs: parked steps, approvals, pauses; with the facts for a decision."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
 from mulligan.service.run_reader import RunReader
 
-# How many runs of the same workflow are looked at, and of how many it is told what became of the step.
+# How many earlier runs of the workflow are read, and how many are reported.
 RUNS_SEEN_MAX = 20
 RUNS_TOLD_MAX = 5
-# How many paused runs are told, the newest of them.
+# How many paused runs are listed, the newest ones.
 PAUSED_MAX = 1000
 
 
@@ -81,13 +81,15 @@ def list_pending(reader: RunReader) -> list[PendingEntry]:
         return []
     waiting = sorted(reader.store.waiting_places(), key=attrgetter("run_id", "place"))
     look = _PendingReader(reader.store)
-    asked = [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
+    asked = [
+        entry for run_id, group in groupby(waiting, key=attrgetter("run_id")) for entry in look.at(run_id, [*group])
+    ]
     paused = reader.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
     return sorted([*(_paused_run(reader.store, record) for record in paused), *asked], key=attrgetter("run_id"))
 
 
 def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
-    """A run that goes on when somebody resumes it."""
+    """A run that is paused as a whole."""
     pause = pause_of(store, record)
     return PendingEntry(
         run_id=record.run_id,
@@ -101,7 +103,7 @@ def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
 
 
 def find_approval(reader: RunReader, run_id: int, step: str) -> str:
-    """The place of a step that waits for an approval: itself, or the one command below it that does."""
+    """The place that waits for an approval: the step, or the only command below it that does."""
     reader.record(run_id)
     approvals = [one.place for one in reader.store.waiting_places() if one.run_id == run_id and one.kind == "approval"]
     below = [place for place in approvals if is_at_or_below(place, step)]
@@ -115,7 +117,7 @@ def find_approval(reader: RunReader, run_id: int, step: str) -> str:
 
 
 class _PendingReader:
-    """One look over all runs. What many of them share is read once: a workflow, and what its steps did lately."""
+    """Reads what waits in runs. Workflows and the history of steps are read once for all runs."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -152,7 +154,7 @@ class _PendingReader:
         )
 
     def _look_back(self, workflow: str, step: str) -> list[EarlierRun]:
-        """What the same step did in the newest other runs of that workflow: where it failed first, then the rest."""
+        """The same step in the newest other runs of the workflow: first those in which it failed."""
         rows = self.store.recent_rows(workflow, "places", step, RUNS_SEEN_MAX)
         places = [(run_id, _place(step, data)) for run_id, data in rows]
         ended = [(run_id, place) for run_id, place in places if place and place.status in ("completed", "failed")]
@@ -161,7 +163,7 @@ class _PendingReader:
 
 
 def _place(step: str, data: bytes) -> Place | None:
-    """A place of another run; None if it cannot be read: that is that run's trouble."""
+    """A place of another run; None if it cannot be read, which `show` of that run reports."""
     try:
         return read_place(step, data)
     except CodecError:
@@ -169,7 +171,7 @@ def _place(step: str, data: bytes) -> Place | None:
 
 
 def _still_waits(state: State, waiting: WaitingPlace) -> bool:
-    """It may have been answered since we asked what waits."""
+    """Whether the place still waits: it may have been answered meanwhile."""
     place = state.places.get(waiting.place)
     if place is not None and waiting.kind == "paused":
         return place.pause is not None

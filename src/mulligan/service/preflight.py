@@ -20,28 +20,28 @@ from mulligan.worker.secrets import problem_of as secret_problem
 
 
 def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
-    """Raise if a declared input is not there that no step writes, of the workflow or of those that it calls."""
+    """Raise if a step, also of a called workflow, reads a file that does not exist and that no step writes."""
     for path in missing_files(workflow, cwd):
-        raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
+        raise InputInvalid(f"file '{path}' does not exist, and no step writes it", hint=f"looked in {cwd}")
 
 
 def missing_files(workflow: Workflow, cwd: Path) -> Iterator[str]:
-    """The declared inputs that are not there and that no step writes."""
+    """The declared files that do not exist and that no step writes."""
     read = list(dict.fromkeys(_paths(workflow, "reads")))
     written = _written(workflow) if read else set()
     return (path for path in read if os.path.normpath(path) not in written and not (cwd / path).exists())
 
 
 def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> None:
-    """Raise if a secret is not there that a step reads, where its worker would be this process."""
+    """Raise if a step reads a secret that is not available to this process, which would be its worker."""
     for step, name, problem in missing_secrets(workflow, cwd, environment):
-        raise InputInvalid(f"step '{step}' reads the secret '{name}', which cannot be had: {problem}")
+        raise InputInvalid(f"secret '{name}', which step '{step}' reads, is not available: {problem}")
 
 
 def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """The variables and files that steps read as secrets and that are not there: step, name, and why.
+    """The secrets in variables and files that steps read and that are not available: step, name, and why.
 
-    What a step writes may come to be there. What a command prints is asked for when it is needed.
+    A file may be written by a step. A secret that a command prints is asked for when it is needed.
     """
     read = list(_secrets_read(workflow))
     written = _written(workflow) if read else set()
@@ -53,7 +53,7 @@ def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str
 
 
 def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
-    """By which step each is read, with its handlers, scripts and checks; after them those of its children."""
+    """The secrets that each step reads, with its handlers, scripts and checks; then those of called workflows."""
     for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
         read = {name for command in all_commands((step,)) for name in _reads(command)}
         yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
@@ -72,9 +72,9 @@ def _written(workflow: Workflow) -> set[str]:
 
 
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
-    """What the steps of a workflow read or write; after them what those of its children do."""
+    """The paths that the steps of a workflow read or write; then those of called workflows."""
     for command in all_commands(workflow.steps):
-        # What a path with values in it comes to is known when the step starts.
+        # A path with an expression in it is known when the step starts.
         names = (name for name in getattr(command, key) if name not in command.file_paths)
         yield from (workflow.files.get(name, name) for name in names)
     for child in workflow.children.values():
@@ -86,7 +86,7 @@ NAME_CHARS_MAX, LABELS_MAX = 63, 50
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels, or `InputInvalid` where one is too long, empty, or more than one line."""
+    """The labels; raises `InputInvalid` if one is too long, empty or not a single line."""
     if len(labels) > LABELS_MAX:
         raise InputInvalid(f"{len(labels)} labels are too many", hint=f"a run has at most {LABELS_MAX}")
     for name, value in labels.items():
@@ -102,7 +102,7 @@ def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:
     if len(text) > chars_max:
         raise InputInvalid(f"{what} has {len(text)} characters", hint=hint)
     if not text.isprintable():
-        raise InputInvalid(f"{what} has a character that cannot be seen", hint=hint)
+        raise InputInvalid(f"{what} has an unprintable character", hint=hint)
 
 
 def _shown(name: str) -> str:
@@ -110,7 +110,7 @@ def _shown(name: str) -> str:
 
 
 def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
-    """Files of the steps that another round would keep, and that are gone or have changed since."""
+    """Files of steps whose results another round would keep, if they are gone or have changed."""
     return _stale(state, kept_files(state, from_step))
 
 
@@ -120,7 +120,7 @@ def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
 
 
 def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:
-    """What was written on another host is not looked for here: its disk may be another one."""
+    """Only files that were written on this host are checked: another host may have another disk."""
     here = ("", this_host())
-    ours = ((step, record) for step, record in written if state.places[step].host in here)
-    return stale_files(ours, partial(problem_of, home=state.run.cwd))
+    local = ((step, record) for step, record in written if state.places[step].host in here)
+    return stale_files(local, partial(problem_of, home=state.run.cwd))

@@ -1,4 +1,4 @@
-"""What a run would do, before it is started: which steps in which order, what they ask for, what is missing here."""
+"""What a run would do: which steps in which order, what they ask for, and what is missing on this machine."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class StepPreview(msgspec.Struct, frozen=True):
     """A step that would run, or the steps of a matrix together."""
 
     step: str
-    # The steps of a matrix that are in this wave.
+    # How many steps of a matrix are in this wave.
     count: int = 1
-    # What it does: shell, python, … or map.
+    # Its action: shell, python, … or map.
     action: str = ""
     needs: tuple[str, ...] = ()
-    # Its condition: what it says, and whether it holds; null where that is known only when it is asked.
+    # Its condition, and whether it holds; null if that is known only during the run.
     when: str = ""
     holds: bool | None = None
-    # It runs only if one of these steps fails: it is there to deal with that.
+    # It runs only if one of these steps fails.
     if_failed: tuple[str, ...] = ()
-    # Of a map: how many items, where that is known; at most so many, where they are filtered.
+    # The number of items of a map, if known; at most so many, if they are filtered.
     items: int | None = None
     is_items_most: bool = False
     retries: int = 0
@@ -46,12 +46,12 @@ class StepPreview(msgspec.Struct, frozen=True):
     memory: int | None = None
     gpus: int | None = None
     labels: tuple[str, ...] = ()
-    # The steps of the matrix ask for different things: the most of each is given.
+    # The steps of the matrix ask for different amounts; the largest of each is given.
     is_varying: bool = False
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What would keep the run, or a step of it, from running here."""
+    """Something that would prevent the run, or a step of it, from running here."""
 
     kind: str
     text: str
@@ -65,7 +65,7 @@ class Preview(msgspec.Struct, frozen=True):
     version: str
     inputs: dict[str, Any]
     steps: int
-    # How many steps may be under way at a time: what the workflow says; null where it says nothing.
+    # How many steps may run at a time; null if the workflow does not limit it.
     max_parallel: int | None
     timeout: float | None
     waves: list[list[StepPreview]]
@@ -75,7 +75,7 @@ class Preview(msgspec.Struct, frozen=True):
 def preview(
     reader: RunReader, workflow: Workflow, given: dict[str, Any], cwd: Path, parallel: int | None = None
 ) -> Preview:
-    """What a run of the workflow would be. Nothing is started, and nothing is written."""
+    """Preview a run of the workflow. Starts and writes nothing."""
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
     graph = Graph(workflow)
@@ -97,7 +97,7 @@ def preview(
 
 
 class _StepPreviewer:
-    """One look at the steps of a workflow, with the inputs that a run of it would have."""
+    """Previews the steps of a workflow with the inputs of a run."""
 
     def __init__(self, graph: Graph, inputs: dict[str, Any]) -> None:
         self.graph = graph
@@ -105,7 +105,7 @@ class _StepPreviewer:
         self._cel = Cel(os.environ)
 
     def wave(self, names: Iterable[str]) -> Iterator[StepPreview]:
-        """The steps of a wave; those of a matrix together, where they stand in the file first."""
+        """The steps of a wave; the steps of a matrix are one entry, at the place of the first."""
         families: dict[str, list[Step]] = {}
         for name in names:
             step = self.graph.nodes[name].step
@@ -139,14 +139,14 @@ class _StepPreviewer:
         )
 
     def _if_failed(self, step: Step) -> tuple[str, ...]:
-        """The steps of which one must fail: only failure edges lead to it."""
+        """The steps of which one must fail, if only failure edges lead to this step."""
         arrivals = self.graph.nodes[step.name].arrivals
         if not arrivals or any(arc.edge.on != "failure" for arc in arrivals):
             return ()
         return tuple(dict.fromkeys(arc.source for arc in arrivals))
 
     def _items(self, listed: Map | None) -> tuple[int | None, bool]:
-        """How many items, and whether they may be fewer; None where only the run will know."""
+        """How many items, and whether there may be fewer; None if only the run will know."""
         found = None if listed is None or listed.over is None else self._value(listed.over)
         if listed is None or not isinstance(found, list):
             return None, False
@@ -155,7 +155,7 @@ class _StepPreviewer:
         return bounded, listed.filter is not None or listed.distinct is not None
 
     def _value(self, expression: Expression) -> Any:
-        """What an expression gives that reads inputs alone; None of any other."""
+        """The value of an expression that reads only inputs; None for any other."""
         if any(name.partition(".")[0] != "inputs" for name in expression.reads):
             return None
         try:
@@ -165,7 +165,7 @@ class _StepPreviewer:
 
 
 class _ResourceRequest:
-    """What steps, or the commands of their items, ask for."""
+    """The resources that steps, or the commands of their items, ask for."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._each = [_of_step(step) for step in steps]
@@ -194,13 +194,13 @@ def _of_step(step: Step) -> dict[str, Any]:
 
 def _missing(workflow: Workflow, cwd: Path) -> Iterator[Problem]:
     for path in missing_files(workflow, cwd):
-        yield Problem("file", f"'{path}' is read and no step writes it, and it is not there")
+        yield Problem("file", f"file '{path}' does not exist, and no step writes it")
     for step, name, problem in missing_secrets(workflow, cwd, os.environ):
-        yield Problem("secret", f"step '{step}' reads the secret '{name}', which cannot be had: {problem}", step)
+        yield Problem("secret", f"secret '{name}', which step '{step}' reads, is not available: {problem}", step)
 
 
 def _places(reader: RunReader, parallel: int | None) -> list[Capacity]:
-    """Where a step may run: on this machine, or, where hosts share a store, with a worker that is there."""
+    """Where a step may run: on this machine or, in a shared store, on a running worker."""
     if not reader.home.store_url:
         return [machine(parallel)]
     workers = [worker for worker in reader.store.workers() if worker.cpus and not worker.is_expired]
@@ -209,26 +209,26 @@ def _places(reader: RunReader, parallel: int | None) -> list[Capacity]:
 
 
 def _whose(reader: RunReader) -> str:
-    return "any worker that is there" if reader.home.store_url else "this machine"
+    return "any running worker" if reader.home.store_url else "this machine"
 
 
 def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
-    """The steps that nobody here can ever take, those of a matrix once."""
+    """The steps that no worker here can ever run; the steps of a matrix in one problem."""
     rooms = [ResourcePool(place.cpus, place.memory, place.gpus, place.labels) for place in places]
-    told: dict[tuple[str, str], list[str]] = {}
+    too_large: dict[tuple[str, str], list[str]] = {}
     for step in workflow.steps:
         for command in all_commands((step,)):
             task = _task(step, command)
             if task is not None and not any(room.can_ever(task) for room in rooms):
-                told.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)
-    for (name, lacking), steps in told.items():
+                too_large.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)
+    for (name, lacking), steps in too_large.items():
         who = f"step '{name}'" if len(steps) == 1 else f"{len(steps)} steps of '{name}'"
         verb = "asks" if len(steps) == 1 else "ask"
         yield Problem("capacity", f"{who} {verb} for more than {where} can give: {lacking}", steps[0])
 
 
 def _task(step: Step, command: Command) -> Task | None:
-    """As much of a task as says what it needs; None where the command asks for nothing."""
+    """A task with only its resource needs; None if the command asks for nothing."""
     asked = command.resources
     if asked is None:
         return None

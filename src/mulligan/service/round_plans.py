@@ -1,4 +1,4 @@
-"""What a retry or a fork runs and what it keeps, as plain data for every face."""
+"""What a retry or a fork runs and what it keeps."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from mulligan.service.corrections import Correction, PlannedRound
 
 
 class RoundPlan(msgspec.Struct, frozen=True):
-    """A round of a run: the steps that run again and why, of maps which items, what is kept, what gets more."""
+    """A round of a run: the steps that run again and why, which items of maps, what is kept, what gets more."""
 
     run_id: int
     round: int
     steps: tuple[str, ...]
     why: dict[str, str]
-    # Of map steps that do not run whole: the items that run, as long as the list is the same.
+    # For map steps of which only some items run: these items, if the list does not change.
     items: dict[str, tuple[int, ...]]
     kept: tuple[str, ...]
     adjusted: dict[str, Adjusted]
-    # The same in words, by step.
+    # The adjustments in words, by step.
     adjustments: dict[str, list[str]]
-    # Files of steps that would have been kept, and that are gone or have changed: these steps run again.
+    # Files that are gone or have changed: their steps run again.
     stale: tuple[StaleFile, ...]
-    # Where a corrected file was given.
+    # If a corrected file was given.
     correction: Correction | None = None
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
-    """A fork of a run: the steps that it runs, whose results it keeps, and where its file is another."""
+    """A fork of a run: the steps that it runs, the results that it keeps, and how its file differs."""
 
     run_id: int
     from_step: str
     steps: tuple[str, ...]
     kept: tuple[str, ...]
-    # Kept, although the file now says something else of them.
+    # Kept, although the file changed them.
     changed: tuple[str, ...]
-    # Steps of the old run that the file no longer has.
+    # Steps of the old run that the file does not have any more.
     dropped: tuple[str, ...]
-    # Files of steps that would have been kept, and that are gone or have changed: these steps run.
+    # Files that are gone or have changed: their steps run.
     stale: tuple[StaleFile, ...] = ()
 
 
@@ -53,7 +53,7 @@ def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
 
 
 def round_plan(found: PlannedRound) -> RoundPlan:
-    """The round that would follow: to be asked before it is opened."""
+    """The plan of the next round, before it is opened."""
     state, planned = found.state, found.round
     again = frozenset(planned.steps)
     return RoundPlan(

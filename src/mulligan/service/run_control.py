@@ -1,7 +1,7 @@
-"""What people and programs can do with runs. Each verb is one method; each says what it refuses, and why.
+"""Starting runs and changing them.
 
-A verb on a run is a report in its inbox. Whoever drives the run answers it; where nobody does, we take its turn
-ourselves for as long as that takes. So a verb that makes no sense is refused at once, by the core, wherever the run is.
+A change is a report in the inbox of the run. The process that drives the run answers it; if no process does, this one
+takes the run's turn until it has answered. So the core refuses a senseless change at once, wherever the run is.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from mulligan.service.preflight import (
 from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from mulligan.service.run_reader import RunReader
 
-# Of a run's name that no other run has, in any store.
+# Of an identifier that no other run has, in any store.
 UID_BYTES = 6
-# Of the name under which somebody decides.
+# Of the name that is recorded with a change.
 NAME_CHARS_MAX = 100
-# How long a verb waits for the process that drives the run to answer, and how often it looks.
+# How long to wait for an answer of the process that drives the run, and how often to look for it.
 ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
 
 
@@ -76,12 +76,12 @@ class Prepared(msgspec.Struct, frozen=True):
     version: str
     inputs: dict[str, Any]
     cwd: Path
-    # Where the workflow was read from, "" if from nowhere.
+    # The file that the workflow was read from; "" if there is none.
     file: str = ""
-    # Whether steps without changes take over the results of earlier runs, and which steps never do.
+    # Whether unchanged steps take over the results of earlier runs, and which steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
-    # What people call the run, to find it again.
+    # To find the run in lists.
     labels: dict[str, str] = {}
 
 
@@ -128,7 +128,7 @@ class RunControl:
     def driver(
         self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
     ) -> Driver:
-        """A worker of our own, alive while its context lasts."""
+        """A worker in this process, alive while its context lasts. Without capacity it runs no tasks."""
         seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
         return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
 
@@ -143,10 +143,10 @@ class RunControl:
         kept: Sequence[Kept] = (),
         key: str = "",
     ) -> list[int]:
-        """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them.
+        """Create runs (usually one), all or none. A driver owns them at once; without one, any worker may take them.
 
-        `kept`: results that steps are said to have had already. `key`: `KeyUsed` where a run of this workflow was
-        started under it, however many ask at once.
+        `kept`: results that steps are taken to have already. `key`: raises `KeyUsed` if a run of this workflow was
+        started with it, also when several processes start at once.
         """
         if driver is not None and not self.reader.store.is_shared:
             refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
@@ -157,9 +157,9 @@ class RunControl:
         return self._create(new, prepared.workflow, driver)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
-        """The run under this key: a new one, unless there is one already.
+        """The run with this key: a new one, unless there is one already.
 
-        For whoever asks again because no answer came: the run is neither lost nor there twice.
+        For callers that ask again because no answer came: the run is neither lost nor started twice.
         """
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
         new = msgspec.structs.replace(self._new(prepared, request), key=key)
@@ -171,9 +171,8 @@ class RunControl:
         return run_id
 
     def _refuse_other(self, run_id: int, prepared: Prepared, key: str) -> None:
-        """A key is for one thing: another workflow under it is a mistake."""
         if self.reader.store.run(run_id).version != prepared.version:
-            raise KeyUsed(f"the key '{key}' was used for run {run_id}, of another workflow", run_id=run_id)
+            raise KeyUsed(f"the key '{key}' was used for run {run_id} of another workflow", run_id=run_id)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         named = msgspec.structs.replace(
@@ -205,9 +204,9 @@ class RunControl:
         *,
         file: str = "",
     ) -> int:
-        """A new run that keeps what the old one did up to a step, with other inputs or a corrected workflow."""
+        """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow."""
         _, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
-        # The step is named to be run again, and so are those whose files are not what they wrote.
+        # The named step runs again, and so do steps whose files are gone or have changed.
         again = (from_step, *(one.step for one in planned.stale))
         prepared = msgspec.structs.replace(prepared, file=file, forced=tuple(dict.fromkeys(again)))
         request = r.RunRequested(
@@ -225,24 +224,24 @@ class RunControl:
     def plan_fork(
         self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None = None
     ) -> ForkPlan:
-        """What `fork` would run and keep; refused where `fork` would be. Changes nothing."""
+        """What `fork` would run and keep; raises what `fork` would raise. Changes nothing."""
         old, _, planned = self._planned_fork(run_id, from_step, given, workflow)
         return fork_plan(old, from_step, planned)
 
     def _planned_fork(
         self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None
     ) -> tuple[State, Prepared, Fork]:
-        """What a fork starts from: the old state, what is run, and what is kept."""
+        """The state of the old run, the new run, and the results that it keeps."""
         old = self.reader.state(run_id)
         is_moving = old.run.status not in RUN_ENDED and old.run.status != "paused"
         if is_moving and self.reader.driver_of(self.reader.store.run(run_id)) is not None:
             raise Refused(
-                f"run {run_id} is {old.run.status}: it can be forked when it rests",
+                f"run {run_id} is {old.run.status} and cannot be forked while it is driven",
                 hint=f"pause it first: mulligan pause {run_id}",
             )
         chosen = workflow or old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
-        # What was kept may be in artifacts, as a child run is given it.
+        # An input of a child run may be an artifact.
         evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
@@ -250,59 +249,59 @@ class RunControl:
         with _meaning(step.name for step in chosen.steps):
             return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
 
-    # -- telling a run something -------------------------------------------------------------------------------------
+    # -- changing runs -----------------------------------------------------------------------------------------------
 
     def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
-        """Stop the run: what runs gets its grace, cleanup and undo run, then `end`; with `now` only `end`."""
+        """Stop the run: running commands get their grace, cleanup and undo run, then `end`; with `now` only `end`."""
         self._refuse_second_cancel(run_id, now=now)
-        self.tell(run_id, r.CancelRequested(_now(), self.by, reason, now))
+        self.send(run_id, r.CancelRequested(_now(), self.by, reason, now))
 
     def _refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
-        """It is stopping already, and somebody sees to it. Where nobody does, whoever asks again may."""
+        """Refuse a cancel that changes nothing. If no process drives the run, another cancel lets this one end it."""
         stop = self.reader.state(run_id).run.stop
         is_asked = stop is not None and stop.cause == "cancelled" and (stop.now or not now)
         if is_asked and self.reader.store.run(run_id).status not in RUN_ENDED and self.reader.is_driven(run_id):
-            hint = "" if now else f"to skip its cleanup and its undo: mulligan cancel {run_id} --now"
-            raise Refused(f"run {run_id} is being cancelled already", hint=hint)
+            hint = "" if now else f"to skip cleanup and undo: mulligan cancel {run_id} --now"
+            raise Refused(f"run {run_id} is already being cancelled", hint=hint)
 
     def pause(self, run_id: int, reason: str = "") -> int:
-        """Running commands end, nothing starts, until `resume`. How many commands still run."""
+        """Start nothing more until `resume`. Return how many commands still run."""
         record = self.reader.record(run_id)
         self._refuse_child(record, "pause")
         if record.status == "paused":
-            hint = f"to let it go on: mulligan resume {run_id}"
-            raise Refused(f"run {run_id} is paused already", hint=hint)
-        self.tell(run_id, r.PauseRequested(_now(), self.by, reason))
+            hint = f"to continue it: mulligan resume {run_id}"
+            raise Refused(f"run {run_id} is already paused", hint=hint)
+        self.send(run_id, r.PauseRequested(_now(), self.by, reason))
         return self._commands_running(run_id)
 
     def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
-        """Hold a step, or all steps of a matrix: what of it runs may end, nothing of it starts. Which run on."""
+        """Hold a step, or all steps of a matrix: running attempts may end, none starts. Return what still runs."""
         self.reader.record(run_id)
         with self._unknown_step(run_id, step):
-            self.tell(run_id, r.PauseRequested(_now(), self.by, reason, step))
+            self.send(run_id, r.PauseRequested(_now(), self.by, reason, step))
         state = self.reader.state(run_id)
         held = [state.places[name] for name in state.run.paused_steps if _is_named(state, name, step)]
         return [place.key for place in held if place.is_active and place.status != "ready"]
 
     def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
-        """Let a step go on that was paused."""
+        """Let a paused step continue."""
         self.reader.record(run_id)
         with self._unknown_step(run_id, step):
-            self.tell(run_id, r.ResumeRequested(_now(), self.by, reason, step))
+            self.send(run_id, r.ResumeRequested(_now(), self.by, reason, step))
 
     @contextmanager
     def _unknown_step(self, run_id: int, step: str) -> Iterator[None]:
-        """The core's refusal of a name, with the one that was probably meant."""
+        """Add to the core's refusal of a step the name that was probably meant."""
         try:
             yield
         except UnknownStep as error:
             state = self.reader.state(run_id)
             known = (*state.graph.nodes, *(one.sweep for one in state.workflow.steps if one.sweep))
-            error.hint = did_you_mean(step, known) or f"those that there are: mulligan show {run_id}"
+            error.hint = did_you_mean(step, known) or f"list its steps: mulligan show {run_id}"
             raise
 
     def _commands_running(self, run_id: int) -> int:
-        """Of the run, and of the runs that it has started."""
+        """How many commands of the run, and of the runs that it called, are running."""
         children = (child for child in self.reader.store.children(run_id) if child.status not in RUN_ENDED)
         return _commands_running(self.reader.state(run_id)) + sum(
             self._commands_running(child.run_id) for child in children
@@ -319,16 +318,16 @@ class RunControl:
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
-        """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
+        """Open the next round: what failed, was cancelled, skipped or undone runs again. Return what it runs.
 
-        `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
-        `corrected`: a file to go on with; what changed in it runs again, and what is behind that.
-        `budgets`: what agents may spend from now on, by step, "" of the run.
+        `items`: only these items of the map step `from_step`; () means those that failed. `adjust`: steps that ran out
+        of memory or time get more. `corrected`: continue with this workflow; changed steps and those after run again.
+        `budgets`: what agents may spend from now on, by step; "" is the run.
         """
         report, planned = self._planned_round(
             run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets
         )
-        self.tell(run_id, report)
+        self.send(run_id, report)
         return planned
 
     def plan_retry(
@@ -341,7 +340,7 @@ class RunControl:
         corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
-        """What `retry` would run again; refused where `retry` would be. Changes nothing."""
+        """What `retry` would run again; raises what `retry` would raise. Changes nothing."""
         _, found = self._planned_round(
             run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets
         )
@@ -387,10 +386,10 @@ class RunControl:
         timeout: float | None = None,
         budgets: Mapping[str, Budget] | None = None,
     ) -> None:
-        """Say what becomes of a parked step. `budgets`: as for `retry`."""
+        """Decide about a parked step. `budgets`: as for `retry`."""
         report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}))
         try:
-            self.tell(run_id, report)
+            self.send(run_id, report)
         except UnknownStep:
             self.reader.refuse_unknown(run_id, step)
             raise
@@ -398,23 +397,23 @@ class RunControl:
     def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
         """Answer an approval that a run waits for."""
         try:
-            self.tell(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
+            self.send(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
         except StepNotWaitingForApproval:
             self.reader.refuse_unknown(run_id, place)
             raise
 
     def lift_pause(self, run_id: int) -> None:
-        """Let a paused run go on."""
-        self.tell(run_id, r.ResumeRequested(_now(), self.by))
+        """Let a paused run continue."""
+        self.send(run_id, r.ResumeRequested(_now(), self.by))
 
-    def tell(self, run_id: int, report: r.Report) -> None:
-        """Put a report into the run's inbox, see that somebody answers it, and raise if it was refused."""
+    def send(self, run_id: int, report: r.Report) -> None:
+        """Put a report into the run's inbox, wait for the answer, and raise if it was refused."""
         self.reader.record(run_id)
         try:
             message_id = self.reader.store.put(run_id, report, is_asking=True)
         except UnicodeEncodeError:
-            # Bytes of a terminal that are no text.
-            raise InputInvalid("what you say cannot be kept: texts are Unicode") from None
+            # A terminal may pass bytes that are not text.
+            raise InputInvalid("the text is not valid UTF-8, so it cannot be stored") from None
         answer = self._answer(run_id, message_id)
         if answer.error:
             raise error_by_code(answer.error)(answer.message, hint=answer.hint)
@@ -440,17 +439,17 @@ class RunControl:
         return found[0]
 
     def _take_its_turn(self, run_id: int, until: Callable[[], bool]) -> None:
-        """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
+        """Drive the run without running tasks, until it has answered or another process drives it."""
         self._refuse_unknown_holder(run_id)
         with self.driver(None) as driver:
             driver.turn(
                 run_id, lambda: until() or (run_id not in driver.engine.drivers and self.reader.is_driven(run_id))
             )
 
-    # -- who drives a run --------------------------------------------------------------------------------------------
+    # -- taking up runs ----------------------------------------------------------------------------------------------
 
     def resumable(self, run_id: int | None = None) -> int:
-        """The run that `resume` would take up: this one, or the newest that nobody drives. Refused if there is none."""
+        """The run that `resume` would drive: this one, or the newest that no process drives."""
         if run_id is not None:
             self._refuse_resume(self.reader.record(run_id))
             return run_id
@@ -461,13 +460,13 @@ class RunControl:
         ]
         if not idle:
             where = "" if self.reader.home.is_there else f" in '{self.reader.home.folder}'"
-            raise Refused(f"there is no run to resume{where}: none is unfinished and without a process that drives it")
-        # One that can go on by itself before one that waits for a person.
+            raise Refused(f"there is no run to resume{where}: every unfinished run is driven by a process")
+        # Prefer a run that can continue by itself to one that waits for a person.
         asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
     def _refuse_child(self, record: RunRecord, verb: str) -> None:
-        """A child run lives and ends for the step that called it."""
+        """Refuse a child run: the step that called it controls it."""
         if record.parent_run_id is not None:
             raise Refused(
                 f"run {record.run_id} is a child of run {record.parent_run_id}",
@@ -490,27 +489,27 @@ class RunControl:
             )
 
     def _where_it_goes_on(self, run_id: int, driver: WorkerRecord) -> str:
-        """What to do about a run that is driven. In a copy of its home a cancel would reach nobody."""
+        """A hint about a run that another process drives. In a copy of its home a cancel would reach no process."""
         original = Locks(self.reader.home, is_shared=self.reader.store.is_shared).original_home(driver)
         if original:
-            return f"this home is a copy, and it goes on in '{original}': use that one with --home, or wait for its end"
-        return f"it goes on there; to stop it: mulligan cancel {run_id}"
+            return f"this folder is a copy; the run continues in '{original}': use --home with that one, or wait"
+        return f"it continues there; to stop it: mulligan cancel {run_id}"
 
     def _refuse_unknown_holder(self, run_id: int) -> None:
-        """A turn goes with its worker, in one transaction. One that outlives it would never be given to anybody."""
+        """Refuse a run whose holder is not a worker: a turn ends with its worker, so no other would ever get it."""
         holder = self.reader.store.run(run_id).holder
         if not holder or any(worker.name == holder for worker in self.reader.store.workers()):
             return
-        # Asked again: a worker that was removed in between has given its turns back.
+        # Read again: a worker that was removed in between has given up its turns.
         if self.reader.store.run(run_id).holder == holder:
             raise CodecError(
-                f"run {run_id} is held by '{holder}', which is no worker of this store",
+                f"run {run_id} is held by '{holder}', which is not a worker of this store",
                 hint="the store was changed by hand or is damaged: restore it from a copy",
             )
 
 
 def _is_named(state: State, name: str, named: str) -> bool:
-    """Whether a step is the one that was named, or belongs to the matrix of that name."""
+    """Whether `named` is the name of the step or of its matrix."""
     return named in (name, state.step(name).sweep)
 
 
@@ -521,7 +520,7 @@ def _commands_running(state: State) -> int:
 
 @contextmanager
 def _meaning(known: Iterable[str]) -> Iterator[None]:
-    """A step that is not known is refused with the one that was probably meant."""
+    """Add to the refusal of an unknown step the name that was probably meant."""
     try:
         yield
     except UnknownStep as error:
@@ -532,7 +531,7 @@ def _meaning(known: Iterable[str]) -> Iterator[None]:
 def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:
     return StoreUnavailable(
         f"process {driver.pid} on {driver.host} drives run {run_id} and has not answered",
-        hint="what you asked is recorded, and done as soon as it looks; is it stopped?",
+        hint="the request is recorded, and answered as soon as that process continues; is it stopped?",
     )
 
 
@@ -541,7 +540,7 @@ def _now() -> datetime:
 
 
 def _name(said: str) -> str:
-    """Who speaks, as it is recorded and told: a few words in one line."""
+    """A name as it is recorded: a few words in one line."""
     name = said.strip()
     if len(name) > NAME_CHARS_MAX or not name.isprintable():
         shown = " ".join(name.split())[:NAME_CHARS_MAX]
@@ -553,5 +552,5 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        # No name for this user id: a container, as a rule.
+        # This user id has no name, which is common in containers.
         return "somebody"

@@ -1,6 +1,6 @@
-"""Runs as a list says them: how each stands, why it failed, how long it took, and who waits for what.
+"""The list of runs: how each stands, why it failed, how long it took, and what it waits for.
 
-A page of runs takes the same few statements however many runs there are in the store, and none of them is opened.
+A page takes the same few queries however many runs the store has, and loads the state of none of them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
 from mulligan.service.run_reader import RunReader
 
-# Of one page.
+# How many runs one page has at most.
 LIMIT_MAX = 1_000_000
-# How many failed visits of one run are read: the first of them is shown, and how many there are.
+# How many failed visits of one run are read; the first is shown, with their number.
 FAILURES_READ_MAX = 200
-# How far back the log of a paused run is read for who paused it. What still ran then may have ended since.
+# How many events of a paused run are searched for the pause; attempts may have ended since.
 PAUSE_READ_MAX = 500
 
 WaitKind = Literal[
@@ -40,7 +40,7 @@ WaitKind = Literal[
 
 
 class RunQuery(msgspec.Struct, frozen=True):
-    """Which runs are wanted, and which page of them. An empty field accepts every run."""
+    """Which runs to list, and which page of them. An empty field accepts every run."""
 
     statuses: tuple[str, ...] = ()
     workflows: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class RunQuery(msgspec.Struct, frozen=True):
 
     @property
     def can_match(self) -> bool:
-        """Whether a store could hold what is asked for: bytes of a terminal that are no text, and NUL, are in none."""
+        """Whether a store can hold these texts: it holds neither NUL nor bytes that are not text."""
         texts = (
             *self.statuses,
             *self.workflows,
@@ -84,36 +84,36 @@ class RunQuery(msgspec.Struct, frozen=True):
 
 
 class FailedStep(msgspec.Struct, frozen=True):
-    """The failure that a run failed with: the first, where there are several."""
+    """The first failure that made a run fail."""
 
     step: str
     code: str
     exit_code: int | None
     signal: int | None
-    # The line of its message that says most, with the code before it.
+    # The code, and the most useful line of the message.
     text: str
-    # How many failed visits nothing has answered.
+    # How many failed visits are unhandled.
     count: int
 
 
 class WaitReason(msgspec.Struct, frozen=True):
-    """What a run that has not ended waits for, or does: in words, and as data."""
+    """What an unfinished run waits for or does, in words and as data."""
 
     kind: WaitKind
     text: str
-    # The run that waits: this one, or one that it called.
+    # The run that waits: this one, or a run that it called.
     run_id: int
     place: str = ""
     attempt: int = 0
     worker: str = ""
-    # When it goes on by itself.
+    # When it continues by itself.
     due: datetime | None = None
-    # How many wait for the same.
+    # How many places wait for the same.
     count: int = 1
 
 
 class RunLine(msgspec.Struct, frozen=True):
-    """A run in a list."""
+    """A run in the list."""
 
     run_id: int
     workflow: str
@@ -128,28 +128,28 @@ class RunLine(msgspec.Struct, frozen=True):
     seconds: float
     parent_run_id: int | None
     labels: dict[str, str]
-    # Those that are single, short values.
+    # Only single, short values.
     inputs: dict[str, str]
     driver: WorkerRecord | None
     failure: FailedStep | None
-    # The most telling first: a person, then nobody who drives it, then workers and times.
+    # The most important first: a person, a missing driver, then workers and times.
     waiting_for: list[WaitReason]
-    # Every place in its tree that waits for a person.
+    # Every place of it and of its child runs that waits for a person.
     asks: list[WaitingPlace]
-    # What its agents have spent; None where it has none.
+    # What its agents have spent; None if it has none.
     spent: dict[str, Any] | None = None
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    """Runs, the newest first; with called runs each of them below its caller, where that is in the page."""
+    """Runs, newest first; a called run comes below its caller, if that is in the page."""
 
     runs: list[RunLine]
-    # For `RunQuery.before`; None where there is no further page.
+    # For `RunQuery.before`; None if this is the last page.
     next: int | None = None
 
 
 def list_runs(reader: RunReader, query: RunQuery) -> RunPage:
-    """A page of the list of runs, with why each failed and what it waits for; empty where nothing was ever run."""
+    """A page of the list of runs, with why each failed and what it waits for; empty if nothing was ever run."""
     if not reader.home.is_there:
         return RunPage([])
     return run_page(reader.store, query, reader.live_workers(), datetime.now(UTC))
@@ -162,7 +162,7 @@ def summarize_runs(reader: RunReader, run_ids: Iterable[int]) -> list[RunLine]:
 
 
 def run_page(store: Store, query: RunQuery, alive: Callable[[str], WorkerRecord | None], now: datetime) -> RunPage:
-    """The page of the list that is asked for. `alive`: the worker of that name, if it lives."""
+    """A page of the list. `alive` finds a live worker by its name."""
     if not query.can_match:
         return RunPage([])
     limit = min(query.limit, LIMIT_MAX)
@@ -176,13 +176,13 @@ def run_page(store: Store, query: RunQuery, alive: Callable[[str], WorkerRecord 
 def run_lines(
     store: Store, records: Sequence[RunRecord], alive: Callable[[str], WorkerRecord | None], now: datetime
 ) -> list[RunLine]:
-    """These runs as a list says them, in this order."""
+    """These runs as the list shows them, in this order."""
     look = _PageBuilder(store, records, alive, now)
     return [look.line(record) for record in records]
 
 
 def _in_order(records: Sequence[RunRecord]) -> Iterator[int]:
-    """Newest first; below a run those that it called, in the order of the calls."""
+    """Newest first; below each run those that it called, in the order of the calls."""
     listed = {record.run_id for record in records}
     below: dict[int | None, list[int]] = defaultdict(list)
     for record in records:
@@ -198,7 +198,7 @@ def _in_order(records: Sequence[RunRecord]) -> Iterator[int]:
 
 
 class _PageBuilder:
-    """What one page needs of the store, each kind of it read once for all its runs."""
+    """Makes the lines of one page. Each kind of data is read once for all runs."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _PageBuilder:
         self._parked = _parked(store, self._asks, [record.run_id for record in open_])
         self._spent = _spent(store, [record.run_id for record in records])
         self._breakers: dict[str, str] | None = None
-        # Whoever serves a store that hosts share takes up its runs when there is something to do.
+        # The workers of a shared store take its runs when there is something to do.
         workers = store.workers() if open_ and store.is_shared else ()
         self._is_served = any(worker.cpus and alive(worker.name) for worker in workers)
 
@@ -233,7 +233,7 @@ class _PageBuilder:
             run_id=record.run_id,
             workflow=record.workflow,
             version=record.version,
-            # One that nobody has taken up yet is no other kind of run.
+            # A new run counts as running, also before a worker has taken it.
             status="running" if record.status == "new" else record.status,
             round=record.round,
             degraded=record.degraded,
@@ -251,7 +251,7 @@ class _PageBuilder:
             spent=self._spent.get(record.run_id),
         )
 
-    # -- who waits for what ------------------------------------------------------------------------------------------
+    # -- what a run waits for ----------------------------------------------------------------------------------------
 
     def _wait_reasons(self, record: RunRecord, driver: WorkerRecord | None) -> Iterator[WaitReason]:
         if record.status == "paused":
@@ -259,9 +259,9 @@ class _PageBuilder:
         yield from self._persons(record)
         tasks = _below(self._tasks.get(record.root_run_id, ()), record)
         running = [one for one in tasks if one.worker]
-        # Where nobody drives a run of one's own, what it had under way is lost too.
+        # Without a driver in a store that is not shared, running tasks are lost too.
         if driver is None and not self._is_served:
-            yield WaitReason("driver", "nobody drives it", record.run_id)
+            yield WaitReason("driver", "no process drives it", record.run_id)
             return
         if record.status != "paused":
             yield from self._queued(record, [one for one in tasks if not one.worker])
@@ -297,7 +297,7 @@ class _PageBuilder:
                 yield _wait_reason(record, one, "worker", f"{who} {verb} for a worker", one.count)
 
     def _held_by(self, breaker: str) -> str:
-        """What is to be said of a breaker that lets nothing pass."""
+        """Why a breaker holds tasks back; "" if it does not."""
         if not breaker:
             return ""
         if self._breakers is None:
@@ -311,24 +311,24 @@ class _PageBuilder:
             yield _wait_reason(record, one, kind, text, one.count, one.due)
 
 
-# Timers that let a run go on, and how that is said.
+# Timers that let a run continue, with the verb for each.
 _TIMES: dict[str, tuple[WaitKind, str]] = {
     "retry": ("retry", "is tried again"),
-    "attempt": ("timer", "goes on"),
-    "until": ("timer", "goes on"),
+    "attempt": ("timer", "continues"),
+    "until": ("timer", "continues"),
     "loop": ("loop", "loops back"),
 }
 _PLURALS = {
     "is parked": "are parked",
     "is paused": "are paused",
     "is tried again": "are tried again, the first",
-    "goes on": "go on, the first",
+    "continues": "continue, the first",
     "loops back": "loop back, the first",
 }
 
 
 def _verb(verb: str, count: int) -> str:
-    """`waits` of one, `wait` of more."""
+    """`waits` for one, `wait` for more."""
     if verb in _PLURALS:
         return verb if count == 1 else _PLURALS[verb]
     return f"{verb}s" if count == 1 else verb
@@ -352,7 +352,7 @@ def _wait_reason(
 
 
 def _below(found: Iterable[Any], record: RunRecord) -> list[Any]:
-    """What is in a run's own tree: of a run at the top all of it, of a called run its own."""
+    """What belongs to a run: for a top-level run also what belongs to its child runs."""
     is_root = record.run_id == record.root_run_id
     return [one for one in found if is_root or one.run_id == record.run_id]
 
@@ -364,19 +364,19 @@ def _paused(store: Store, record: RunRecord) -> WaitReason:
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Who paused a run, and when."""
+    """The user who paused a run, and when."""
 
     at: datetime
     by: str
 
 
 def pause_of(store: Store, record: RunRecord) -> Pause | None:
-    """Who paused a run, as its log says; None where the engine did so because of a bug of its own."""
+    """The pause of a run, from its log; None if the engine paused it because of an internal error."""
     entries = store.log(record.run_id, max(0, record.seq - PAUSE_READ_MAX))
     return next((Pause(one.at, one.fact.by) for one in reversed(entries) if isinstance(one.fact, e.RunPaused)), None)
 
 
-# -- what is read of the store ---------------------------------------------------------------------------------------
+# -- reading from the store ------------------------------------------------------------------------------------------
 
 
 def _failures(store: Store, run_ids: Sequence[int]) -> dict[int, list[FailureRecord]]:
@@ -386,7 +386,7 @@ def _failures(store: Store, run_ids: Sequence[int]) -> dict[int, list[FailureRec
         try:
             found[run_id].append(read_failure(data))
         except CodecError:
-            continue  # `show` says what is wrong with it: it must not hide the other runs
+            continue  # `show` reports it; it must not hide the other runs
     return found
 
 
@@ -401,13 +401,13 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
 
 
 def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
-    """What the agents of these runs have spent, as it is shown; nothing of runs without agents."""
+    """What the agents of these runs have spent; runs without agents are left out."""
     rows = store.lists.rows(run_ids, "spent", 1) if run_ids else []
     return {run_id: spent_json(read_spent(data)) for run_id, _, data in rows}
 
 
 def _asks(store: Store) -> dict[int, list[WaitingPlace]]:
-    """What waits for a person, by the run and by the one at the top of its tree."""
+    """What waits for a person, by run and by the top-level run above it."""
     found: dict[int, list[WaitingPlace]] = defaultdict(list)
     for one in store.waiting_places():
         for run_id in {one.run_id, one.root_run_id or one.run_id}:
@@ -416,7 +416,7 @@ def _asks(store: Store) -> dict[int, list[WaitingPlace]]:
 
 
 def _parked(store: Store, asks: Mapping[int, list[WaitingPlace]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
-    """The failures of the first step of each run that is parked, in words."""
+    """The failure of the first parked step of each run, in words."""
     firsts = (next((one for one in asks.get(run_id, ()) if one.kind == "parked"), None) for run_id in run_ids)
     keys = sorted({(one.run_id, one.place) for one in firsts if one is not None})
     found: dict[tuple[int, str], str] = {}

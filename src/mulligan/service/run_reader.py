@@ -24,11 +24,11 @@ from mulligan.service.locks import Locks
 from mulligan.worker.folders import open_regular_file
 from mulligan.worker.processes import is_running
 
-# How many entries are read from the store at once.
+# How many events are read from the store at once.
 PAGE = 5_000
-# In how many of the runs that a run called a step is looked for, the newest first: a map may call ten thousand.
+# How many called runs are searched for a step, the newest first: a map may call ten thousand.
 CHILDREN_SEARCHED_MAX = 20
-# Names the newest run.
+# The name of the newest run.
 LATEST = "latest"
 # How long the supervisor of a process that was killed may take to end what it ran, and how often that is checked.
 DYING_SECONDS, LOOK_SECONDS = 10.0, 0.01
@@ -37,18 +37,18 @@ RUN_IDS = range(1, 2**63)
 
 
 class AttemptLog(msgspec.Struct, frozen=True):
-    """One attempt of a place, and what it wrote."""
+    """What one attempt of a place wrote."""
 
     place: str
     attempt: int
     stdout: bytes
     stderr: bytes
-    # Where it ran, if there is no log of it here although others share the store: it may be there.
+    # The host that it ran on, if its log is not here and other hosts share the store.
     ran_on: str = ""
 
 
 class StepOutput(msgspec.Struct, frozen=True):
-    """The output of a step, or the one because of which it failed: `validate` refused that."""
+    """The output of a step; `is_refused` if the step failed because `validate` rejected it."""
 
     value: Any
     is_refused: bool = False
@@ -62,7 +62,7 @@ class RunReader:
 
     @cached_property
     def store(self) -> Store:
-        """Opened when it is first asked for: a verb that is refused before touches nothing."""
+        """Opened on first use, so that a call that is refused before creates nothing."""
         return self.home.open()
 
     def close(self) -> None:
@@ -70,11 +70,11 @@ class RunReader:
             self.store.close()
 
     def record(self, run_id: int) -> RunRecord:
-        """The run's line in the list; `UnknownRun` also where nothing was ever run."""
+        """The run's row in the list; raises `UnknownRun`, also if nothing was ever run."""
         if not self.home.is_there:
             raise UnknownRun(
                 f"there is no run {run_id}: '{self.home.folder}' has none",
-                hint="runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place",
+                hint="runs are stored where they were started; name another folder with --home DIR or MULLIGAN_HOME",
                 run_id=run_id,
             )
         try:
@@ -82,14 +82,14 @@ class RunReader:
                 return self.store.run(run_id)
         except UnknownRun:
             pass
-        raise UnknownRun(f"there is no run {run_id}", hint="those that there are: mulligan list", run_id=run_id)
+        raise UnknownRun(f"there is no run {run_id}", hint="list them: mulligan list", run_id=run_id)
 
     def find_run(self, named: str) -> int:
-        """The run that a person means: by its number, or the newest that no other run has called, `latest`."""
+        """The run that a person names: by its number, or `latest`, the newest run that no other run called."""
         if named.isascii() and named.isdecimal():
             return self.record(int(named)).run_id
         if named != LATEST:
-            hint = f"write the number of a run, or '{LATEST}': mulligan list"
+            hint = f"give the number of a run or '{LATEST}'; list them: mulligan list"
             raise UnknownRun(f"'{named}' is not the number of a run", hint=hint)
         before = None
         while some := self.runs(before=before):
@@ -99,9 +99,9 @@ class RunReader:
         raise UnknownRun(f"there is no run yet in '{self.home.folder}'", hint="start one: mulligan run FILE")
 
     def find_failed(self, named: str, workflow: str) -> int:
-        """The run that a person means with a corrected file: `latest` is the newest of that workflow that failed.
+        """The run that a corrected file is for: `latest` is the newest of that workflow that failed or was cancelled.
 
-        Or was cancelled. Where there is none, the newest run: what keeps it from going on is for others to say.
+        If there is none, the newest run: `retry` says why it cannot continue.
         """
         if named != LATEST:
             return self.find_run(named)
@@ -114,47 +114,47 @@ class RunReader:
         return self.find_run(LATEST)
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
-        """The newest runs first; none where nothing was ever run."""
+        """The newest runs first; none if nothing was ever run."""
         return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
 
     def labels(self, run_id: int) -> dict[str, str]:
-        """The labels of a run; of a called run those of the run at the top of its tree."""
+        """The labels of a run; a called run has those of the run at the top of its tree."""
         root = self.record(run_id).root_run_id or run_id
         found = self.store.lists.attributes([root])
         return {name: value for _, (kind, name, value) in found if kind == "label"}
 
     def state(self, run_id: int) -> State:
-        """The run as its tables have it."""
+        """The state of a run, from its tables."""
         self.record(run_id)
         loaded = self.store.load(run_id)
         return restore(decode(loaded.workflow), loaded.rows)
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
-        """The run's log behind `after`, a page at a time."""
+        """The events of a run after number `after`, read page by page."""
         self.record(run_id)
         while page := self.store.log(run_id, after, PAGE):
             yield from page
             after = page[-1].seq
 
     def called(self, run_id: int) -> dict[tuple[str, int], int]:
-        """The runs that a run called, by the place and the attempt that they were called for."""
+        """The runs that a run called, by the place and the attempt that called them."""
         return {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
 
     def drawn(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
-        """What a picture of a run needs: its workflow, and the status of each step, `end` too."""
+        """What a picture of a run shows: its workflow, and the status of each step including `end`."""
         state = self.state(run_id)
         places = (*state.steps(), state.places[END]) if state.places else ()
         return state.workflow, {place.key: place.status for place in places}
 
     def first_workflow(self, run_id: int) -> Workflow:
-        """The workflow as the run was started with it: a log is read with that, and says itself where it changed."""
+        """The workflow that the run was started with. Its log is read with that, and records later changes itself."""
         self.record(run_id)
         return decode(self.store.load(run_id).workflow)
 
     def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
-        """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number.
+        """Every attempt at a step, its items and its commands, in the order of scheduling: place and number.
 
-        Also at a part of it: `build.undo@1`, `check[3]`.
+        `step` may also be a part of a step: `build.undo@1`, `check[3]`.
         """
         self.refuse_unknown(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
@@ -162,34 +162,34 @@ class RunReader:
         return [(fact.place, fact.attempt) for fact in scheduled if is_at_or_below(fact.place, step)]
 
     def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
-        """The steps of the matrix of that name, in the order of their combinations; none where there is no such."""
+        """The steps of a matrix, in the order of their combinations; none if there is no such matrix."""
         return self.state(run_id).graph.matrices.get(name, ())
 
     def refuse_unknown(self, run_id: int, place: str) -> None:
-        """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
+        """Raise `UnknownStep` if the place belongs to no step of the run; the hint names what was probably meant."""
         state, name = self.state(run_id), step_name(place)
         if members := state.graph.matrices.get(place):
-            message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}, and one of them must be named"
-            hint = f"such as '{members[0]}': those that there are: mulligan show {run_id} {place}"
+            message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}: name one of them"
+            hint = f"for example '{members[0]}'; list them: mulligan show {run_id} {place}"
             raise UnknownStep(message, hint=hint, step=place)
-        # A run that nobody has taken up yet has no places, but its workflow has steps.
+        # A run that no worker has taken yet has no places, but its workflow has steps.
         if name not in state.places and name not in state.graph.nodes:
             hint = (
                 self._in_a_child(run_id, place)
                 or did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
-                or f"those that there are: mulligan show {run_id}"
+                or f"list its steps: mulligan show {run_id}"
             )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
     def refuse_removed(self, run_id: int, step: str) -> None:
-        """`UnknownStep` where a corrected file has no such step any more: what it did is in the log alone."""
+        """Raise `UnknownStep` if a corrected file removed the step: only the log knows what it did."""
         if is_removed(self.state(run_id), step):
-            message = f"'{step}' is no step of run {run_id} any more: its corrected file has none of that name"
+            message = f"'{step}' is not a step of run {run_id} any more: the corrected file removed it"
             hint = f"what it did: mulligan explain {run_id} {step}; what it wrote: mulligan logs {run_id} {step}"
             raise UnknownStep(message, hint=hint, step=step)
 
     def _in_a_child(self, run_id: int, place: str) -> str:
-        """Where a step is that belongs to a run which this one called: `show` has it below the step that called."""
+        """A hint, if the step belongs to a run that this one called."""
         for child in self.store.children(run_id)[: -CHILDREN_SEARCHED_MAX - 1 : -1]:
             if step_name(place) in self.state(child.run_id).graph.nodes:
                 number, caller = child.run_id, child.parent_place
@@ -226,10 +226,10 @@ class RunReader:
         return locks.seems_alive(worker)
 
     def output(self, run_id: int, place: str) -> StepOutput:
-        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
+        """The whole output of a step, or of an item (`check[3]`); parts that are kept in artifacts are fetched.
 
-        Of a matrix, what each of its steps gave, in their order. Of a step that failed because of its output, the
-        output that was refused.
+        For a matrix, the outputs of its steps in order. For a step that failed because `validate` rejected its output,
+        that output.
         """
         state = self.state(run_id)
         places = state.places
@@ -239,14 +239,14 @@ class RunReader:
             )
         self.refuse_unknown(run_id, place)
         if place not in places:
-            raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
+            raise UnknownStep(f"'{place}' of run {run_id} has no output", step=place)
         found = places[place]
         is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
         given = found.climb.rejected if is_refused else found.output
         return StepOutput(fetch_references(given, self.store.artifacts.fetch), is_refused)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
-        """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
+        """What an attempt wrote; empty if it wrote nothing or ran on another host."""
         files = self.home.folders.logs(run_id, place, attempt)
         out, err = _content(files.out), _content(files.err)
         ran_on = "" if out or err or not self.store.is_shared else self._host_of(run_id, place, attempt)
@@ -259,7 +259,7 @@ class RunReader:
 
 
 def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
-    """Whether its process is gone and only what it ran is still being ended: that takes a moment, and is waited for."""
+    """Whether the process is gone and only its tasks are still being ended. Waits for a moment until they are."""
     if worker.host != this_host() or is_running(worker.pid):
         return False
     deadline = time.monotonic() + DYING_SECONDS

@@ -1,4 +1,4 @@
-"""Starting a run so that it is there once, under a key; and in the background, in a process of its own."""
+"""Starting a run only once, with a key; and starting it in a background process."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from mulligan.worker.folders import make_private, open_regular_file
 from mulligan.worker.processes import is_running
 
 KEY_CHARS_MAX = 200
-# How long workers that are there have to take a new run up, before it gets a process of its own; how long that one has.
+# How long running workers have to take a new run before it gets its own process; how long that process has.
 WORKERS_SECONDS, TAKEN_UP_SECONDS = 3.0, 60.0
 LOOK_SECONDS = 0.05
-# Without the folder that it is started in among its modules: a `signal.py` of the user's there is none of ours.
+# -P: the current folder is not on the module path, so that a `signal.py` of the user does not shadow the real one.
 PROGRAM = (sys.executable, "-P", "-m", "mulligan")
-# What is shown of what a process has said that did not take its run up.
+# How much of the output is shown of a process that did not take its run.
 SAID_BYTES_MAX = 2_000
 
-# Ends at once and leaves the driver to the system, so that nobody has to wait for it: no zombie, whoever starts it.
-# Its session is new and has no terminal, so that it lives on when the terminal is closed.
+# Forks and exits at once, so that init reaps the driver and no parent has to wait for it. The driver is in a new
+# session without a terminal, so that it survives when the terminal is closed.
 _LAUNCH = """\
 import os, sys
 pid = os.fork()
@@ -47,35 +47,35 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-# -- under a key -----------------------------------------------------------------------------------------------------
+# -- with a key ------------------------------------------------------------------------------------------------------
 
 
 class ExistingRun(msgspec.Struct, frozen=True):
-    """A run that was started under a key before."""
+    """A run that was started with a key before."""
 
     run_id: int
     status: str
-    # It goes by another definition than the one that was given now.
+    # Its definition differs from the one that is given now.
     is_other_definition: bool = False
 
 
 def find_existing_run(reader: RunReader, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-    """The run that has the key. `KeyUsed` where it has other inputs: its result would answer another question."""
+    """The run that has the key. Raises `KeyUsed` if its inputs differ, since then its result is not the one wanted."""
     record = reader.store.run(used.run_id)
     had = _inputs(reader, record)
     if had is not None and had != prepared.inputs:
         names = [name for name in {**had, **prepared.inputs} if had.get(name) != prepared.inputs.get(name)]
         theirs = ", ".join(f"{name}={shown(had.get(name))}" for name in names)
         raise KeyUsed(
-            f"run {record.run_id} was started under the key '{key}' with other inputs: {theirs}",
-            hint="another key is another run; without --key each start is one",
+            f"run {record.run_id} was started with the key '{key}' and other inputs: {theirs}",
+            hint="use another key for another run",
             run_id=record.run_id,
         )
     return ExistingRun(record.run_id, record.status, record.version != prepared.version)
 
 
 def _inputs(reader: RunReader, record: RunRecord) -> dict[str, Any] | None:
-    """What the run was started with; None where nobody can tell any more."""
+    """The inputs of a run; None if they are not known any more."""
     first = next((entry.fact for entry in reader.store.log(record.run_id, limit=1)), None)
     if first is not None:
         return dict(getattr(first, "inputs", {}))
@@ -84,7 +84,7 @@ def _inputs(reader: RunReader, record: RunRecord) -> dict[str, Any] | None:
 
 
 def check_key(key: str) -> str:
-    """The key, where it can be one."""
+    """The key, if it is valid."""
     if not key.strip() or not key.isprintable() or len(key) > KEY_CHARS_MAX:
         raise InputInvalid(f"'{key[:KEY_CHARS_MAX]}' is not a key", hint=f"one line of 1 to {KEY_CHARS_MAX} characters")
     return key
@@ -94,7 +94,7 @@ def check_key(key: str) -> str:
 
 
 class DetachedRun(msgspec.Struct, frozen=True):
-    """A run that goes on in the background: the process that drives it, and where that writes what it says."""
+    """A run in the background: the process that drives it, and the file with the output of that process."""
 
     run_id: int
     status: str = "running"
@@ -104,7 +104,7 @@ class DetachedRun(msgspec.Struct, frozen=True):
 
 
 class RunNotTakenUp(MulliganError):
-    """The run is there, and the process that was to drive it has not taken it up."""
+    """The run exists, but the process that should drive it has not taken it."""
 
     code = "run.not_taken_up"
 
@@ -112,9 +112,9 @@ class RunNotTakenUp(MulliganError):
 def start_detached(
     control: RunControl, prepared: Prepared, *, key: str = "", parallel: int | None = None, wait: str = ""
 ) -> DetachedRun:
-    """Start a run that goes on in the background, see `detach`. `KeyUsed` as `RunControl.start` raises it."""
+    """Start a run in the background, see `detach`. Raises `KeyUsed` as `RunControl.start` does."""
     if not control.reader.store.is_shared:
-        # The process that drives it has our environment.
+        # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
     return detach(control.reader, control.start(prepared, key=key)[0], parallel=parallel, wait=wait)
 
@@ -127,9 +127,9 @@ def detach(
     wait: str = "",
     program: Sequence[str] = PROGRAM,
 ) -> DetachedRun:
-    """See that somebody drives the run: a worker that is there, else a new process in the background.
+    """Let a running worker drive the run, or start a process in the background for it.
 
-    Returns when the run was taken up; `RunNotTakenUp` says why it was not. The run is there in any case.
+    Returns once the run is driven; raises `RunNotTakenUp` if it is not. The run exists in both cases.
     """
     if _has_workers(reader) and (found := _taken_up(reader, run_id, "", WORKERS_SECONDS)) is not None:
         return found
@@ -137,22 +137,22 @@ def detach(
     pid = _launch([*program, *_words(reader, run_id, parallel, wait)], log)
     found = _taken_up(reader, run_id, log, TAKEN_UP_SECONDS, pid)
     if found is None:
-        state = "has ended without taking it up" if not is_running(pid) else "has not taken it up yet"
+        state = "ended without driving it" if not is_running(pid) else "does not drive it yet"
         raise RunNotTakenUp(
-            f"run {run_id} was started, and process {pid}, which is to drive it, {state}{_said(log)}",
-            hint=f"to drive it here: mulligan resume {run_id}; what the process said is in '{log}'",
+            f"run {run_id} was created, but process {pid}, which should drive it, {state}{_output_of(log)}",
+            hint=f"to drive it here: mulligan resume {run_id}; the output of the process is in '{log}'",
         )
     return found
 
 
 def _has_workers(reader: RunReader) -> bool:
-    """Whether somebody may take the run up by himself: in a store of one's own a run belongs to who starts it."""
+    """Whether a running worker may take the run: only in a shared store, otherwise it belongs to its starter."""
     store = reader.store
     return store.is_shared and any(worker.cpus and not worker.is_expired for worker in store.workers())
 
 
 def _taken_up(reader: RunReader, run_id: int, log: str, seconds: float, pid: int = 0) -> DetachedRun | None:
-    """The run, once somebody drives it or it is over; None where that does not come, or the process is gone."""
+    """The run, once it is driven or has ended; None if neither happens in time, or the process is gone."""
     deadline = time.monotonic() + seconds
     while True:
         is_gone = bool(pid) and not is_running(pid)
@@ -163,7 +163,7 @@ def _taken_up(reader: RunReader, run_id: int, log: str, seconds: float, pid: int
         if driver is not None:
             return DetachedRun(run_id, record.status, driver.pid, driver.host, log if driver.pid == pid else "")
         if record.seq and is_gone:
-            # It has worked and left the run: that waits for a person.
+            # The process drove the run and left it, so the run waits for a person.
             return DetachedRun(run_id, record.status, log=log)
         if is_gone or time.monotonic() > deadline:
             return None
@@ -178,14 +178,14 @@ def _words(reader: RunReader, run_id: int, parallel: int | None, wait: str) -> l
 
 
 def _log(reader: RunReader, run_id: int) -> str:
-    """With the other files of the run: they are removed together."""
+    """The log of the driver. It is in the folder of the run, so that both are removed together."""
     folder = os.path.dirname(reader.home.folders.outputs(run_id))
     make_private(folder)
     return f"{folder}/driver.log"
 
 
 def _launch(command: list[str], log: str) -> int:
-    # Loaded here: every `mulligan run` loads this module, and few are detached.
+    # Loaded here, since few runs are detached.
     subprocess: Any = import_module("subprocess")
     launched = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _LAUNCH, log, *command],
@@ -197,8 +197,8 @@ def _launch(command: list[str], log: str) -> int:
     return int(launched.stdout)
 
 
-def _said(log: str) -> str:
-    """The last of what a process has written."""
+def _output_of(log: str) -> str:
+    """The last lines that a process wrote."""
     return f":\n{''.join(_last_lines(log)).rstrip()}" if os.path.exists(log) else ""
 
 

@@ -1,4 +1,4 @@
-"""What the rungs of the ladder were good for, summed up over runs: tried, worked, how long it took."""
+"""How often each rung of the ladder was tried, how often it worked and how long it took, over many runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mulligan.core.state.state import Tally
 from mulligan.ports import RunRecord
 from mulligan.service.run_reader import PAGE, RunReader
 
-# From the first to the last; a script runs beside the retry that it is for.
+# In order; a script belongs to the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
-# The words of a place's key, and what the command is that they lead to.
+# The words in the key of a place, and the role of the command that each leads to.
 _ROLES = {"on_failure": "handler", "on_success": "success"}
 _BELOW = {"handler": "its handler", "success": "on_success", "do": "each item"}
 
 
 class Subject(NamedTuple):
-    """What is counted together: in words, so that a rule that has moved in its file is still the same rule."""
+    """What is counted together. Rules are named in words, so that a rule that moved in its file stays the same."""
 
     workflow: str
     step: str
@@ -51,7 +51,7 @@ class RungStats(msgspec.Struct, frozen=True):
 
 
 class _Sum:
-    """One line of the statistics, as it grows."""
+    """One entry of the statistics while it is summed up."""
 
     def __init__(self, order: tuple[Any, ...]) -> None:
         self.order = order
@@ -64,27 +64,27 @@ class _Sum:
 
 
 class _Pinned:
-    """A version of a workflow, as runs have it: says in words what a tally counts, and where that stands."""
+    """A version of a workflow: says what a tally counts, and its position in the file."""
 
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
         self._steps = {step.name: (number, step) for number, step in enumerate((*workflow.steps, workflow.end))}
-        # All steps of a matrix are one subject, where the first of them stands.
+        # All steps of a matrix are one subject, at the position of the first.
         self._first: dict[str, int] = {}
         for number, step in self._steps.values():
             self._first.setdefault(step.matrix_name or step.name, number)
         self._meanings: dict[str, tuple[Subject, tuple[Any, ...]]] = {}
 
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
-        """What the tally of this name counts; and its place in file and ladder."""
+        """What the tally of this name counts, and its position in file and ladder."""
         if key not in self._meanings:
             step, below, rung, what = parse_tally_key(key)
-            # A corrected file may have a step that the first did not: it comes last, and is called by its name.
+            # A step that a corrected file added comes last, under its name.
             number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
             subject = definition.matrix_name or step
             number = self._first.get(subject, number)
             is_rule = rung in ("retry", "script")
-            # A script stands below the retry that it is for.
+            # A script comes after the retry that it is for.
             order = (number, below, 0, int(what), rung) if is_rule else (number, below, RUNGS.index(rung), 0, what)
             words = _rule(_spec(definition, below), int(what)) if is_rule else what
             self._meanings[key] = Subject(self.workflow.name, subject, _command(below), rung, words), order
@@ -98,20 +98,18 @@ _Counted = tuple[RunRecord, str, Tally]
 def collect_stats(
     reader: RunReader, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
 ) -> list[RungStats]:
-    """Per workflow, step (or whole matrix) and rung, in the order of file and ladder: of one run, or of all that began
-    since then.
-
-    Nothing of what never failed. `UnknownRun` where the one run is not there.
+    """Per workflow, step (or whole matrix) and rung, in the order of file and ladder: of one run, or of all runs that
+    began since then. Steps that never failed are left out.
     """
     counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
     sums: dict[Subject, _Sum] = {}
     versions: dict[tuple[str, str], _Pinned] = {}
-    # The newest first: of a step that has moved, its place in the newest file counts.
+    # Newest first: for a step that moved, its position in the newest file counts.
     for record, key, tally in sorted(counted, key=lambda one: -one[0].run_id):
         if workflow is None or record.workflow == workflow:
             subject, order = _pinned(reader, record, versions).meaning(key)
             sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
-    # Without a try: it began under a release that did not count yet, and ended under this one.
+    # An entry without a try: the run began under a release that did not count yet.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
     return [_rung_stats(subject, one) for subject, one in lines if one.tally.tried]
 
@@ -148,7 +146,7 @@ def _of_all(reader: RunReader, since: datetime | None) -> Iterator[_Counted]:
 
 
 def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:
-    """These runs, if they began since then. Read a page at a time: few questions, however many runs there are."""
+    """Those of the runs that began since then. Read page by page, so that few queries suffice."""
     found: dict[int, RunRecord] = {}
     before: int | None = max(run_ids, default=0) + 1
     while before is not None and len(found) < len(run_ids):
@@ -167,7 +165,7 @@ def _pinned(reader: RunReader, record: RunRecord, versions: dict[tuple[str, str]
     return versions[version]
 
 
-# -- in words --------------------------------------------------------------------------------------------------------
+# -- wording ---------------------------------------------------------------------------------------------------------
 
 
 def _rung_stats(subject: Subject, one: _Sum) -> RungStats:
@@ -183,7 +181,7 @@ def _rung_stats(subject: Subject, one: _Sum) -> RungStats:
 
 
 def _rule(spec: Command | None, index: int) -> str:
-    """A rule by what it looks for; by its number where that is not known."""
+    """A rule by what it looks for; by its number if that is not known."""
     if spec is None or index >= len(spec.rules):
         return f"rule {index + 1}"
     rule = spec.rules[index]
@@ -191,19 +189,19 @@ def _rule(spec: Command | None, index: int) -> str:
 
 
 def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
-    """What the workflow says of the command; None of what is below a script, since its name does not say whose."""
+    """The definition of a command; None below a script, since the name does not say which rule it belongs to."""
     found: Command | None = step
     for role, index in _way(below):
         try:
             found = None if found is None or role == "script" else spec_below(found, step, role, index)
         except IndexError:
-            # Of a corrected file, which has more of them.
+            # A corrected file has more of them.
             found = None
     return found
 
 
 def _command(below: tuple[str, ...]) -> str:
-    """Where a command stands: `command 2 of its handler of command 1 of each item`; empty for the step itself."""
+    """The position of a command: `command 2 of its handler of command 1 of each item`; "" for the step itself."""
     named = (
         f"command {index + 1} of {_BELOW[role]}" if role in _BELOW else f"its {role}" for role, index in _way(below)
     )
@@ -211,7 +209,7 @@ def _command(below: tuple[str, ...]) -> str:
 
 
 def _way(below: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """From a step down to one of its commands: what it is to the one above, and its number there."""
+    """The way from a step down to one of its commands: the role and the number at each level."""
     words = iter(below)
     for word in words:
         if word.isdecimal():

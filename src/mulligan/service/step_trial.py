@@ -16,7 +16,7 @@ from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
 from mulligan.language.words import did_you_mean
 
-# What a command loses: everything that is done about a failure, and all that comes after.
+# What is removed from a command: everything that reacts to a failure, and all that comes after.
 BARE: dict[str, Any] = {
     "rules": (),
     "max_attempts": None,
@@ -26,27 +26,27 @@ BARE: dict[str, Any] = {
     "continue_on_error": False,
     "on_lost": "fail",
     "breaker": None,
-    # They would lead to what is gone when the trial is over, and no more to what a run wrote.
+    # These links would point to files that are removed after the trial.
     "logs": {},
 }
 ALONE: dict[str, Any] = {
     **{"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True},
-    # It is to be tried, whatever an earlier run gave.
+    # It runs, whatever an earlier run returned.
     **{"cache": False, "cache_key": None},
 }
 
 
 def isolate_step(workflow: Workflow, step: str) -> Workflow:
-    """A workflow of this step, and of stand-ins for the steps whose results it reads."""
+    """A workflow of this step, with stand-ins for the steps whose results it reads."""
     wanted = find_step(workflow, step)
     bare = msgspec.structs.replace(wanted, **BARE, **ALONE, do=tuple(map(_bared, wanted.do)))
-    # What it needs it is told of: its stand-ins have ended when it starts.
+    # An agent is given the results of what it needs, so its stand-ins must have ended when it starts.
     needs = tuple(Need(name) for name in _heard_steps(workflow, wanted))
     return with_stand_ins(workflow, msgspec.structs.replace(bare, needs=needs))
 
 
 def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
-    """A workflow of this step, however it was changed, and of stand-ins for the steps whose results it reads."""
+    """A workflow of this (changed) step, with stand-ins for the steps whose results it reads."""
     read = set(read_steps(workflow, step.name))
     others = [_stand_in(other) for other in workflow.steps if other.name in read]
     plain_end = Step(name=END, timeout=workflow.end.timeout)
@@ -56,7 +56,7 @@ def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
 
 
 def read_steps(workflow: Workflow, step: str) -> list[str]:
-    """The steps whose results a step reads, or is told as an agent, in file order."""
+    """The steps whose results a step reads, or is given as an agent, in file order."""
     wanted = find_step(workflow, step)
     read, heard = set(_reads(wanted)), _heard_steps(workflow, wanted)
     others = [other for other in workflow.steps if other.name != step]
@@ -64,7 +64,7 @@ def read_steps(workflow: Workflow, step: str) -> list[str]:
 
 
 def _is_read(step: Step, read: set[str]) -> bool:
-    """Whether it is read by its name, by that of its matrix, or with all others."""
+    """Whether it is read by its name, by that of its matrix, or with all steps."""
     return (
         f"steps.{step.name}" in read
         or "steps" in read
@@ -73,7 +73,7 @@ def _is_read(step: Step, read: set[str]) -> bool:
 
 
 def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
-    """Of an agent: the steps that it needs, and those whose edges lead to it."""
+    """The steps that an agent needs, and those whose edges lead to it."""
     if not reads_upstream(step):
         return []
     needed = {name for need in step.needs for name in (workflow.groups[need.of] if need.is_group else (need.of,))}
@@ -82,43 +82,43 @@ def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
 
 
 def _leads_on(edge: Edge, step: str) -> bool:
-    """Whether what it comes from gives something: what has failed gives nothing."""
+    """Whether the edge leads to the step from a result: a failed step has none."""
     return edge.to == step and edge.on != "failure"
 
 
 def stand_ins(workflow: Workflow, step: str, given: Mapping[str, Any]) -> list[Kept]:
-    """The results that the step finds: those that were given, else null."""
+    """The results that the step finds: those that are given, otherwise null."""
     read = read_steps(workflow, step)
     given = _by_step(workflow, given)
     for name in given:
         if name not in read:
-            hint = did_you_mean(name, read) or (f"it reads {', '.join(read)}" if read else "it reads none")
-            raise UnknownStep(f"step '{step}' reads no result of '{name}'", hint=hint, step=name)
+            hint = did_you_mean(name, read) or (f"it reads {', '.join(read)}" if read else "it reads no results")
+            raise UnknownStep(f"step '{step}' does not read the result of '{name}'", hint=hint, step=name)
     return [Kept(name, "completed", given.get(name)) for name in read]
 
 
 def _by_step(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The results by step: what was given for a matrix as a list is of its steps, in their order."""
+    """The results by step: a list for a matrix holds those of its steps, in order."""
     found: dict[str, Any] = {}
     for name, result in given.items():
         members = [step.name for step in workflow.steps if step.matrix_name and step.matrix_name == name]
         if members and not (isinstance(result, list) and len(result) == len(members)):
-            hint = "give a list, with null where a step gave nothing"
-            raise Refused(f"'{name}' is a matrix of {len(members):,} steps, so that many results are needed", hint=hint)
+            hint = "give a list, with null for a step without a result"
+            raise Refused(f"'{name}' is a matrix of {len(members):,} steps and needs as many results", hint=hint)
         found |= dict(zip(members, result, strict=True)) if members else {name: result}
     return found
 
 
 def find_step(workflow: Workflow, step: str) -> Step:
-    """The step of that name; `UnknownStep` if there is none."""
+    """The step of that name; raises `UnknownStep`."""
     found = next((one for one in workflow.steps if one.name == step), None)
     if found is None:
         first = next((one.name for one in workflow.steps if one.matrix_name and one.matrix_name == step), None)
         if first is not None:
-            message = f"'{step}' is a matrix of workflow '{workflow.name}', and one of its steps must be named"
-            raise UnknownStep(message, hint=f"such as '{first}'", step=step)
+            message = f"'{step}' is a matrix of workflow '{workflow.name}': name one of its steps"
+            raise UnknownStep(message, hint=f"for example '{first}'", step=step)
         names = [one.name for one in workflow.steps]
-        hint = did_you_mean(step, names) or "those that there are: mulligan graph FILE"
+        hint = did_you_mean(step, names) or "list them: mulligan graph FILE"
         raise UnknownStep(f"'{step}' is not a step of workflow '{workflow.name}'", hint=hint, step=step)
     return found
 
@@ -132,7 +132,7 @@ def _stand_in(step: Step) -> Step:
 
 
 def _reads(value: Any) -> Iterator[str]:
-    """The names that expressions read, wherever they stand."""
+    """The names that all expressions in a value read."""
     if isinstance(value, Expression):
         yield from value.reads
     elif isinstance(value, msgspec.Struct):
@@ -150,7 +150,7 @@ Fakes = dict[str, tuple[FakeEnd, ...]]
 
 
 def read_fakes_given(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
-    """How the faked steps end: as the words say, else as the file does. Refused where anything makes no sense."""
+    """How the faked steps end, as the command line says and, for other steps, as the file says."""
     in_file = {} if file is None else fakes_in(file)
     return read_fakes(workflow, {**in_file, **given_fakes(workflow, words)})
 

@@ -1,4 +1,4 @@
-"""Waiting for what other processes write: by notification where the store has one, else by asking a cheap question."""
+"""Waiting for changes by other processes: by notification if the store has it, otherwise by polling."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 
 from mulligan.ports import ChangeFeed
 
-# How often a store that cannot wake us is asked. On SQLite that reads one number.
+# How often a store without notifications is polled. On SQLite that reads one number.
 LOOK_SECONDS = 0.1
 
 
 class StoreChanges:
-    """What other processes write into a store."""
+    """Changes of a store by other processes."""
 
     def __init__(self, store: ChangeFeed) -> None:
         self._store = store
 
     def wait(self, seconds: float) -> bool:
-        """Whether somebody has written something since we last looked, waiting at most so long for it."""
+        """Whether another process has written since the last call; waits at most so long for it."""
         deadline = time.monotonic() + seconds
         while not self._store.has_changes():
             left = deadline - time.monotonic()

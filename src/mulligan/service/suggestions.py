@@ -1,7 +1,7 @@
-"""What may stand in a place of a command line: runs, steps, workflow files, names. Completion has to be quick.
+"""Suggestions for shell completion: runs, steps, workflow files, names. It has to be quick.
 
-This module imports nothing that loads the language or the engine. Values with characters that a shell would read as
-more than a word are left out: a store or a file may be somebody else's, and what is suggested lands on a prompt.
+So this module imports neither the language nor the engine. Values with characters that are special to a shell are left
+out: a store or a file may come from another person, and suggestions are inserted into a command line.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 from mulligan.service.home_names import store_address as store_address
 from mulligan.store import glance
 
-# As many as somebody reads; all steps of a sweep, so that the first letters find the rest.
+# More would not be read; steps are many, so that the first letters find all of a matrix.
 RUNS_MAX, NAMES_MAX, STEPS_MAX = 30, 200, 5_000
 LATEST = "latest"
 _WORD = re.compile(r"[\w.@%+,:/-]+")
-# 'step: NAME' as it stands in our files, in YAML's long and short form and in JSON; a pattern of a matrix has braces.
+# 'step: NAME' in YAML's long and short form and in JSON; a pattern of a matrix has braces and does not match.
 _STEP = re.compile(r"""^[^#\n]*?(?:^|[\s{,\[])["']?step["']?:\s*["']?([\w-]+)(?=["'\s,}]|$)""", re.MULTILINE)
 _WORKFLOW_ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".py")
 _FILE_BYTES_MAX = 1 << 20
-# Of one folder.
+# Of one folder, so many entries are read.
 _ENTRIES_MAX = 2_000
 
 
 class Suggestion(NamedTuple):
-    """A word, and what it is, for shells that show that."""
+    """A word, and a description for shells that show it."""
 
     word: str
     about: str = ""
@@ -54,13 +54,13 @@ class _Workflow(msgspec.Struct):
 
 
 def runs(store: str) -> list[Suggestion]:
-    """The newest runs, newest first, then the word for the newest of all."""
+    """The newest runs, newest first, then `latest`."""
     found = [Suggestion(str(run), f"{name}, {status}") for run, name, status in glance.newest_runs(store, RUNS_MAX)]
     return [*found, Suggestion(LATEST, f"run {found[0].word}: {found[0].about}")] if found else []
 
 
 def steps_of_run(store: str, run: str, kinds: frozenset[str] = frozenset()) -> list[Suggestion]:
-    """The steps of a run by its number, or of the newest; only of these kinds, where any are named."""
+    """The steps of a run, which may be `latest`; only of these kinds, if any are given."""
     newest = glance.newest_runs(store, 1) if run == LATEST else []
     run_id = newest[0][0] if newest else int(run) if run.isdecimal() else 0
     body = glance.definition(store, run_id)
@@ -70,7 +70,7 @@ def steps_of_run(store: str, run: str, kinds: frozenset[str] = frozenset()) -> l
 
 
 def steps_of_file(path: str) -> list[Suggestion]:
-    """The steps that a workflow file names, also while it is being written and cannot be loaded."""
+    """The steps that a workflow file names, also if it cannot be loaded yet."""
     if not os.path.isfile(path):
         return []
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -81,7 +81,7 @@ def steps_of_file(path: str) -> list[Suggestion]:
 def workflow_files(start: str) -> list[Suggestion]:
     """Files that may hold a workflow: in the folder that is typed so far, and one level below it.
 
-    Never a folder itself: a shell would put a blank behind it.
+    No folders, since a shell would add a space after them.
     """
     folder, _, beginning = start.rpartition("/")
     top = f"{folder}/" if folder or start.startswith("/") else ""

@@ -28,7 +28,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """A time that has passed: so long ago (`2h`), or a date, with or without a time of day, local unless it says so."""
+    """A past time: how long ago (`2h`), or a date with or without a time of day, local unless it has a zone."""
     try:
         return now - timedelta(seconds=q.parse_duration(text))
     except ValueError:
@@ -37,7 +37,7 @@ def parse_time(text: str, now: datetime) -> datetime:
         return datetime.fromisoformat(text).astimezone(now.tzinfo)
     except (ValueError, OverflowError):
         hint = "write it like 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
-        raise InputInvalid(f"'{text}' is neither a time nor how long ago", hint=hint) from None
+        raise InputInvalid(f"'{text}' is not a time", hint=hint) from None
 
 
 def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
@@ -46,5 +46,6 @@ def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
         return given_budgets(words)
     except ValueError as error:
         raise InputInvalid(
-            f"'{error}' is no budget", hint="write it like cost=5, tokens=200k or calls=20; of one step: STEP.cost=5"
+            f"'{error}' is not a budget",
+            hint="write it like cost=5, tokens=200k or calls=20; for one step: STEP.cost=5",
         ) from None

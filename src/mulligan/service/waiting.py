@@ -1,4 +1,4 @@
-"""WaitingPlace for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
+"""Waiting for runs that other processes drive, until they have ended or need a person. Changes nothing."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from mulligan.service.run_reader import RunReader
 from mulligan.service.store_changes import StoreChanges
 
 Until = Literal["ended", "person"]
-# Longest time without a look at the store: a notification may be lost with its connection.
+# How often the store is read at least: a notification may be lost with its connection.
 LOOK_SECONDS = 5.0
-# What a run waits for is asked this often at most. A run that nobody drives is told of after a while: whoever serves
-# the store may be about to take it up.
+# How often the reasons of a wait are read at most; and how long a run may be without a driver before that is
+# reported, since a worker may be about to take it.
 HOLD_UPS_SECONDS, IDLE_SECONDS = 1.0, 2.0
 
 PERSON = ("pause", "approval", "triage")
 
 
 class WaitEvent(msgspec.Struct, frozen=True):
-    """Something that whoever waits is told.
+    """Something that happened while waiting.
 
-    `ended`: a run has; `person`: one waits for a person, and is no longer waited for; `held_up`: one that is still
-    waited for needs a person, or somebody who drives it; `timeout`: the time is up; `trouble`: the store is away.
+    `ended`: a run has ended. `person`: a run needs a person and is not waited for any more. `held_up`: a run needs a
+    person or a driver and is still waited for. `timeout`: the time is up. `trouble`: the store is unavailable.
     """
 
     kind: Literal["ended", "person", "held_up", "timeout", "trouble"]
     line: RunLine | None = None
     hold_up: WaitReason | None = None
     text: str = ""
-    # Those that have not ended when the time is up.
+    # The runs that have not ended when the time is up.
     run_ids: tuple[int, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """What `mulligan run` would end with, had it driven the run."""
+        """The exit code that `mulligan run` would have had."""
         assert self.line is not None
         return exit_code("ended" if self.kind == "ended" else "waiting", self.line.status)
 
@@ -55,7 +55,7 @@ def wait_for_runs(
     timeout_seconds: float | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[WaitEvent]:
-    """What happens to the runs, until all of them have ended or the time is up. Each is told of once."""
+    """What happens to the runs, until all have ended or the time is up. Each event comes once."""
     return _Waiter(reader, run_ids, until, timeout_seconds, monotonic).events()
 
 
@@ -75,8 +75,8 @@ class _Waiter:
         self._begun_at = monotonic()
         self._timeout_seconds = timeout_seconds
         self._looked_at: float | None = None
-        self._told: set[tuple[int, str, str]] = set()
-        # Since when a run has had nothing left but steps that are paused.
+        self._reported: set[tuple[int, str, str]] = set()
+        # Since when a run has had only paused steps left.
         self._held_since: dict[int, float] = {}
 
     def events(self) -> Iterator[WaitEvent]:
@@ -86,7 +86,7 @@ class _Waiter:
         while True:
             try:
                 if news is None:
-                    # Heard before the first look, so that no end is missed between the two.
+                    # Listen before the first read, so that no end is missed in between.
                     self._reader.store.watch_run_ends()
                     news = StoreChanges(self._reader.store)
                 yield from self._ended()
@@ -118,7 +118,7 @@ class _Waiter:
             yield WaitEvent("ended", line)
 
     def _held_up(self) -> Iterator[WaitEvent]:
-        """What a person has to do for those that have not ended."""
+        """What the unfinished runs need a person for."""
         now = self._monotonic()
         if self._looked_at is not None and now - self._looked_at < HOLD_UPS_SECONDS:
             return
@@ -133,14 +133,14 @@ class _Waiter:
             idle = next((wait for wait in line.waiting_for if wait.kind == "driver"), None)
             is_idle = idle is not None and now - self._begun_at >= IDLE_SECONDS
             wait = asked or (idle if is_idle else None)
-            if wait is not None and (line.run_id, wait.kind, wait.place) not in self._told:
-                self._told.add((line.run_id, wait.kind, wait.place))
+            if wait is not None and (line.run_id, wait.kind, wait.place) not in self._reported:
+                self._reported.add((line.run_id, wait.kind, wait.place))
                 yield WaitEvent("held_up", line, wait)
 
     def _only_paused(self, line: RunLine, now: float) -> WaitReason | None:
-        """The steps that are paused, where nothing else of the run has moved for a while: a person has to resume them.
+        """The paused steps, if nothing else of the run has moved for a while, so that a person has to resume them.
 
-        Between two steps of a run that goes on there may be nothing else to see for a moment.
+        Between two steps of an active run there may be nothing else for a moment.
         """
         paused = next((wait for wait in line.waiting_for if wait.kind == "step_pause"), None)
         if paused is None or any(wait.kind not in ("step_pause", "driver") for wait in line.waiting_for):

@@ -1,4 +1,4 @@
-"""A worker that is started: it waits for a store that does not answer yet, as it waits for one that goes away later."""
+"""Starting a worker: it waits for a store that does not answer yet, as it later waits for one that goes away."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from mulligan.service.run_control import RunControl
 from mulligan.service.run_reader import RunReader
 
 
-class _Ended(Exception):
-    """Somebody has told us to end."""
+class _Stopped(Exception):
+    """A signal asked the worker to stop."""
 
 
 @contextmanager
 def open_worker(home: Home, capacity: Capacity, watcher: Observer) -> Iterator[Driver | None]:
-    """A worker, alive while the context lasts; None where it was told to end before its store answered.
+    """A worker, alive while the context lasts; None if it was stopped before its store answered.
 
-    It waits for a server that cannot be reached, is starting up, or has no free connection. What no waiting mends
-    (a wrong password, a database that is not there) is raised at once, and so is trouble with a store in a file.
+    It waits for a server that cannot be reached, is starting, or has no free connection. An error that waiting does not
+    solve (a wrong password, a missing database) is raised at once, and so is any error of a store in a file.
     """
     with ExitStack() as held:
-        yield _entered(home, capacity, watcher, held)
+        yield _start(home, capacity, watcher, held)
 
 
-def _entered(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver | None:
-    told = ""
+def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver | None:
+    reported = ""
     try:
-        with _ended_by_signals():
+        with _stopped_by_signals():
             for seconds in pauses(home.lease_seconds):
                 try:
-                    return _entered_once(home, capacity, watcher, held)
+                    return _start_once(home, capacity, watcher, held)
                 except StoreUnavailable as error:
                     if not home.store_url:
                         raise
-                    # The reason may change; what stays the same is said once.
-                    if error.message != told:
+                    # Report each reason once.
+                    if error.message != reported:
                         watcher.trouble(f"{error.message}; waiting for it ({error.hint})")
-                    told = error.message
+                    reported = error.message
                     time.sleep(seconds)
-    except _Ended:
+    except _Stopped:
         pass
     return None
 
 
-def _entered_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver:
+def _start_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver:
     with ExitStack() as trying:
         reader = RunReader(home)
         trying.callback(reader.close)
@@ -61,9 +61,9 @@ def _entered_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitS
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _stopped_by_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Ended
+        raise _Stopped
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -18,7 +18,7 @@ from mulligan.service.run_reader import RunReader
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
-    """Something that a worker runs now."""
+    """A task that a worker runs now."""
 
     run_id: int
     workflow: str
@@ -38,7 +38,7 @@ class Resources(msgspec.Struct, frozen=True):
 
 
 class WorkerLine(msgspec.Struct, frozen=True):
-    """A worker in a list. One that is dead stays there until another worker takes over what it had."""
+    """A worker in the list. A dead worker is listed until another one takes over its tasks."""
 
     name: str
     host: str
@@ -46,11 +46,11 @@ class WorkerLine(msgspec.Struct, frozen=True):
     is_alive: bool
     # None for a worker of an older version.
     started_at: datetime | None
-    # Its last heartbeat. In a store on one machine its lock says whether it lives: there it is now, while it does.
+    # Its last heartbeat; in a store of one machine, where its lock shows that it is alive, the current time.
     last_contact: datetime | None
     capacity: Resources
     labels: list[str]
-    # What is set aside for its tasks.
+    # What its tasks have reserved.
     in_use: Resources
     # How many runs it drives, and the oldest of them.
     runs: int
@@ -59,7 +59,7 @@ class WorkerLine(msgspec.Struct, frozen=True):
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether it runs tasks: a command that changes a run is a worker for a moment, and runs none."""
+        """Whether it runs tasks: a command that changes a run is a worker for a moment and runs none."""
         return self.capacity.cpus > 0
 
 
@@ -69,7 +69,7 @@ def list_workers(reader: RunReader) -> list[WorkerLine]:
 
 
 def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: datetime) -> list[WorkerLine]:
-    """By name; the time is that of the store where it has a clock of its own."""
+    """The workers by name. Times are by the clock of the store, if it has one."""
     now = store.now() or now
     tasks: dict[str, list[LeasedTask]] = defaultdict(list)
     for task in store.lists.leased_tasks():
@@ -132,20 +132,20 @@ def _task(task: LeasedTask, now: datetime) -> WorkerTask:
 
 
 def find_worker_pool(home: Home, store: Store, state: State) -> WorkerPool | None:
-    """The workers that may take the run's tasks; None if no task waits for a worker.
+    """The workers that may take the tasks of a run; None if no task waits for a worker.
 
-    In a store that several hosts share, any worker may. Otherwise only the process that drives the run does.
+    In a shared store any worker may. Otherwise the tasks of a run go to the process that drives it.
     """
     if not any(place.status == "ready" for place in state.places.values()):
         return None
     if store.is_shared:
         return WorkerPool(capacities(home, store))
     holder = store.run(state.run.run_id).holder
-    return WorkerPool(capacities(home, store, holder), no_worker="no process is driving the run")
+    return WorkerPool(capacities(home, store, holder), no_worker="no process drives the run")
 
 
 def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:
-    """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
+    """Every registered worker that runs tasks, or the worker of that name."""
     locks = Locks(home, is_shared=store.is_shared)
     tasks: dict[str, list[RunningTask]] = defaultdict(list)
     for one in store.lists.leased_tasks():

@@ -98,7 +98,7 @@ def test_a_file_that_nobody_writes_must_be_there_before_anything_runs(live_file:
     with pytest.raises(MulliganError) as refused:
         live_file.run(text)
 
-    assert refused.value.message == "'no/mesh.vtk' is read and no step writes it, and it is not there"
+    assert refused.value.message == "file 'no/mesh.vtk' does not exist, and no step writes it"
     assert not (live_file.folder / "ran").exists()
 
 
