@@ -34,7 +34,7 @@ SAID = [
     ("reference/actions", "the status and the first {}\ncharacters of the body", http_answer.TOLD_CHARS),
     ("reference/actions", "More than {} MiB of JSON are OUTPUT_INVALID", OUTPUT_BYTES_MAX // MIB),
     ("reference/actions", "a variable (over {} KiB, or with a NUL)", VARIABLE_BYTES_MAX // KIB),
-    ("concepts/data", "- {} MiB are the most.", OUTPUT_BYTES_MAX // MIB),
+    ("concepts/data", "- An output has at most {} MiB.", OUTPUT_BYTES_MAX // MIB),
     ("concepts/data", "An output of more than {} KiB (as JSON)", INLINE_BYTES_MAX // KIB),
     ("concepts/data", "an environment variable, at most {} KiB", VARIABLE_BYTES_MAX // KIB),
     ("how-to/secrets", "A command has {:.0f} seconds", lookups.LOOKUP_SECONDS_MAX),
