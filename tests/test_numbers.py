@@ -43,7 +43,7 @@ SAID = [
     ("how-to/secrets", "lines of {} or more characters", secret_encodings.LINE_CHARS_MIN),
     ("concepts/resources", "At most {:,} steps.", COMBINATIONS_MAX),
     ("concepts/resources", "{}MiB at least", consumption.MEMORY_BYTES_MIN // MIB),
-    ("how-to/reports", "| failed visits told in full | {},", report.VISITS_MAX),
+    ("how-to/reports", "| failed visits shown in full | {},", report.VISITS_MAX),
     ("how-to/reports", "| logs | of {} failed attempts,", report.LOGS_MAX),
     ("how-to/reports", "{} a visit:", report.LOGS_PER_VISIT_MAX),
     ("how-to/reports", "the last {} KB of stderr", report.STDERR_BYTES_MAX // 1000),
