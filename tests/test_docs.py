@@ -66,6 +66,7 @@ PLAYED_PAGES = [
         "how-to/sweeps",
         "how-to/testing",
         "how-to/triage",
+        "how-to/up-to-date",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",
         "start/tutorials/sweep",
