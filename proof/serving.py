@@ -1,4 +1,4 @@
-"""A worker as `mulligan worker` is one, with a lease of its own length: `python -m proof.serving SECONDS`.
+"""A worker like `mulligan worker`, with a configurable lease: `python -m proof.serving SECONDS`.
 
 Says "serving" when it is ready: from then on SIGTERM ends it in order.
 """

@@ -1,4 +1,4 @@
-"""Runs that hand large values around: whoever drives them has to hear everything else meanwhile.
+"""Runs that pass large values around: their driver must still handle everything else in time.
 
 The heartbeat is the loop's own: it says each time that it has come round. Both bounds are generous, for a machine that
 has much else to do; a loop that waits for a reader, or works through the values itself, is far beyond them.

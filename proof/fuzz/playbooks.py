@@ -1,4 +1,4 @@
-"""Targets in which a value meets a program of a NoETL playbook: shells and DuckDB are asked whether it stayed a value.
+"""Targets in which a value meets a program of a NoETL playbook: shells and DuckDB show whether it stayed a value.
 
 As in `shells`, the bytes choose among texts, contexts and values from tables: the worst that a program could do is to
 touch a file, or to drop a table, that is looked for afterwards.
@@ -126,10 +126,10 @@ def _ask(query: str, values: dict[str, object], value: str, text: str) -> None:
     with duckdb.connect(":memory:") as connection:
         connection.execute("create table canary (n integer)")
         for one in statements(query, Dialect.DUCKDB):
-            spots = [spot for spot in one.spots if spot.name in values]
-            one.spots = spots
+            spots = [spot for spot in one.placeholders if spot.name in values]
+            one.placeholders = spots
             try:
-                sent = one.sent([f"${spot.name}" for spot in spots]).text
+                sent = one.render([f"${spot.name}" for spot in spots]).text
                 connection.execute(sent, {spot.name: values[spot.name] for spot in spots}).fetchall()
             except duckdb.Error:
                 break

@@ -10,11 +10,11 @@ import pytest
 
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
-from mulligan.ports import Commit, Committed, Store
+from mulligan.ports import Commit, CommitResult, Store
 from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.run_control import prepare
-from proof.crashes.aftermath import steady
+from proof.crashes.outcome_checks import steady
 from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage
 
@@ -33,7 +33,7 @@ class LosesAnAnswer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         written = self._store.commit(commits)
         self.left -= 1
         if self.left == 0:

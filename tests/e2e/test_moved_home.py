@@ -46,8 +46,8 @@ def test_a_process_whose_home_is_moved_stops_what_it_runs_and_says_where_the_run
     assert code == 1
     assert said.splitlines()[-2:] == [
         f"error[home.moved]: the home '{old}' was moved to '{new}' while this process used it; "
-        "all that it ran was stopped",
-        f"  to go on there: mulligan resume --home {new}",
+        "all running tasks were stopped",
+        f"  to continue there: mulligan resume --home {new}",
     ]
     file_stage.expect_nothing_left()
     assert not old.exists()

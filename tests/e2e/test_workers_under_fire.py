@@ -25,8 +25,8 @@ from mulligan.errors import RunFinished
 from mulligan.language import load
 from mulligan.service import Service
 from mulligan.service.run_control import prepare
-from mulligan.worker.processes import send, snapshot
-from proof.crashes.dying import lose_connections
+from mulligan.worker.processes import send_signal, snapshot
+from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, wait_until
 
 LEASE_SECONDS = 1.5
@@ -183,9 +183,9 @@ def stopped(*pids: int) -> Iterator[None]:
     """Others may end a supervisor that does not: what it ran is theirs to run."""
     now = snapshot()
     processes = [now[pid] for pid in pids if pid in now]
-    send(processes, signal.SIGSTOP)
+    send_signal(processes, signal.SIGSTOP)
     yield
-    send(processes, signal.SIGCONT)
+    send_signal(processes, signal.SIGCONT)
 
 
 def children_of(pid: int) -> list[int]:

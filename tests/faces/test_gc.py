@@ -277,9 +277,9 @@ def test_what_cannot_be_removed_is_said(folder: Path):
 def test_files_of_a_worker_that_nobody_knows_go_when_its_lock_is_free(folder: Path):
     ran(SMALL)
     workers = folder / ".mulligan/workers"
-    held = lock.hold(workers, "alive-1")
+    held = lock.acquire(workers, "alive-1")
     for name in ("dead-1", "young-1"):
-        lock.hold(workers, name).release(is_known=False)
+        lock.acquire(workers, name).release(is_recorded=False)
         (workers / name).mkdir()
         (workers / name / "1.out").write_bytes(b"12")
     for path in (workers / "dead-1", workers / "dead-1.lock", workers / "alive-1.lock"):

@@ -132,7 +132,7 @@ def test_a_map_of_which_nothing_failed_says_so():
         (
             ("check", "--retry"),
             "error[run.nothing_to_retry]: no item of step 'check' of run 1 has failed, so there is nothing to retry\n"
-            "  to run one again all the same, name it: --item I\n",
+            "  to run one anyway, name it: --item I\n",
         ),
         (
             ("check", "--retry", "--item", 3),

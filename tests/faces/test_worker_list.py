@@ -33,7 +33,7 @@ def test_a_worker_is_listed_with_what_it_has_what_is_in_use_and_what_it_runs():
         Task(turn.run_id, place, attempt, "shell", {}, "nightly", "v1", place, 1, cpus=2.0, memory=GIB, gpus=1)
         for place, attempt in (("fetch", 1), ("build", 3))
     ]
-    store.commit([Commit(turn, 0, [], (), "running", 1, START, taken=tasks)])
+    store.commit([Commit(turn=turn, after=0, entries=[], rows=(), status="running", round=1, at=START, taken=tasks)])
     clock.advance(90)
 
     (line,) = worker_lines(store, lambda worker: True, clock.now())

@@ -103,7 +103,7 @@ def test_a_round_gives_more_time_to_the_commands_of_items_that_were_late(live: L
     second = live.resume(first.run_id)
 
     assert planned.adjusted == {"check": Adjusted(timeout=2.0)}
-    assert planned.adjustments == {"check": ["timeout 1s -> 2s, because it was not done in that time"]}
+    assert planned.adjustments == {"check": ["timeout 1s -> 2s, because it timed out"]}
     [scheduled] = second.facts(e.AttemptScheduled, place="check[1].0", attempt=2)
     assert (scheduled.adjusted, second.status) == (Adjusted(timeout=2.0), "completed")
 

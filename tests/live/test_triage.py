@@ -118,7 +118,7 @@ def test_the_second_word_is_refused_and_told_the_first(live: Live) -> None:
 
     assert refusal(live.service, ran.run_id, "simulate", "retry", "x") == (
         "step 'simulate' is failed, so there is nothing to classify",
-        "ann has said fail: hopeless",
+        "already classified as fail by ann: hopeless",
     )
     assert live.look(ran.run_id).facts(e.StepClassified)[0].by == "ann"
 
@@ -188,7 +188,7 @@ def test_where_nobody_comes_the_default_applies_and_a_word_after_it_is_too_late(
     assert (ran.status, ran.steps["simulate"]["attempts"]) == ("failed", 2)
     assert refusal(live.service, ran.run_id, "simulate", "retry", "x") == (
         "step 'simulate' is failed, so there is nothing to classify",
-        "timeout has said fail: nobody classified it in time",
+        "already classified as fail by timeout: not classified before the timeout",
     )
 
 

@@ -148,9 +148,9 @@ def test_an_approval_that_nobody_gives_is_its_default(live: Live, said: str, sta
     gate = ran.steps["gate"]
     assert (ran.status, (gate["failure"] or {}).get("code")) == (status, code)
     if code is None:
-        assert gate["output"] == {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+        assert gate["output"] == {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
     else:
-        assert (gate["failure"]["message"], gate["failure"]["retryable"]) == ("nobody answered in time", False)
+        assert (gate["failure"]["message"], gate["failure"]["retryable"]) == ("no answer before the timeout", False)
 
 
 def test_an_approval_waits_for_a_person_and_goes_on_with_what_was_said(live: Live):

@@ -12,7 +12,7 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
-from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, to_json
+from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, systems_with_logs, to_json
 
 _DETAIL_CHARS_MAX = 60
 # A large run has a million events: each is not worth a write of its own.
@@ -134,6 +134,8 @@ def events(
 
     With --json they come as they are kept.
     """
+    if named_as is not None and named_as not in (systems := systems_with_logs()):
+        raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {', '.join(systems)}")
     with service_at(home) as service:
         run_id = service.find_run(run)
         if named_as is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mulligan.formats.loading import Converted, convert, examine, load
-    from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, title_of
+    from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
     from mulligan.formats.translation import Translation, mapping, scalar
     from mulligan.language.loading import Examined
 
@@ -27,11 +27,15 @@ __all__ = [
     "log_writer",
     "mapping",
     "scalar",
+    "systems_with_logs",
     "title_of",
 ]
 _MODULES = {
     **dict.fromkeys(("Converted", "convert", "examine", "load"), "mulligan.formats.loading"),
-    **dict.fromkeys(("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "title_of"), "mulligan.formats.table"),
+    **dict.fromkeys(
+        ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "systems_with_logs", "title_of"),
+        "mulligan.formats.table",
+    ),
     **dict.fromkeys(("Translation", "mapping", "scalar"), "mulligan.formats.translation"),
     "Examined": "mulligan.language.loading",
 }

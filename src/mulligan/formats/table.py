@@ -69,17 +69,29 @@ def is_system(word: str) -> bool:
 
 def title_of(name: str) -> str:
     """What the system calls itself; the name itself where its package is not installed any more."""
-    try:
-        system = find_format(name)
-    except PluginError:
-        system = None
+    system = _usable_format(name)
     return system.title if system else name
 
 
-def log_writer(name: str) -> Callable[[Iterable[Entry]], Iterator[Any]] | None:
-    """The function that writes the log of a run as the system would have written it; None where there is none."""
+def systems_with_logs() -> list[str]:
+    """The systems as which the events of a run can be written: `mulligan events --as`."""
+    return [name for name in (*FORMATS, *added_names()) if (system := _usable_format(name)) and system.log]
+
+
+def _usable_format(name: str) -> FormatPlugin | None:
+    try:
+        return find_format(name)
+    except PluginError:
+        return None
+
+
+def log_writer(name: str) -> Callable[[Iterable[Entry]], Iterator[Any]]:
+    """The function that writes the log of a run as that system would have written it; InputInvalid if there is none."""
     try:
         system = find_format(name)
     except PluginError as problem:
         raise InputInvalid(str(problem), hint=BROKEN_PACKAGE) from None
-    return load_object(system.log) if system is not None and system.log else None
+    if system is None or not system.log:
+        raise InputInvalid(f"'{name}' has no names for events")
+    writer: Callable[[Iterable[Entry]], Iterator[Any]] = load_object(system.log)
+    return writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.language.nodes import Node, Scalar, Source, describe
-from mulligan.language.quantities import DURATION_PATTERN, duration, meant_duration
+from mulligan.language.quantities import DURATION_PATTERN, meant_duration, parse_duration
 from mulligan.language.shapes import Value
 
 
@@ -30,7 +30,7 @@ class LimitShape(DurationShape, frozen=True):
 
 _EXPECTED = "a duration such as 30s"
 _TEXT = {"type": "string", "pattern": DURATION_PATTERN}
-DURATION = DurationShape(_EXPECTED, duration, {"anyOf": [_TEXT, {"type": "number", "minimum": 0}]})
+DURATION = DurationShape(_EXPECTED, parse_duration, {"anyOf": [_TEXT, {"type": "number", "minimum": 0}]})
 # A text without a digit from 1 to 9 is nothing.
 _SOME_TEXT = {**_TEXT, "not": {"pattern": "^[^1-9]*$"}}
-LIMIT = LimitShape(_EXPECTED, duration, {"anyOf": [_SOME_TEXT, {"type": "number", "exclusiveMinimum": 0}]})
+LIMIT = LimitShape(_EXPECTED, parse_duration, {"anyOf": [_SOME_TEXT, {"type": "number", "exclusiveMinimum": 0}]})

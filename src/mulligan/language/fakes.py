@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.deciding.fakes import End, kind_of
+from mulligan.core.deciding.fakes import FakeEnd, action_kind
 from mulligan.core.model.failure import CODES, Failure, failure
 from mulligan.core.model.http_codes import status_code
 from mulligan.core.model.lazy_regex import lazy_regex
@@ -39,9 +39,9 @@ _RETRY_AFTER = "retry-after"
 _TOLD_CHARS = 500
 
 
-def read_fakes(workflow: Workflow, said: Mapping[str, Any]) -> dict[str, tuple[End, ...]]:
+def read_fakes(workflow: Workflow, said: Mapping[str, Any]) -> dict[str, tuple[FakeEnd, ...]]:
     """The ends of each faked step; the name of a matrix stands for all its steps. Refused where one makes no sense."""
-    found: dict[str, tuple[End, ...]] = {}
+    found: dict[str, tuple[FakeEnd, ...]] = {}
     for name, ends in said.items():
         for step in _steps(workflow, name):
             found[step.name] = _ends(step, ends)
@@ -57,7 +57,7 @@ def _steps(workflow: Workflow, name: str) -> list[Step]:
     return found
 
 
-def _ends(step: Step, said: Any) -> tuple[End, ...]:
+def _ends(step: Step, said: Any) -> tuple[FakeEnd, ...]:
     if not isinstance(said, list | tuple):
         return (_end(step, said),)
     if not said:
@@ -65,10 +65,10 @@ def _ends(step: Step, said: Any) -> tuple[End, ...]:
     return tuple(_end(step, one) for one in said)
 
 
-def _end(step: Step, said: Any) -> End:
+def _end(step: Step, said: Any) -> FakeEnd:
     if not isinstance(said, Mapping):
         raise _refused(step, f"is {_shown(said)}, a mapping is expected")
-    kind = kind_of(step)
+    kind = action_kind(step)
     for keys in (("output",), _FAILURE, *_FORMS.get(kind, ())):
         if keys[0] in said or (said and keys[0] == "status" and set(said) <= set(keys)):
             unknown = [key for key in said if key not in keys]
@@ -79,7 +79,7 @@ def _end(step: Step, said: Any) -> End:
 
 
 def _refused(step: Step, problem: str) -> InputInvalid:
-    own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(kind_of(step), ()))
+    own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(action_kind(step), ()))
     hint = f"write {{output: …}}, {{fail: CODE}}{f', {own}' if own else ''}, or a list of these"
     return InputInvalid(f"the fake of step '{step.name}' {problem}", hint=hint)
 
@@ -91,15 +91,15 @@ def _shown(value: Any) -> str:
 # -- one form each ---------------------------------------------------------------------------------------------------
 
 
-def _output(step: Step, said: Mapping[str, Any]) -> End:
+def _output(step: Step, said: Mapping[str, Any]) -> FakeEnd:
     given = said["output"]
-    if kind_of(step) == AGENT:
+    if action_kind(step) == AGENT:
         answer = given if isinstance(given, Mapping) else {"content": given}
-        return End({"content": "", "decision": None, "tokens": None, **answer})
-    return End(given)
+        return FakeEnd({"content": "", "decision": None, "tokens": None, **answer})
+    return FakeEnd(given)
 
 
-def _fail(step: Step, said: Mapping[str, Any]) -> End:
+def _fail(step: Step, said: Mapping[str, Any]) -> FakeEnd:
     code = said["fail"]
     if not isinstance(code, str) or not (found := _CODE.fullmatch(code)) or found[2] is not None:
         raise _refused(step, f"fails with {_shown(code)}, and a code such as TIMEOUT is expected")
@@ -110,7 +110,7 @@ def _fail(step: Step, said: Mapping[str, Any]) -> End:
     if code == "EXIT_NONZERO":
         fields.setdefault("exit_code", 1)
     message = str(said.get("message") or _message(code, fields))
-    return End(failure=failure(code, message, **fields))
+    return FakeEnd(failure=failure(code, message, **fields))
 
 
 def _message(code: str, fields: Mapping[str, Any]) -> str:
@@ -119,15 +119,15 @@ def _message(code: str, fields: Mapping[str, Any]) -> str:
     return f"killed by signal {fields['signal']} (faked)" if "signal" in fields else f"{code} (faked)"
 
 
-def _returns(step: Step, said: Mapping[str, Any]) -> End:
-    return End(said["returns"])
+def _returns(step: Step, said: Mapping[str, Any]) -> FakeEnd:
+    return FakeEnd(said["returns"])
 
 
-def _raises(step: Step, said: Mapping[str, Any]) -> End:
-    return End(failure=failure("EXCEPTION", str(said["raises"]), details=dict(said.get("details") or {})))
+def _raises(step: Step, said: Mapping[str, Any]) -> FakeEnd:
+    return FakeEnd(failure=failure("EXCEPTION", str(said["raises"]), details=dict(said.get("details") or {})))
 
 
-def _answer(step: Step, said: Mapping[str, Any]) -> End:
+def _answer(step: Step, said: Mapping[str, Any]) -> FakeEnd:
     """What a server would have answered. A status that the step does not expect is the failure that it would be."""
     status = said.get("status", 200)
     if type(status) is not int or not 100 <= status <= 599:
@@ -139,8 +139,8 @@ def _answer(step: Step, said: Mapping[str, Any]) -> End:
     params = step.action.params if step.action is not None else {}
     expected = params.get("expect") or ()
     if status in expected if expected else 200 <= status < 300:
-        return End({"status": status, "headers": headers, "body": said.get("body")})
-    return End(failure=_unexpected(str(params.get("method", "GET")), status, headers, said.get("body")))
+        return FakeEnd({"status": status, "headers": headers, "body": said.get("body")})
+    return FakeEnd(failure=_unexpected(str(params.get("method", "GET")), status, headers, said.get("body")))
 
 
 def _unexpected(method: str, status: int, headers: Mapping[str, str], body: Any) -> Failure:
@@ -154,21 +154,21 @@ def _unexpected(method: str, status: int, headers: Mapping[str, str], body: Any)
     return failure(code, f"{method} (faked): answered {status}{told}", details=details, **fields)
 
 
-def _rows(step: Step, said: Mapping[str, Any]) -> End:
+def _rows(step: Step, said: Mapping[str, Any]) -> FakeEnd:
     rows = said["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise _refused(step, f"gives {_shown(rows)}, and rows such as [{{n: 1}}] are expected")
     params = step.action.params if step.action is not None else {}
-    return End(rows if params.get("rows", "json") == "json" else {"rowcount": len(rows)})
+    return FakeEnd(rows if params.get("rows", "json") == "json" else {"rowcount": len(rows)})
 
 
-def _rowcount(step: Step, said: Mapping[str, Any]) -> End:
+def _rowcount(step: Step, said: Mapping[str, Any]) -> FakeEnd:
     if type(said["rowcount"]) is not int:
         raise _refused(step, f"has changed {_shown(said['rowcount'])} rows, and a number is expected")
-    return End({"rowcount": said["rowcount"]})
+    return FakeEnd({"rowcount": said["rowcount"]})
 
 
-_MADE: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
+_MADE: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
     "output": _output,
     "fail": _fail,
     "returns": _returns,
@@ -200,7 +200,7 @@ def _given(step: Step, text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return _given_failure(step, text)
-    return _form_of(kind_of(step), value)
+    return _form_of(action_kind(step), value)
 
 
 def _form_of(kind: str, value: Any) -> dict[str, Any]:

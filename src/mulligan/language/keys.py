@@ -17,7 +17,7 @@ from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
 from mulligan.language.plugins import ActionRecord
-from mulligan.language.quantities import duration
+from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN, SEARCHED
 from mulligan.language.shapes import (
     FACTOR,
@@ -416,7 +416,7 @@ BREAKER = Record(
 
 GRACE = DurationShape(
     "a duration such as 30s or 'finish'",
-    lambda value: None if value == FINISH else duration(value),
+    lambda value: None if value == FINISH else parse_duration(value),
     {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},
 )
 FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})

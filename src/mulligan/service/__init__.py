@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mulligan.core.model.workflow import Workflow
-    from mulligan.formats import FORMATS, OURS, Converted, is_system, title_of
+    from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.corrections import ChangedSteps, CorrectedWorkflow, Correction
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "mulligan.core.model.workflow": "Workflow",
-    "mulligan.formats": "FORMATS OURS Converted is_system title_of",
+    "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from mulligan.core.model.artifacts import KEY, holds_reference, referred, replaced
+from mulligan.core.model.artifacts import KEY, holds_reference, parse_reference, replace_references
 from mulligan.errors import ArtifactDamaged
 from mulligan.ports import Artifacts
 
@@ -16,9 +16,9 @@ def with_artifact_paths(artifacts: Artifacts, value: Shown) -> Shown:
 
     def with_path(reference: dict[str, Any]) -> dict[str, Any]:
         try:
-            path = artifacts.path(referred(reference))
+            path = artifacts.path(parse_reference(reference))
         except ArtifactDamaged:
             path = ""
         return {KEY: {**reference[KEY], "path": path}} if path else reference
 
-    return replaced(value, with_path) if holds_reference(value) else value
+    return replace_references(value, with_path) if holds_reference(value) else value

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.model import events as e
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
-from mulligan.core.model.failure import figure
+from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.spending import FIGURES
 from mulligan.core.state.scope import error_view
@@ -129,6 +129,6 @@ class Costs:
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or fact.usage.keys() <= FIGURES:
             return
         cost = self.by_step.setdefault(step_name(fact.place), Cost())
-        cost.wall_seconds = round(cost.wall_seconds + figure(fact.usage.get("wall_seconds")), 6)
-        cost.cpu_seconds = round(cost.cpu_seconds + figure(fact.usage.get("cpu_seconds")), 6)
-        cost.peak_memory = max(cost.peak_memory, int(figure(fact.usage.get("peak_memory"))))
+        cost.wall_seconds = round(cost.wall_seconds + number_or_zero(fact.usage.get("wall_seconds")), 6)
+        cost.cpu_seconds = round(cost.cpu_seconds + number_or_zero(fact.usage.get("cpu_seconds")), 6)
+        cost.peak_memory = max(cost.peak_memory, int(number_or_zero(fact.usage.get("peak_memory"))))

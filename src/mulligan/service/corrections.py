@@ -12,7 +12,7 @@ import msgspec
 
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.revision import Difference, definition, lost_undos, plain_definition
+from mulligan.core.evolve.revision import Difference, lost_undos, plain_from_json, workflow_from_plain
 from mulligan.core.model.events import Entry, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested, Revised
@@ -91,7 +91,7 @@ def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) 
     data = encode(workflow)
     return Revised(
         version=version(data),
-        definition=plain_definition(data),
+        definition=plain_from_json(data),
         inputs=inputs,
         file=corrected.file,
         digest=digest_of(corrected.file),
@@ -125,7 +125,7 @@ def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
         return PlannedRound(state, plan_round(state, report), None, same)
     fact, difference = found
     before, inputs = state.workflow, state.run.inputs
-    undos = lost_undos(state, Graph(definition(fact.definition)))
+    undos = lost_undos(state, Graph(workflow_from_plain(fact.definition)))
     evolve(state, Entry(state.run.seq + 1, state.run.at, 0, fact))
     chosen = plan_round(state, report, difference)
     kept = tuple(name for name in fact.changed if name not in frozenset(chosen.steps))

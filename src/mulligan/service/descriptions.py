@@ -9,7 +9,7 @@ from typing import Any
 from mulligan.core.model.artifacts import KEY, is_artifact
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_size, strip_control_characters
-from mulligan.core.model.spending import in_words, reported
+from mulligan.core.model.spending import format_spent, spent_from_usage
 from mulligan.history.phrases import describe_failure, last_lines
 
 
@@ -41,12 +41,12 @@ def message_lines(failure: Mapping[str, Any]) -> list[str]:
 
 def describe_budget(shown: Mapping[str, Any]) -> str:
     """`20 calls, $2.00`, of what is shown as data."""
-    return in_words(reported(shown))
+    return format_spent(spent_from_usage(shown))
 
 
 def describe_spending(shown: dict[str, Any] | None) -> str:
     """`3 calls, 41,200 tokens, $0.62`, of what is shown as data; "" where nothing was spent."""
-    return "" if shown is None else in_words(reported(shown))
+    return "" if shown is None else format_spent(spent_from_usage(shown))
 
 
 def describe_artifact(value: Any) -> str:

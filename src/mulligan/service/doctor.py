@@ -20,15 +20,15 @@ import msgspec
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
-from mulligan.ports import Store, WorkerRecord
+from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.driver import machine
 from mulligan.service.home import Home, this_host
 from mulligan.service.overview import show_run
 from mulligan.service.run_control import RunControl, prepare
 from mulligan.service.run_reader import RunReader
 from mulligan.store.statements import migrations
-from mulligan.worker import groups
-from mulligan.worker.cgroups import OomKills
+from mulligan.worker import task_cgroups
+from mulligan.worker.own_cgroup import OomKills
 
 Health = Literal["ok", "warning", "problem"]
 
@@ -77,7 +77,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield _guarded("tasks", _tasks)
     yield subreaper(sys.platform)
     yield memory_kills(OomKills().can_tell)
-    yield memory_limits(groups.usable(os.getpid()))
+    yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _guarded("clock", lambda: _clock(home, offset))
 
 
@@ -139,7 +139,7 @@ def memory_kills(is_told: bool) -> Check:
     return Check("memory", "warning", found, "OUT_OF_MEMORY is told by measured memory alone: give steps a limit")
 
 
-def memory_limits(ground: groups.Ground | None) -> Check:
+def memory_limits(ground: task_cgroups.CgroupParent | None) -> Check:
     """Who keeps a step to the memory that it asks for. Both do, the kernel to the page."""
     if ground is None:
         return Check(
@@ -193,7 +193,7 @@ def _absent(home: Home) -> Check:
     )
 
 
-def _write(store: Store) -> None:
+def _write(store: WorkerRegistry) -> None:
     """Something that nobody misses: a worker that comes and goes."""
     name = f"{this_host()}.{os.getpid()}.doctor.{time.monotonic_ns()}"
     store.register(WorkerRecord(name, this_host(), os.getpid()))
@@ -243,5 +243,5 @@ def _clock(home: Home, offset: float) -> Check:
 
 def _skew(url: str) -> float:
     """How far our clock is ahead of the server's."""
-    theirs: datetime = import_module("mulligan.store.postgres_link").server_time(url)
+    theirs: datetime = import_module("mulligan.store.postgres_client").server_time(url)
     return (datetime.now(UTC) - theirs).total_seconds()

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, references, referred, run_of
+from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, StoreRefused
@@ -26,7 +26,7 @@ from mulligan.service.home import DATABASE
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.worker import lock
 from mulligan.worker.folders import remove_folder
-from mulligan.worker.results import folder_of
+from mulligan.worker.output_storage import artifact_folder_of
 
 # What is younger may belong to an attempt whose end is being written, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
@@ -95,7 +95,7 @@ class _Collection:
         self._now = datetime.now(UTC)
 
     def collect(self, retention: RunRetention) -> GarbageReport:
-        lying = sorted((one for one in self._artifacts.records() if run_of(one.name)), key=lambda one: one.name)
+        lying = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
         folders = self._run_folders()
         gone = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
@@ -152,7 +152,7 @@ class _Collection:
         if not lying:
             return []
         tasks = self._leased_tasks()
-        at_work, referred_to = {folder_of(task) for task in tasks}, self._referred_to(runs)
+        at_work, referred_to = {artifact_folder_of(task) for task in tasks}, self._referred_to(runs)
         # A task that looks for an earlier result may just have found one, of a run that was removed since.
         is_looked_for = any(task.reuse is not None and task.reuse.looks for task in tasks)
         return [
@@ -161,20 +161,20 @@ class _Collection:
             if one.name not in referred_to
             and one.name.rpartition("/")[0] not in at_work
             and not self._may_be_awaited(one, runs)
-            and not (is_looked_for and run_of(one.name) not in runs)
+            and not (is_looked_for and run_id_of(one.name) not in runs)
         ]
 
     def _leased_tasks(self) -> list[Task]:
         """What somebody has a lease for: a worker that was stopped for hours may still tell what came of it."""
-        return [lease.task for worker in self._store.workers() for lease in self._store.held(worker.name)]
+        return [lease.task for worker in self._store.workers() for lease in self._store.leases_of(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
-        run = runs.get(run_of(record.name))
+        run = runs.get(run_id_of(record.name))
         return run is not None and run.status not in RUN_ENDED and self._is_young(record.kept_at)
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
         """The names of what the logs, inboxes and tasks of these runs refer to: a fork, to what another run gave."""
-        found = (data for run_id, data in self._store.mentioning(KEY_AS_JSON.decode()) if run_id in runs)
+        found = (data for run_id, data in self._store.records_containing(KEY_AS_JSON.decode()) if run_id in runs)
         return {name for data in found for name in _names(data)}
 
     def _is_young(self, moment: datetime) -> bool:
@@ -201,7 +201,7 @@ class _Collection:
         for name in sorted(names):
             path, lock_path = self._home.locks / name, self._home.locks / f"{name}.lock"
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
-            if not is_young and lock.look(str(lock_path)) != "held":
+            if not is_young and lock.state_of(str(lock_path)) != "held":
                 yield Garbage(name, _weight(path))
 
 
@@ -220,7 +220,7 @@ _REMOVE_IT = "remove it by hand, and let gc go on"
 def _names(data: bytes) -> Iterator[str]:
     for reference in references(msgspec.json.decode(data)):
         try:
-            yield referred(reference).name
+            yield parse_reference(reference).name
         except ArtifactDamaged:
             continue  # somebody wrote it by hand
 

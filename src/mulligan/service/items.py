@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -61,7 +61,7 @@ def item_history(reader: RunReader, run_id: int, step: str, index: int) -> Item:
     item = items[index]
     if isinstance(item.name, str):
         name = item.name
-        attempts = list_attempts(reader.events(run_id), lambda place: is_part(place, name))
+        attempts = list_attempts(reader.events(run_id), lambda place: is_at_or_below(place, name))
     else:
         prefix = f"{item_key(step, index)}."
         attempts = list_attempts(reader.events(run_id), lambda place: place.startswith(prefix))

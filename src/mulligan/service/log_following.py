@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.effects.snapshot import place_alone
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model import events as e
-from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
 from mulligan.service.home import this_host
 from mulligan.service.logs import Part, is_meant, refuse_without_attempt
 from mulligan.service.run_reader import RunReader
 from mulligan.service.store_changes import StoreChanges
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 
 Stream = Literal["stdout", "stderr"]
 # How often files are looked at while something runs, and how long nothing is looked at while nothing does.
@@ -65,7 +65,7 @@ class LogSelection(msgspec.Struct, frozen=True):
     def accepts(self, place: str, attempt: int) -> bool:
         if not self.step:
             return True
-        is_own = is_part(place, self.place) and is_meant(self.place, place, self.part)
+        is_own = is_at_or_below(place, self.place) and is_meant(self.place, place, self.part)
         return is_own and self.attempt in (None, attempt)
 
 
@@ -113,7 +113,7 @@ class Tail:
 
     def _new(self) -> Iterator[bytes]:
         try:
-            file = opened(self._path)
+            file = open_regular_file(self._path)
         except OSError:
             return  # not there, or something else than a log: it may come
         with file:
@@ -195,8 +195,8 @@ class _LogFollower:
             if has_ended:
                 break
             yield from self._undriven()
-            has_news = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
-            if has_news or self._monotonic() - looked_at >= EVENTS_SECONDS:
+            has_changes = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
+            if has_changes or self._monotonic() - looked_at >= EVENTS_SECONDS:
                 has_ended, looked_at = self._look(), self._monotonic()
         if not self._has_had_any and self._wanted.step:
             wanted = self._wanted
@@ -256,7 +256,7 @@ class _LogFollower:
         if wanted.attempt is not None and self._has_had_any:
             return all(attempt.has_ended for attempt in self._attempts.values())
         rows = self._reader.store.lists.places([(self._root.run_id, wanted.place)])
-        return any(place_alone(key, data).has_ended for _, key, data in rows)
+        return any(read_place(key, data).has_ended for _, key, data in rows)
 
     def _drop_earlier(self) -> None:
         """Of each place all but its last attempt."""

@@ -8,7 +8,7 @@ from typing import Literal, NoReturn
 
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import RunStarted
-from mulligan.core.model.place_keys import is_part, item_key, step_name
+from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.errors import NotFound
 from mulligan.service.run_reader import AttemptLog, RunReader
 
@@ -43,7 +43,7 @@ def step_logs(
     """
     place = step if item is None else item_key(step, item)
     every = reader.attempts(run_id, step)
-    below = _without_maps([one for one in every if is_part(one[0], place) and is_meant(place, one[0], part)])
+    below = _without_maps([one for one in every if is_at_or_below(one[0], place) and is_meant(place, one[0], part)])
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
         refuse_without_attempt(reader, run_id, step, item=item, attempt=attempt, part=part)
@@ -95,7 +95,7 @@ def _nothing(run_id: int, place: str, attempt: int | None, part: Part) -> str:
 
 
 def _there_is(every: list[tuple[str, int]], place: str) -> str:
-    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_part(key, place)))
+    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_at_or_below(key, place)))
     shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     return f"there is {shown}" if found else ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.model.spending import in_words
+from mulligan.core.model.spending import format_spent
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import StoreUnavailable
@@ -104,7 +104,7 @@ def outcome(
         _whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         progress(state),
         answers,
-        _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
+        _waits(state, (drive.state for drive in driver.engine.drivers.values())) if ending == "waiting" else [],
         with_artifact_paths(service.store.artifacts, run.outputs),
         following.is_cut,
         sum(place.reused_run_id > 0 for place in state.steps()),
@@ -160,11 +160,11 @@ def _spent(state: State) -> str:
     """What agents have spent; "" where nobody has reported tokens or money, and no budget asks for it."""
     spent = state.run.spent
     is_told = spent.tokens is not None or spent.cost is not None or budget_of(state, RUN) is not None
-    return in_words(spent) if is_told else ""
+    return format_spent(spent) if is_told else ""
 
 
 def _state(service: RunReader, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
-    drive, seen = driver.engine.drives.get(run_id), following.root
+    drive, seen = driver.engine.drivers.get(run_id), following.root
     if drive is not None:
         return drive.state
     # Another worker may have brought it to its end, or a commit was written though we saw an error.

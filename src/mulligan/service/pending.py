@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.effects.snapshot import place_alone, restore
+from mulligan.core.effects.snapshot import read_place, restore
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_part
+from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import decode
-from mulligan.core.state.scope import error_view, filled
+from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.errors import CodecError, MulliganError, Refused, StoreUnavailable
 from mulligan.history.retry_reasons import RetryReason, why_not
-from mulligan.ports import RunRecord, Store, Waiting
+from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
 from mulligan.service.run_reader import RunReader
 
@@ -79,7 +79,7 @@ def list_pending(reader: RunReader) -> list[PendingEntry]:
     """What waits for a person, oldest run first. A run that cannot be read has an `error` and hides no other."""
     if not reader.home.is_there:
         return []
-    waiting = sorted(reader.store.waiting(), key=attrgetter("run_id", "place"))
+    waiting = sorted(reader.store.waiting_places(), key=attrgetter("run_id", "place"))
     look = _PendingReader(reader.store)
     asked = [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
     paused = reader.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
@@ -103,8 +103,8 @@ def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
 def find_approval(reader: RunReader, run_id: int, step: str) -> str:
     """The place of a step that waits for an approval: itself, or the one command below it that does."""
     reader.record(run_id)
-    approvals = [one.place for one in reader.store.waiting() if one.run_id == run_id and one.kind == "approval"]
-    below = [place for place in approvals if is_part(place, step)]
+    approvals = [one.place for one in reader.store.waiting_places() if one.run_id == run_id and one.kind == "approval"]
+    below = [place for place in approvals if is_at_or_below(place, step)]
     if step in approvals or not below:
         return step
     if len(below) > 1:
@@ -122,7 +122,7 @@ class _PendingReader:
         self._graph = cache(lambda body: Graph(decode(body)))
         self._earlier = cache(self._look_back)
 
-    def at(self, run_id: int, waiting: list[Waiting]) -> list[PendingEntry]:
+    def at(self, run_id: int, waiting: list[WaitingPlace]) -> list[PendingEntry]:
         """What waits in one run."""
         try:
             loaded = self.store.load(run_id)
@@ -135,7 +135,7 @@ class _PendingReader:
             message = str(error)
             return [PendingEntry(run_id=run_id, step=one.place, kind=one.kind, error=message) for one in waiting]
 
-    def _entry(self, record: RunRecord, state: State, waiting: Waiting) -> PendingEntry:
+    def _entry(self, record: RunRecord, state: State, waiting: WaitingPlace) -> PendingEntry:
         place = state.places[waiting.place]
         details = {"parked": _parked, "paused": _paused_step}.get(waiting.kind, _approval)(state, place)
         return PendingEntry(
@@ -153,7 +153,7 @@ class _PendingReader:
 
     def _look_back(self, workflow: str, step: str) -> list[EarlierRun]:
         """What the same step did in the newest other runs of that workflow: where it failed first, then the rest."""
-        rows = self.store.lately(workflow, "places", step, RUNS_SEEN_MAX)
+        rows = self.store.recent_rows(workflow, "places", step, RUNS_SEEN_MAX)
         places = [(run_id, _place(step, data)) for run_id, data in rows]
         ended = [(run_id, place) for run_id, place in places if place and place.status in ("completed", "failed")]
         ended.sort(key=lambda one: not one[1].climb.tries)
@@ -163,12 +163,12 @@ class _PendingReader:
 def _place(step: str, data: bytes) -> Place | None:
     """A place of another run; None if it cannot be read: that is that run's trouble."""
     try:
-        return place_alone(step, data)
+        return read_place(step, data)
     except CodecError:
         return None
 
 
-def _still_waits(state: State, waiting: Waiting) -> bool:
+def _still_waits(state: State, waiting: WaitingPlace) -> bool:
     """It may have been answered since we asked what waits."""
     place = state.places.get(waiting.place)
     if place is not None and waiting.kind == "paused":
@@ -195,7 +195,7 @@ def _paused_step(state: State, place: Place) -> dict[str, Any]:
 
 
 def _approval(state: State, place: Place) -> dict[str, Any]:
-    asked = filled(place.spec.action, place.bindings) if place.spec.action else {}
+    asked = fill_params(place.spec.action, place.bindings) if place.spec.action else {}
     return {
         "since": place.entered_at,
         "message": str(asked.get("message") or ""),

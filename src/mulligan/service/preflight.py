@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from mulligan.core.deciding.rounds import files_kept, files_written
+from mulligan.core.deciding.rounds import kept_files, written_files
 from mulligan.core.effects.run_lists import ATTRIBUTE_CHARS_MAX
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
-from mulligan.core.model.workflow import Command, Secret, Workflow, commands
+from mulligan.core.model.workflow import Command, Secret, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
 from mulligan.service.home import this_host
 from mulligan.worker.file_hashes import problem_of
-from mulligan.worker.secrets import trouble_with
+from mulligan.worker.secrets import problem_of as secret_problem
 
 
 def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
@@ -48,14 +48,14 @@ def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str
     for step, name, secret in read:
         if secret.file is not None and os.path.normpath(secret.file) in written:
             continue
-        if (problem := trouble_with(secret, str(cwd), environment)) is not None:
+        if (problem := secret_problem(secret, str(cwd), environment)) is not None:
             yield step, name, problem
 
 
 def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
     """By which step each is read, with its handlers, scripts and checks; after them those of its children."""
     for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
-        read = {name for command in commands((step,)) for name in _reads(command)}
+        read = {name for command in all_commands((step,)) for name in _reads(command)}
         yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
     for child in workflow.children.values():
         yield from _secrets_read(child)
@@ -73,7 +73,7 @@ def _written(workflow: Workflow) -> set[str]:
 
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
     """What the steps of a workflow read or write; after them what those of its children do."""
-    for command in commands(workflow.steps):
+    for command in all_commands(workflow.steps):
         # What a path with values in it comes to is known when the step starts.
         names = (name for name in getattr(command, key) if name not in command.file_paths)
         yield from (workflow.files.get(name, name) for name in names)
@@ -111,12 +111,12 @@ def _shown(name: str) -> str:
 
 def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
     """Files of the steps that another round would keep, and that are gone or have changed since."""
-    return _stale(state, files_kept(state, from_step))
+    return _stale(state, kept_files(state, from_step))
 
 
 def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
     """Files of these steps that are gone or have changed since the steps completed."""
-    return _stale(state, files_written(state, steps))
+    return _stale(state, written_files(state, steps))
 
 
 def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:

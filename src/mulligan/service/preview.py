@@ -12,14 +12,14 @@ import msgspec
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.waves import waves
-from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, commands, encode, version
+from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, all_commands, encode, version
 from mulligan.errors import ExpressionFailed
 from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.preflight import missing_files, missing_secrets
 from mulligan.service.run_reader import RunReader
-from mulligan.worker.room import Room
+from mulligan.worker.resource_pool import ResourcePool
 
 
 class StepPreview(msgspec.Struct, frozen=True):
@@ -214,10 +214,10 @@ def _whose(reader: RunReader) -> str:
 
 def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
     """The steps that nobody here can ever take, those of a matrix once."""
-    rooms = [Room(place.cpus, place.memory, place.gpus, place.labels) for place in places]
+    rooms = [ResourcePool(place.cpus, place.memory, place.gpus, place.labels) for place in places]
     told: dict[tuple[str, str], list[str]] = {}
     for step in workflow.steps:
-        for command in commands((step,)):
+        for command in all_commands((step,)):
             task = _task(step, command)
             if task is not None and not any(room.can_ever(task) for room in rooms):
                 told.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mulligan.core.deciding.fork import Fork
-from mulligan.core.deciding.resource_usage import Proposal, adjusted
-from mulligan.core.deciding.rounds import items_again, why_again
+from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
+from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.state.state import State
@@ -60,10 +60,10 @@ def round_plan(found: PlannedRound) -> RoundPlan:
         state.run.run_id,
         state.run.round + 1,
         planned.steps,
-        why_again(state, planned, found.difference),
-        items_again(state, planned),
+        rerun_reasons(state, planned, found.difference),
+        items_to_rerun(state, planned),
         tuple(name for name in state.graph.nodes if name not in again),
-        adjusted(planned.proposals),
+        adjustments_of(planned.proposals),
         _in_words(planned.proposals),
         planned.stale,
         found.correction,

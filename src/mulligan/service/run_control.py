@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.admit import once_more
+from mulligan.core.deciding.admit import rerun_hint
 from mulligan.core.deciding.fork import Fork, plan_fork
-from mulligan.core.deciding.resource_usage import peaks
-from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.deciding.resource_usage import peak_memory_by_step
+from mulligan.core.evolve.places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Kept
 from mulligan.core.model.graph import Graph
@@ -48,6 +48,7 @@ from mulligan.language.words import did_you_mean
 from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
+from mulligan.service.local_worker import local_worker
 from mulligan.service.locks import Locks
 from mulligan.service.preflight import (
     check_labels,
@@ -129,7 +130,7 @@ class RunControl:
     ) -> Driver:
         """A worker of our own, alive while its context lasts."""
         seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
-        return Driver(self.reader.home, self.reader.store, capacity, watcher=watcher, lease_seconds=seconds)
+        return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -190,7 +191,7 @@ class RunControl:
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
         turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
-            driver.engine.known.remember(runs[0].version, workflow)
+            driver.engine.workflows.remember(runs[0].version, workflow)
             driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 
@@ -366,7 +367,7 @@ class RunControl:
             from_step,
             None if items is None else tuple(items),
             adjust,
-            peaks(self.reader.events(run_id)) if adjust else {},
+            peak_memory_by_step(self.reader.events(run_id)) if adjust else {},
             None if corrected is None else describe_revision(state, corrected, self.reader.store),
             stale_of_round(state, from_step),
             dict(budgets or {}),
@@ -443,7 +444,7 @@ class RunControl:
         self._refuse_unknown_holder(run_id)
         with self.driver(None) as driver:
             driver.turn(
-                run_id, lambda: until() or (run_id not in driver.engine.drives and self.reader.is_driven(run_id))
+                run_id, lambda: until() or (run_id not in driver.engine.drivers and self.reader.is_driven(run_id))
             )
 
     # -- who drives a run --------------------------------------------------------------------------------------------
@@ -462,7 +463,7 @@ class RunControl:
             where = "" if self.reader.home.is_there else f" in '{self.reader.home.folder}'"
             raise Refused(f"there is no run to resume{where}: none is unfinished and without a process that drives it")
         # One that can go on by itself before one that waits for a person.
-        asking = {waiting.run_id for waiting in self.reader.store.waiting()}
+        asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
     def _refuse_child(self, record: RunRecord, verb: str) -> None:
@@ -477,7 +478,7 @@ class RunControl:
         if record.status in RUN_ENDED:
             raise RunFinished(
                 f"run {record.run_id} {record.status}, so there is nothing to resume",
-                hint=once_more(record.run_id, record.status),
+                hint=rerun_hint(record.run_id, record.status),
             )
         self._refuse_child(record, "resume")
         self._refuse_unknown_holder(record.run_id)
@@ -515,7 +516,7 @@ def _is_named(state: State, name: str, named: str) -> bool:
 
 def _commands_running(state: State) -> int:
     places = (place for place in state.places.values() if place.status == "running" and not place.child)
-    return sum(not is_engines_own(place.spec) for place in places)
+    return sum(not is_engine_action(place.spec) for place in places)
 
 
 @contextmanager

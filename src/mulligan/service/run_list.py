@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unanswered
-from mulligan.core.effects.snapshot import failure_alone, place_alone, spent_of
+from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unhandled_by_records
+from mulligan.core.effects.snapshot import read_failure, read_place, read_spent
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import format_time_until, single_line
 from mulligan.core.model.spending import spent_json
@@ -23,7 +23,7 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import CodecError
 from mulligan.history.phrases import describe_failure
-from mulligan.ports import RunRecord, Store, Waiting, WorkerRecord
+from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
 from mulligan.service.breakers import describe_breaker_wait
 from mulligan.service.run_reader import RunReader
 
@@ -135,7 +135,7 @@ class RunLine(msgspec.Struct, frozen=True):
     # The most telling first: a person, then nobody who drives it, then workers and times.
     waiting_for: list[WaitReason]
     # Every place in its tree that waits for a person.
-    asks: list[Waiting]
+    asks: list[WaitingPlace]
     # What its agents have spent; None where it has none.
     spent: dict[str, Any] | None = None
 
@@ -334,14 +334,14 @@ def _verb(verb: str, count: int) -> str:
     return f"{verb}s" if count == 1 else verb
 
 
-def _who(record: RunRecord, first: OpenTasks | OpenTimer | Waiting, count: int) -> str:
+def _who(record: RunRecord, first: OpenTasks | OpenTimer | WaitingPlace, count: int) -> str:
     where = f"'{first.place}'" + (f" of run {first.run_id}" if first.run_id != record.run_id else "")
     return where if count == 1 else f"{where} and {count - 1:,} more"
 
 
 def _wait_reason(
     record: RunRecord,
-    first: OpenTasks | OpenTimer | Waiting,
+    first: OpenTasks | OpenTimer | WaitingPlace,
     kind: WaitKind,
     text: str,
     count: int,
@@ -384,14 +384,14 @@ def _failures(store: Store, run_ids: Sequence[int]) -> dict[int, list[FailureRec
     found: dict[int, list[FailureRecord]] = defaultdict(list)
     for run_id, _, data in rows:
         try:
-            found[run_id].append(failure_alone(data))
+            found[run_id].append(read_failure(data))
         except CodecError:
             continue  # `show` says what is wrong with it: it must not hide the other runs
     return found
 
 
 def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
-    found = unanswered(records)
+    found = unhandled_by_records(records)
     if not found:
         return None
     first, failure = found[0], found[0].failure
@@ -403,26 +403,26 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
 def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
     """What the agents of these runs have spent, as it is shown; nothing of runs without agents."""
     rows = store.lists.rows(run_ids, "spent", 1) if run_ids else []
-    return {run_id: spent_json(spent_of(data)) for run_id, _, data in rows}
+    return {run_id: spent_json(read_spent(data)) for run_id, _, data in rows}
 
 
-def _asks(store: Store) -> dict[int, list[Waiting]]:
+def _asks(store: Store) -> dict[int, list[WaitingPlace]]:
     """What waits for a person, by the run and by the one at the top of its tree."""
-    found: dict[int, list[Waiting]] = defaultdict(list)
-    for one in store.waiting():
+    found: dict[int, list[WaitingPlace]] = defaultdict(list)
+    for one in store.waiting_places():
         for run_id in {one.run_id, one.root_run_id or one.run_id}:
             found[run_id].append(one)
     return found
 
 
-def _parked(store: Store, asks: Mapping[int, list[Waiting]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
+def _parked(store: Store, asks: Mapping[int, list[WaitingPlace]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
     """The failures of the first step of each run that is parked, in words."""
     firsts = (next((one for one in asks.get(run_id, ()) if one.kind == "parked"), None) for run_id in run_ids)
     keys = sorted({(one.run_id, one.place) for one in firsts if one is not None})
     found: dict[tuple[int, str], str] = {}
     for run_id, key, data in store.lists.places(keys) if keys else ():
         try:
-            failure = place_alone(key, data).failure
+            failure = read_place(key, data).failure
         except CodecError:
             continue
         if failure is not None:

@@ -16,7 +16,7 @@ import msgspec
 from mulligan.core.effects.child_runs import calling_place
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import single_line
-from mulligan.core.state.scope import filled
+from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import TOLD_FACTS, Line, Teller
@@ -376,7 +376,7 @@ def _doing(place: Place) -> tuple[Kind, str, datetime | None]:
     if place.items is not None:
         return "items", _items(place), None
     if action is not None and kind == "approval":
-        message = filled(action, place.bindings).get("message") or ""
+        message = fill_params(action, place.bindings).get("message") or ""
         return kind, single_line(f"an approval: {message}" if message else "an approval"), place.due
     return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
 

@@ -12,8 +12,8 @@ import msgspec
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import whole
-from mulligan.core.model.place_keys import is_part, step_name
+from mulligan.core.model.artifacts import fetch_references
+from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownRun, UnknownStep
@@ -21,7 +21,7 @@ from mulligan.language.words import did_you_mean
 from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 from mulligan.worker.processes import is_running
 
 # How many entries are read from the store at once.
@@ -159,7 +159,7 @@ class RunReader:
         self.refuse_unknown(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
-        return [(fact.place, fact.attempt) for fact in scheduled if is_part(fact.place, step)]
+        return [(fact.place, fact.attempt) for fact in scheduled if is_at_or_below(fact.place, step)]
 
     def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
         """The steps of the matrix of that name, in the order of their combinations; none where there is no such."""
@@ -234,14 +234,16 @@ class RunReader:
         state = self.state(run_id)
         places = state.places
         if members := state.graph.matrices.get(place):
-            return StepOutput([whole(places[name].output, self.store.artifacts.fetch) for name in members], False)
+            return StepOutput(
+                [fetch_references(places[name].output, self.store.artifacts.fetch) for name in members], False
+            )
         self.refuse_unknown(run_id, place)
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
         found = places[place]
         is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
         given = found.climb.rejected if is_refused else found.output
-        return StepOutput(whole(given, self.store.artifacts.fetch), is_refused)
+        return StepOutput(fetch_references(given, self.store.artifacts.fetch), is_refused)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
@@ -268,7 +270,7 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
 
 def _content(path: str) -> bytes:
     try:
-        with opened(path) as log:
+        with open_regular_file(path) as log:
             return log.read()
     except FileNotFoundError:
         return b""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.place_keys import is_part, step_name
+from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.history.story import Line, story
 from mulligan.service.overview import name_called, show_run
 from mulligan.service.run_reader import RunReader
@@ -43,7 +43,7 @@ def _is_wanted(service: RunReader, run_id: int, step: str) -> Callable[[str], bo
     if members := frozenset(service.matrix_steps(run_id, step)):
         return lambda place: step_name(place) in members
     service.refuse_unknown(run_id, step)
-    return lambda place: is_part(place, step)
+    return lambda place: is_at_or_below(place, step)
 
 
 def _sentences(

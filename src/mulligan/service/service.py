@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.errors import InputInvalid
 from mulligan.service.home import Home, find_home
 from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 
@@ -328,12 +327,8 @@ class Service:
         return logs.event_lines(self.reader, run_id)
 
     def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
-        """The events of a run as another system would have written them; InputInvalid if it has no names for events."""
-        write = formats.log_writer(system)
-        if write is None:
-            systems = ", ".join(name for name, entry in formats.FORMATS.items() if entry.log)
-            raise InputInvalid(f"'{system}' has no names for events", hint=f"systems that have: {systems}")
-        return write(self.reader.events(run_id))
+        """The events of a run as another system would have written them: one of `systems_with_logs()`."""
+        return formats.log_writer(system)(self.reader.events(run_id))
 
     def step_logs(
         self,

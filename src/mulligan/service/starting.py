@@ -19,7 +19,7 @@ from mulligan.ports import RunRecord
 from mulligan.service.preflight import refuse_missing_secrets
 from mulligan.service.run_control import Prepared, RunControl
 from mulligan.service.run_reader import RunReader
-from mulligan.worker.folders import make_private, opened
+from mulligan.worker.folders import make_private, open_regular_file
 from mulligan.worker.processes import is_running
 
 KEY_CHARS_MAX = 200
@@ -203,6 +203,6 @@ def _said(log: str) -> str:
 
 
 def _last_lines(log: str) -> Iterator[str]:
-    with opened(log) as file:
+    with open_regular_file(log) as file:
         file.seek(max(0, os.path.getsize(log) - SAID_BYTES_MAX))
         yield from (f"  {line.decode('utf-8', 'replace')}" for line in file.read().splitlines(keepends=True))

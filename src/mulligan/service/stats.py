@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.effects.snapshot import tally_of
+from mulligan.core.deciding.conditions import describe_rule
+from mulligan.core.effects.snapshot import read_tally
 from mulligan.core.evolve.places import spec_below
-from mulligan.core.evolve.tallies import parts
+from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
-from mulligan.history.phrases import describe_rule
 from mulligan.ports import RunRecord
 from mulligan.service.run_reader import PAGE, RunReader
 
@@ -78,7 +78,7 @@ class _Pinned:
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
         """What the tally of this name counts; and its place in file and ladder."""
         if key not in self._meanings:
-            step, below, rung, what = parts(key)
+            step, below, rung, what = parse_tally_key(key)
             # A corrected file may have a step that the first did not: it comes last, and is called by its name.
             number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
             subject = definition.matrix_name or step
@@ -136,15 +136,15 @@ _WORDS = {
 def _of_run(reader: RunReader, run_id: int) -> Iterator[_Counted]:
     record = reader.record(run_id)
     rows = reader.store.load(run_id).rows
-    return ((record, key, tally_of(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
+    return ((record, key, read_tally(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
 
 
 def _of_all(reader: RunReader, since: datetime | None) -> Iterator[_Counted]:
     if not reader.home.is_there:
         return iter(())
-    rows = reader.store.kept("tallies")
+    rows = reader.store.rows_of_kind("tallies")
     records = _records(reader, {run_id for run_id, _, _ in rows}, since)
-    return ((records[run_id], key, tally_of(data)) for run_id, key, data in rows if run_id in records)
+    return ((records[run_id], key, read_tally(data)) for run_id, key, data in rows if run_id in records)
 
 
 def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.agent_context import hears_upstream
-from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.deciding.agent_context import reads_upstream
+from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model.events import Kept
 from mulligan.core.model.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
@@ -74,7 +74,7 @@ def _is_read(step: Step, read: set[str]) -> bool:
 
 def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
     """Of an agent: the steps that it needs, and those whose edges lead to it."""
-    if not hears_upstream(step):
+    if not reads_upstream(step):
         return []
     needed = {name for need in step.needs for name in (workflow.groups[need.of] if need.is_group else (need.of,))}
     before = {other.name for other in workflow.steps if any(_leads_on(edge, step.name) for edge in other.edges)}
@@ -146,7 +146,7 @@ def _reads(value: Any) -> Iterator[str]:
             yield from _reads(below)
 
 
-Fakes = dict[str, tuple[End, ...]]
+Fakes = dict[str, tuple[FakeEnd, ...]]
 
 
 def read_fakes_given(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:

@@ -14,7 +14,7 @@ from mulligan.language.budgets import given_budgets
 def parse_duration(text: str) -> float:
     """Seconds, as workflow files write them: `30s`, `1h30m`, or a number of seconds."""
     try:
-        return q.duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+        return q.parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
     except ValueError:
         raise InputInvalid(f"'{text}' is not a duration", hint="write it like 30s, 5m or 1h30m") from None
 
@@ -30,7 +30,7 @@ def parse_size(text: str) -> int:
 def parse_time(text: str, now: datetime) -> datetime:
     """A time that has passed: so long ago (`2h`), or a date, with or without a time of day, local unless it says so."""
     try:
-        return now - timedelta(seconds=q.duration(text))
+        return now - timedelta(seconds=q.parse_duration(text))
     except ValueError:
         pass
     try:

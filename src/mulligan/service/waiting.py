@@ -1,4 +1,4 @@
-"""Waiting for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
+"""WaitingPlace for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Waiter:
             try:
                 if news is None:
                     # Heard before the first look, so that no end is missed between the two.
-                    self._reader.store.hear_ends()
+                    self._reader.store.watch_run_ends()
                     news = StoreChanges(self._reader.store)
                 yield from self._ended()
                 yield from self._held_up()

@@ -72,7 +72,7 @@ def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: da
     """By name; the time is that of the store where it has a clock of its own."""
     now = store.now() or now
     tasks: dict[str, list[LeasedTask]] = defaultdict(list)
-    for task in store.lists.leased():
+    for task in store.lists.leased_tasks():
         tasks[task.worker].append(task)
     runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
     return [
@@ -148,7 +148,7 @@ def capacities(home: Home, store: Store, name: str | None = None) -> list[Worker
     """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
     locks = Locks(home, is_shared=store.is_shared)
     tasks: dict[str, list[RunningTask]] = defaultdict(list)
-    for one in store.lists.leased():
+    for one in store.lists.leased_tasks():
         tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
     workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
     return [_capacity(worker, tasks[worker.name], is_alive=locks.seems_alive(worker)) for worker in workers]

@@ -199,7 +199,7 @@ def test_every_word_for_a_thing_counts_with_all_its_values(text: str, meant: dic
 
 REFUSALS = [
     ("", "error[language.empty]: w.kdl:1:1: the file is empty\n"
-     "  1 | \n    | ^ a workflow of Torc's has a 'name' and a 'job'"),
+     "  1 | \n    | ^ a Torc workflow has a 'name' and a 'job'"),
     ('name "a', "error[language.kdl]: w.kdl:1:6: the quotes that start here are not closed in this line\n"
      '  1 | name "a\n    |      ^ write """ for a text of several lines'),
     ('name """a"""', "error[language.kdl]: w.kdl:1:6: the text that starts here needs its lines between "
@@ -243,21 +243,21 @@ REFUSALS = [
      "of 'job'\n  2 |   comand \"x\"\n    |   ^^^^^^ did you mean 'command'?\n"
      "error[language.unknown_key]: w.kdl:3:3: 'depend_on' is not a node of 'job'\n"
      "  3 |   depend_on \"b\"\n    |   ^^^^^^^^^ did you mean 'depends_on'?"),
-    ('job "a" "b"', "error[language.kdl]: w.kdl:1:9: 'b' is one value too many for 'job'\n"
-     "  1 | job \"a\" \"b\"\n    |         ^^^ write what it is for: key=value"),
-    ('name "a" "b"', "error[language.kdl]: w.kdl:1:10: 'name' has one value, and 'b' is another\n"
-     "  1 | name \"a\" \"b\"\n    |          ^^^ quote the whole"),
+    ('job "a" "b"', "error[language.kdl]: w.kdl:1:9: 'b' is an extra value in 'job'\n"
+     "  1 | job \"a\" \"b\"\n    |         ^^^ write it as key=value"),
+    ('name "a" "b"', "error[language.kdl]: w.kdl:1:10: 'name' takes one value, but 'b' is another\n"
+     "  1 | name \"a\" \"b\"\n    |          ^^^ put the whole value in quotes"),
     ("name", "error[language.kdl]: w.kdl:1:1: 'name' has no value\n  1 | name\n    | ^^^^ write it as name …"),
     ("job a { depends_on }", "error[language.kdl]: w.kdl:1:9: 'depends_on' has no value\n"
      "  1 | job a { depends_on }\n    |         ^^^^^^^^^^ write it as depends_on …"),
-    ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' has no place in 'command', which holds values "
-     "alone\n  1 | job a { command x { y } }\n    |                     ^"),
+    ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' is not allowed in 'command', which only takes "
+     "values\n  1 | job a { command x { y } }\n    |                     ^"),
     ("job a { command x; command y }", "error[language.duplicate_key]: w.kdl:1:20: 'command' is here twice: first in "
      "line 1\n  1 | job a { command x; command y }\n    |                    ^^^^^^^ remove one of them"),
     ("parameters x", "error[language.kdl]: w.kdl:1:12: 'x' has no name in 'parameters'\n"
      "  1 | parameters x\n    |            ^ write it as parameters { name value }"),
-    ("user_data u { data x }", "error[language.kdl]: w.kdl:1:20: 'data' is a text of JSON, and this is none\n"
-     '  1 | user_data u { data x }\n    |                    ^ quote a text twice: #""text""#'),
+    ("user_data u { data x }", "error[language.kdl]: w.kdl:1:20: 'data' must be JSON\n"
+     '  1 | user_data u { data x }\n    |                    ^ quote a JSON string twice: #""text""#'),
 ]  # fmt: skip
 
 

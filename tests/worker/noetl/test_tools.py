@@ -129,7 +129,7 @@ def test_a_silent_server_is_a_timeout() -> None:
 
     assert (report["code"], report["details"]["kind"]) == ("TIMEOUT", "timeout")
     # A playbook has no key of our names for it.
-    assert report["message"].endswith("the server was silent for 0.05s")
+    assert report["message"].endswith("the server sent nothing for 0.05s")
     assert "limit" not in report["details"]
 
 
@@ -272,7 +272,7 @@ def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work)
         ({"kind": "duckdb", "command": "  "}, "the query is empty"),
         (
             {"kind": "duckdb", "command": "select 1; commit"},
-            "a step is one transaction, and 'commit' in its query would make it another",
+            "a step is one transaction: remove 'commit' from its query",
         ),
         (
             {"kind": "duckdb", "auth": {"pg": {}}, "command": "select 1"},

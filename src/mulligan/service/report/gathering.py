@@ -13,10 +13,10 @@ import msgspec
 
 from mulligan import __version__
 from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.spending import in_words, limits_in_words, spent_json
+from mulligan.core.model.spending import format_limits, format_spent, spent_json
 from mulligan.core.model.workflow import END, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -285,8 +285,8 @@ def gather(service: RunReader, run_id: int, now: datetime) -> Report:
         item_names=names,
         next_commands=_next_commands(service, record, state, visits, asked),
         spent=spent_json(state.run.spent),
-        agents=in_words(state.run.spent),
-        budget=limits_in_words(budget_of(state, RUN)),
+        agents=format_spent(state.run.spent),
+        budget=format_limits(budget_of(state, RUN)),
     )
 
 
@@ -308,7 +308,7 @@ def report_json(report: Report) -> Any:
 
 def _said(output: Any) -> str:
     """The verdict that `end` returned, with its reason; "" where it returned none."""
-    found = said_by_end(output)
+    found = parse_end_output(output)
     status, reason = found.get("status"), found.get("reason")
     return ": ".join(str(word) for word in (status, reason) if word) if status else ""
 
@@ -408,7 +408,7 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             place.reused_run_id,
             step.matrix_name,
             step.matrix if step.matrix_name else {},
-            in_words(place.spent),
+            format_spent(place.spent),
         )
 
 

@@ -20,7 +20,7 @@ from mulligan.formats.noetl.runtime.sql_text import Query, bind_query
 from mulligan.formats.noetl.runtime.templates import render_text, render_value
 from mulligan.worker.actions import sql
 from mulligan.worker.databases.address import Address, read_address
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, Statement, statements
 
 _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
@@ -37,10 +37,10 @@ def run_query(tool: dict[str, Any], call: Call, query: Query, params: Any) -> An
     """Run a query whose templates are rendered, at the database of the tool."""
     address = read_address(_ADDRESSES[tool["kind"]](tool, call))
     try:
-        with _locked(address.place):
+        with _locked(address.location):
             return _result(_execute(address, query, params))
     except StepError as error:
-        veiled = sql.veiled(error, address)
+        veiled = sql.redact_error(error, address)
         print(veiled.message, file=sys.stderr)
         raise veiled from None
 
@@ -111,16 +111,16 @@ def _execute(address: Address, query: Query, params: Any) -> list[dict[str, Any]
     """Run all statements in one transaction. Only `params` and values of templates are bound."""
     database = sql.database_of(address.kind)
     found = statements(query.text, database.DIALECT)
-    sql.refuse_odd(found)
-    own = [[spot for spot in statement.spots if spot.name in query.values] for statement in found]
+    sql.check_statements(found)
+    own = [[spot for spot in statement.placeholders if spot.name in query.values] for statement in found]
     for statement in found:
         # Without `params` a ':name' is text of the query.
-        others = [spot for spot in statement.spots if spot.name not in query.values]
-        statement.spots = [] if params is None else others
-    values = {**named(found, params, database.DIALECT), **query.values}
+        others = [spot for spot in statement.placeholders if spot.name not in query.values]
+        statement.placeholders = [] if params is None else others
+    values = {**bind_parameters(found, params, database.DIALECT), **query.values}
     for statement, spots in zip(found, own, strict=True):
-        statement.spots = sorted([*statement.spots, *spots], key=lambda spot: spot.start)
-    with database.opened(address.place, False) as session:
+        statement.placeholders = sorted([*statement.placeholders, *spots], key=lambda spot: spot.start)
+    with database.open_session(address.location, False) as session:
         given = [_run_statement(session, statement, values) for statement in found]
         session.commit()
     return given
