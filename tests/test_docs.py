@@ -66,6 +66,7 @@ PLAYED_PAGES = [
         "how-to/sweeps",
         "how-to/testing",
         "how-to/triage",
+        "how-to/up-to-date",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",
         "start/tutorials/sweep",
@@ -206,12 +207,27 @@ def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     assert steady(story) in shown
 
 
-def mulligan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def test_the_page_on_running_shows_every_key_of_the_json(tmp_path: Path) -> None:
+    page = DOCS / "concepts/running.md"
+    [text] = [block.text for block in blocks(page, "yaml") if block.text.startswith("name: tiny")]
+    (tmp_path / "tiny.yaml").write_text(text, encoding="utf-8")
+
+    printed = json.loads(mulligan(tmp_path, "run", "tiny.yaml", "--json", exit_code=1).stdout)
+
+    shown = json.loads(blocks(page, "json")[0].text)
+    assert list(shown) == list(printed)
+    assert list(shown["steps"]["check"]) == list(printed["steps"]["check"])
+    assert list(shown["steps"]["check"]["failure"]) == list(printed["steps"]["check"]["failure"])
+
+
+def mulligan(folder: Path, *words: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
     """A command as it is typed in a folder."""
     command = [sys.executable, "-m", "mulligan", *words]
     clean = {"PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8", "MULLIGAN_HOME": "", "MULLIGAN_STORE": ""}
     environ = {**os.environ, **clean}
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", check=True)
+    ended = subprocess.run(command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", check=False)
+    assert ended.returncode == exit_code, ended.stderr
+    return ended
 
 
 @pytest.mark.parametrize("page", PLAYED_PAGES, ids=named)

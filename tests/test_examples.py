@@ -320,7 +320,7 @@ def test_a_cancelled_run_cleans_up_undoes_and_ends(live: Live) -> None:
     live.service.cancel(ran.run_id)
 
     assert live.resume(ran.run_id).status == "cancelled"
-    assert live.lines("stopped.txt") == ["told everybody that ask is off", "released seat-12", "ended, cancelled"]
+    assert live.lines("stopped.txt") == ["announced that ask is off", "released seat-12", "ended, cancelled"]
 
 
 # What failed, and where that led.

@@ -1,6 +1,6 @@
-"""Stands in for a coding agent: it reads what it is told and asked, and makes the one change that it knows for that.
+"""Replaces a coding agent: it reads its prompt, and makes the change that it knows for it.
 
-A real agent is asked in the same way. The environment of the worker says which it is, in one line:
+A real agent is called in the same way. One line in the environment of the worker selects it:
 
     export MULLIGAN_AGENT_CODER='python3 robot.py'
     export MULLIGAN_AGENT_CODER='claude -p --permission-mode acceptEdits'
@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-# What it is told -> what it replaces in cart.py, by what, and what it answers.
+# A part of the prompt -> the text to replace in cart.py, the replacement, and the answer.
 KNOWN = {
     "total([10, 20, 30]) gives 50": ("prices[1:]", "prices", "total() left out the first price"),
     "discounted([100, 100], 10) gives 20": ("* percent //", "* (100 - percent) //", "discounted() took the wrong part"),
@@ -22,13 +22,13 @@ KNOWN = {
     ),
 }
 
-told = sys.stdin.read()
-old, new, answer = next((change for sign, change in KNOWN.items() if sign in told), ("", "", ""))
+prompt = sys.stdin.read()
+old, new, answer = next((change for sign, change in KNOWN.items() if sign in prompt), ("", "", ""))
 if not answer:
-    sys.exit("nothing that I know how to mend")
+    sys.exit("no change is known for this prompt")
 
 file = Path("cart.py")
 file.write_text(file.read_text().replace(old, new, 1))
-# Four characters a token, as a rule of thumb. An agent that counts tells what it has counted.
-tokens = {"input": len(told) // 4, "output": len(answer) // 4}
+# About four characters per token. A real agent reports the tokens that it has counted.
+tokens = {"input": len(prompt) // 4, "output": len(answer) // 4}
 Path(os.environ["MULLIGAN_OUTPUT"]).write_text(json.dumps({"content": answer, "tokens": tokens}))

@@ -54,13 +54,13 @@ def index(day: str) -> dict[str, Any]:
 
 
 def page(day: str, number: int) -> dict[str, Any]:
-    """The orders of a page. The last one of the page before comes again: that is how the real one does it."""
+    """The orders of a page. It repeats the last order of the page before, as the real API does."""
     first = (number - 1) * ORDERS_PER_PAGE
     return {"orders": orders(day)[max(0, first - 1) : first + ORDERS_PER_PAGE]}
 
 
 class Shop(ThreadingHTTPServer):
-    """Ends when it is told to, or when nobody has asked for a long time."""
+    """The server: it ends on request, or when there was no request for a long time."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Clerk)
@@ -72,7 +72,7 @@ class Shop(ThreadingHTTPServer):
             self.close_soon()
 
     def close_soon(self) -> None:
-        # `shutdown` waits for the loop to end, so the loop cannot be the one that calls it.
+        # `shutdown` waits for the loop to end, so the loop itself cannot call it.
         threading.Thread(target=self.shutdown, daemon=True).start()
 
 

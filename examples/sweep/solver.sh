@@ -1,27 +1,27 @@
 #!/bin/sh
-# A solver that is simulated: solver.sh GRID ANGLE. Which parameters break it, and how, is the same every time.
+# A simulated solver: solver.sh GRID ANGLE. The same parameters break it in the same way every time.
 set -eu
 grid=$1 angle=$2
 read -r cells < "mesh_$grid.txt"
 
 case $grid-$angle in
     coarse-17 | medium-58 | fine-71)
-        # The first attempt dies, as solvers with a race in them do.
+        # The first attempt crashes, like a solver with a race condition.
         if [ "$MULLIGAN_ATTEMPT" = 1 ]; then
             echo "segmentation fault in assemble()" >&2
             exit 11
         fi ;;
     coarse-40 | fine-9)
-        # Somebody else on the machine kills it.
+        # Another user of the machine kills it.
         [ "$MULLIGAN_ATTEMPT" -gt 1 ] || kill -KILL $$ ;;
     fine-90 | fine-95)
-        # A matrix of 48 MB. It is there for a moment, so that whoever watches the memory can see it.
+        # A matrix of 48 MB. It exists for a moment, so that it can be measured.
         { head -c 48000000 /dev/zero; sleep 0.7; } | tail -n 1 > /dev/null ;;
     coarse-5 | coarse-8)
         # More iterations than usual.
         sleep 2.5 ;;
     *-99)
-        # Not solvable with these settings, however often one tries.
+        # Not solvable with these settings, however often it is retried.
         if ! grep -q damping solver.conf 2> /dev/null; then
             echo "iteration 100: residual 4.1e+07, diverged" >&2
             exit 3
