@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.language import cel
-from mulligan.language.cel_names import is_surely_valid
+from mulligan.language.cel_analysis import is_surely_valid
 from mulligan.language.cel_tokens import BadToken, tokens
 
 NAMES: dict[str, Any] = {

@@ -14,8 +14,8 @@ import pytest
 from mulligan.errors import ExpressionFailed
 from mulligan.language import cel, cel_process
 from mulligan.language.cel import CelFailed
+from mulligan.language.cel_analysis import analyse
 from mulligan.language.cel_cost import DIRECT_SECONDS_MAX, Size, close_size, cost, rough_size
-from mulligan.language.cel_names import analyse
 from mulligan.language.cel_process import Limits
 from mulligan.language.cel_tokens import tokens
 from mulligan.language.expressions import check, evaluate

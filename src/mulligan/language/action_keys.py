@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.durations import DURATION, LIMIT
 from mulligan.language.nodes import Node, Source
 from mulligan.language.shapes import (
+    DURATION,
     FLAG,
+    LIMIT,
     PLAIN,
     SIZE,
     STEP_NAME,

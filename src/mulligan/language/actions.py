@@ -10,19 +10,18 @@ from typing import Any
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
-from mulligan.language.child_inputs import refuse_bad_inputs
-from mulligan.language.durations import DURATION
 from mulligan.language.expressions import Hole
+from mulligan.language.inputs import refuse_bad_inputs
 from mulligan.language.keys import GROUP
+from mulligan.language.likely_mistakes import warn_unbound_items
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.plugins import Plugin, find
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
-from mulligan.language.shapes import Deferred, Fields, Record
+from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
-from mulligan.language.slips import warn_unbound_items
-from mulligan.language.values import HOLE, holed, refuse_filled
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
+from mulligan.language.value_templates import HOLE, holed, refuse_filled
 from mulligan.plugins import Unusable
 
 Bindings = dict[str, Template]

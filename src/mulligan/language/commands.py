@@ -11,11 +11,11 @@ from mulligan.core.model.workflow import ENGINE_ACTIONS, Command, Expression, Ha
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
-from mulligan.language.policies import read_retry
+from mulligan.language.retry_policies import read_retry
 from mulligan.language.scope import Scope, bare, condition
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 HANDLERS_DEPTH_MAX = 8
 # Handlers that use others twice, which use others twice, would otherwise double at each of them.

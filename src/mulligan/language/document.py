@@ -26,9 +26,9 @@ from yaml.scanner import Scanner
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import scalars
-from mulligan.language.flow_holes import unquoted_hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
+from mulligan.language.unquoted_placeholders import unquoted_hole
 
 try:
     from yaml import cyaml

@@ -11,7 +11,7 @@ from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Scalar, Sequence
-from mulligan.language.policies import read_backoff
+from mulligan.language.retry_policies import read_backoff
 from mulligan.language.scope import Scope, condition
 from mulligan.language.shapes import STEP_NAME, Fields
 

@@ -21,10 +21,10 @@ from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
 from mulligan.language import cel, cel_cost, cel_process
+from mulligan.language.artifact_reader import Contents, plain_content
 from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.cel_names import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
+from mulligan.language.cel_analysis import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
 from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing, closing_brace, tokens
-from mulligan.language.contents import Contents, plain_content
 
 # `${any_path(…)}` in a path: its value may lead anywhere.
 ANY_PATH = "any_path"

@@ -21,11 +21,11 @@ from mulligan.core.model.http_codes import status_code
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import AGENT, Step, Workflow
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
-from mulligan.language.codes import meant_code
 from mulligan.language.document import decode, parse
+from mulligan.language.error_codes import meant_code
 from mulligan.language.nodes import Mapping as MappingNode
 from mulligan.language.nodes import Refusal, plain
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _CODE = lazy_regex(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
 _FAILURE = ("fail", "exit_code", "signal", "message", "retryable", "severity", "details")

@@ -10,10 +10,11 @@ from mulligan.core.model.artifacts import holds_reference
 from mulligan.core.model.workflow import Input, Workflow
 from mulligan.core.state.scope import Evaluator, fetched
 from mulligan.errors import InputInvalid
-from mulligan.language.nodes import Node, Sequence, Source, plain, refuse_not_json, shorten
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, plain, refuse_not_json, shorten
 from mulligan.language.scalars import resolve
+from mulligan.language.scope import Scope
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, listed
 
 # Whatever there is, and nothing: where only what reads it can say what it should be.
 ANY = "any"
@@ -168,3 +169,28 @@ def _example(type_name: str) -> str:
         "object": 'a mapping such as {"a": 1}',
         ANY: "a value",
     }[type_name]
+
+
+def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mapping | None, scope: Scope) -> None:
+    """Unknown, missing and mistyped inputs of the child, each at its own place."""
+    entries = given.entries if given else {}
+    for name, (key, value) in entries.items():
+        declared = child.inputs.get(name)
+        if declared is None:
+            hint = did_you_mean(name, child.inputs)
+            scope.note(scope.source.refuse("unknown_input", f"'{file}' has no input '{name}'", key, hint=hint))
+        elif not _has_holes(value) and not fits(plain(value), declared.type):
+            message = f"input '{name}' of '{file}' is not of its type, {declared.type}"
+            scope.note(scope.source.refuse("input", message, value))
+        elif not _has_holes(value) and declared.enum and plain(value) not in declared.enum:
+            hint = f"it has {listed(map(shown, declared.enum), 'and')}"
+            message = f"input '{name}' of '{file}' is not in its 'enum'"
+            scope.note(scope.source.refuse("input", message, value, hint=hint))
+    for name, declared in child.inputs.items():
+        if not declared.has_default and name not in entries:
+            message = f"'{file}' requires the input '{name}'"
+            scope.note(scope.source.refuse("input", message, file_node, hint="add it under 'inputs:'"))
+
+
+def _has_holes(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.is_text and "${" in node.text

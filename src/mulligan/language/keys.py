@@ -13,15 +13,16 @@ from mulligan.language.action_keys import (
     as_node,
 )
 from mulligan.language.budgets import BUDGET
-from mulligan.language.clear_secrets import SecretShape
-from mulligan.language.codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
-from mulligan.language.durations import DURATION, LIMIT, DurationShape
+from mulligan.language.error_codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
+from mulligan.language.plaintext_secrets import SecretShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import duration
 from mulligan.language.regular_expressions import PATTERN, SEARCHED
 from mulligan.language.shapes import (
+    DURATION,
     FACTOR,
     FLAG,
+    LIMIT,
     PLAIN,
     SIZE,
     STEP_NAME,
@@ -30,6 +31,7 @@ from mulligan.language.shapes import (
     AnyOf,
     Choice,
     Deferred,
+    DurationShape,
     Either,
     Json,
     Key,

@@ -23,7 +23,7 @@ from mulligan.language.scope import (
 )
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
-from mulligan.language.values import value_expression
+from mulligan.language.value_templates import value_expression
 
 _AS_THEY_ARE = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 

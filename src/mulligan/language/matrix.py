@@ -14,7 +14,7 @@ from mulligan.language.keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RAN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, refuse_not_json
 from mulligan.language.scope import Scope
 from mulligan.language.shapes import NAME, Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 COMBINATIONS_MAX = 100_000
 

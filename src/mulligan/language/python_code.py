@@ -9,7 +9,7 @@ from functools import lru_cache
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Mapping, Refusal, Scalar
 from mulligan.language.scope import Scope
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _HOLE = lazy_regex(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
 

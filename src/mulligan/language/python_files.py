@@ -15,7 +15,7 @@ SUFFIX = ".py"
 # The folder of this package comes last: what lies beside the file is meant first.
 _PROGRAM = (
     "import sys; parent, *told = sys.argv[1:]; sys.path.append(parent); "
-    "from mulligan.language.python_building import main; main(*told)"
+    "from mulligan.language.python_file_process import main; main(*told)"
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 _NOTHING = "the file has ended its process before its workflow was there"

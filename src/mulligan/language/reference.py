@@ -30,7 +30,7 @@ from mulligan.language.shapes import (
     Template,
     Value,
 )
-from mulligan.language.words import joined
+from mulligan.language.suggestions import joined
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from mulligan.core.model.workflow import END, Edge, Need, NeedOn, Step
-from mulligan.language.beginnings import Beginnings, plain_beginning
-from mulligan.language.binding import Values, binder
 from mulligan.language.edges import EdgeDraft, NeedDraft
 from mulligan.language.matrix import format_name
+from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.nodes import Node, Refusal, shorten
+from mulligan.language.prefix_index import Beginnings, plain_beginning
 from mulligan.language.scope import Draft, Scope
 from mulligan.language.steps import StepDraft
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 
 class Resolved(msgspec.Struct):

@@ -14,7 +14,7 @@ from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, listed
 
 # Names that every expression may read, and those that exist in some places only.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})

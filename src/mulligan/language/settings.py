@@ -10,7 +10,7 @@ from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.scope import Scope, path_template, template
 from mulligan.language.shapes import Fields
-from mulligan.language.shell_dangers import of_variable
+from mulligan.language.shell_safety import of_variable
 
 _KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker")
 

@@ -28,7 +28,7 @@ from mulligan.language.nodes import (
     refuse_not_json,
     shorten,
 )
-from mulligan.language.words import closest_choice, closest_key, did_you_mean, key_hint, listed
+from mulligan.language.suggestions import closest_choice, closest_key, did_you_mean, key_hint, listed
 
 Schema = dict[str, Any]
 Definitions = dict[str, Any]
@@ -184,6 +184,37 @@ FACTOR = Value(
     "a factor such as x1.5",
     quantities.factor,
     {"anyOf": [{"type": "string", "pattern": quantities.FACTOR_PATTERN}, {"type": "number", "minimum": 1}]},
+)
+
+
+class DurationShape(Value, frozen=True):
+    """A duration; one in another spelling is refused with ours."""
+
+    def hint(self, node: Scalar) -> str:
+        meant = quantities.meant_duration(node.text)
+        return f"write {meant}" if meant else super().hint(node)
+
+
+class LimitShape(DurationShape, frozen=True):
+    """How long something may take: with no time at all it would be over before it began."""
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        seconds = super().read(node, label, source)
+        if not seconds:
+            hint = f"leave {label} out, or write a time such as 30s"
+            raise source.refuse("type", f"{label} is {describe(node)}, which leaves no time", node, hint=hint)
+        return seconds
+
+
+_DURATION_EXPECTED = "a duration such as 30s"
+_DURATION_TEXT = {"type": "string", "pattern": quantities.DURATION_PATTERN}
+DURATION = DurationShape(
+    _DURATION_EXPECTED, quantities.duration, {"anyOf": [_DURATION_TEXT, {"type": "number", "minimum": 0}]}
+)
+# A text without a digit from 1 to 9 is nothing.
+_SOME_DURATION_TEXT = {**_DURATION_TEXT, "not": {"pattern": "^[^1-9]*$"}}
+LIMIT = LimitShape(
+    _DURATION_EXPECTED, quantities.duration, {"anyOf": [_SOME_DURATION_TEXT, {"type": "number", "exclusiveMinimum": 0}]}
 )
 
 

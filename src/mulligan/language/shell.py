@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Hole, as_text
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.language.shell_scan import scan
-from mulligan.language.shell_spots import Spot
+from mulligan.language.shell_lexer import Spot, scan
+from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 
 __all__ = [
     "ROOTS",

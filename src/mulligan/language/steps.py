@@ -9,23 +9,23 @@ import msgspec
 
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTIONS, Action, Command, Step, Triage
 from mulligan.language.action_keys import ACTIONS
-from mulligan.language.binding import Values, binder
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
 from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
-from mulligan.language.file_names import Files, files_of_each, read_files, with_files
 from mulligan.language.groups import with_retry_of_group
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
+from mulligan.language.matrix_binding import Values, binder
+from mulligan.language.matrix_limits import limits_of_each, varying_keys, with_limits, without
 from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
 from mulligan.language.scope import Draft, Scope, condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
-from mulligan.language.varying import limits_of_each, varying_keys, with_limits, without
-from mulligan.language.words import closest_key
+from mulligan.language.step_files import Files, files_of_each, read_files, with_files
+from mulligan.language.suggestions import closest_key
 
 _AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
 # On a map step these are the defaults of its commands, and not its own.

@@ -8,24 +8,23 @@ import msgspec
 
 from mulligan.core.model.workflow import END, STEPS_HELD_MAX, Breaker, Input, Secret, Step, Template, Workflow
 from mulligan.errors import LanguageError
-from mulligan.language import files
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
-from mulligan.language.check import check_graph, check_uses
-from mulligan.language.clear_secrets import hide_clear_secrets
 from mulligan.language.commands import named_handler
+from mulligan.language.file_dependencies import add_needs
+from mulligan.language.graph_checks import check_graph, check_uses
 from mulligan.language.groups import group_tree, step_names
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
+from mulligan.language.likely_mistakes import item_names, refuse_foreign_templates, warn_placeholders, warn_unused
 from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, describe
-from mulligan.language.policies import read_policy, read_retry
+from mulligan.language.plaintext_secrets import hide_clear_secrets
 from mulligan.language.resolve import Resolved, resolve
+from mulligan.language.retry_policies import read_policy, read_retry
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
-from mulligan.language.slips import item_names, refuse_foreign_templates, warn_placeholders
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
-from mulligan.language.unused import warn_unused
-from mulligan.language.values import value_template
+from mulligan.language.value_templates import value_template
 
 Declared = TypeVar("Declared")
 
@@ -96,7 +95,7 @@ def _read(
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
-    files.add_needs(resolved, source)
+    add_needs(resolved, source)
     outputs = _outputs(fields, draft)
     if extra is None:
         _look_over(root, fields, draft, settings)

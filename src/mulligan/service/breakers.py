@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.errors import UnknownBreaker
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import BreakerRecord
 from mulligan.service.verbs import Service
 

@@ -21,7 +21,7 @@ from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place
 from mulligan.errors import InputInvalid, NotFound, Refused
 from mulligan.history.phrases import describe_failure
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.service.artifacts import located
 from mulligan.service.driver import Ending, machine
 from mulligan.service.run_reader import AttemptLog

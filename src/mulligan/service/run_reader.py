@@ -25,7 +25,7 @@ from mulligan.errors import MulliganError, UnknownRun, UnknownStep
 from mulligan.formats import NOETL, OURS, load
 from mulligan.history.story import Line, story
 from mulligan.history.views import run_json
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord, Store
 from mulligan.service.artifacts import located
 from mulligan.service.breaker_waits import held_up

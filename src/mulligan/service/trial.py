@@ -11,7 +11,7 @@ from mulligan.core.deciding.agent_context import hears_upstream
 from mulligan.core.model.events import Kept
 from mulligan.core.model.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import Refused, UnknownStep
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 # What a command loses: everything that is done about a failure, and all that comes after.
 BARE: dict[str, Any] = {

@@ -19,7 +19,7 @@ from mulligan.language.shapes import (
     number,
     whole,
 )
-from mulligan.language.words import key_hint
+from mulligan.language.suggestions import key_hint
 
 # A value in which templates may stand: it goes on as it is written.
 ANY = Deferred(Json)

@@ -21,7 +21,7 @@ from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Enough, Mapping, Node, Scalar, Sequence, plain
-from mulligan.language.reach import Reach
+from mulligan.language.reachability import Reach
 
 # Arcs that lead back go round until one leads on: pages, polls. This many times is a mistake.
 MAX_VISITS = 1000

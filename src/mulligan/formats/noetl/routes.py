@@ -14,7 +14,7 @@ from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
 
 # What a condition reads that is asked after a failure. One that reads none of it is about successes.
 _OF_FAILURES = re.compile(r"\b(?:error|errors|failed|failure)\b")

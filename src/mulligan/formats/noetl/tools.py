@@ -15,7 +15,7 @@ from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, listed
 
 # What the action does not look at: it is honoured elsewhere, or makes no difference.
 _NOT_FOR_THE_ACTION = ("desc", "output", "retry", "pool", "version")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mulligan.language.durations import DurationShape
 from mulligan.language.quantities import duration
+from mulligan.language.shapes import DurationShape
 
 _BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
 

@@ -15,7 +15,7 @@ from mulligan.formats.prodigy.keys import BACKOFFS
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, plain
 from mulligan.language.shapes import Fields, Key, ListOf, Record, number
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
 
 ATTEMPTS_DEFAULT = 3
 _PATTERNS = {

@@ -26,11 +26,10 @@ from mulligan.formats.prodigy.variables import (
 )
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Scalar
-from mulligan.language.shell_dangers import SINGLE_QUOTES
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.language.shell_scan import scan
-from mulligan.language.shell_spots import Spot
-from mulligan.language.words import did_you_mean
+from mulligan.language.shell_lexer import Spot, scan
+from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
+from mulligan.language.shell_safety import SINGLE_QUOTES
+from mulligan.language.suggestions import did_you_mean
 
 SCRIPT_VARIABLE = "PRODIGY_SCRIPT"
 ARGUMENTS_VARIABLE = "PRODIGY_ARGS"

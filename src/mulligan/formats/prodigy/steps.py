@@ -29,7 +29,7 @@ from mulligan.formats.prodigy.whens import condition
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
 
 # A handler that reads what its command printed.
 _READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"

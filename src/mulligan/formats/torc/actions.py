@@ -17,7 +17,7 @@ from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
 
 _STARTS = ("on_workflow_start", "on_worker_start")
 _ENDS = ("on_worker_complete", "on_workflow_complete")

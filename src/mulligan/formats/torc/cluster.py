@@ -11,7 +11,7 @@ from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, listed
 
 _KEPT = ("user", "project", "metadata", "slurm_schedulers", "slurm_defaults", "resource_monitor", "jobs_sort_method")
 _COMPUTE_NODE = "compute_node_"

@@ -9,9 +9,9 @@ from mulligan.formats.torc.job import Job, Thing
 from mulligan.formats.torc.matching import Known
 from mulligan.formats.translation import scalar
 from mulligan.language.nodes import Node, Scalar, Source
-from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
-from mulligan.language.shell_scan import scan
+from mulligan.language.shell_lexer import scan
+from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused
+from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
 
 _LIKE_OURS = lazy_regex(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
 # Where the shell expands nothing.

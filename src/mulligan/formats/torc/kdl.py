@@ -19,7 +19,7 @@ from mulligan.formats.torc import records
 from mulligan.formats.translation import made, scalar
 from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.shapes import Record
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _EMPTY: Dict[str, Any] = MappingProxyType({})
 

@@ -11,10 +11,10 @@ from typing import Generic, TypeVar
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.rust_expressions import NotUnderstood, as_python
-from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
+from mulligan.language.prefix_index import Beginnings, plain_beginning
 from mulligan.language.regular_expressions import PATTERN
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 Thing = TypeVar("Thing")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from mulligan.formats.torc.job import Job, Thing, Wait
 from mulligan.formats.translation import made
-from mulligan.language.beginnings import Beginnings
 from mulligan.language.nodes import Node
+from mulligan.language.prefix_index import Beginnings
 
 # More than these are named by what their names have in common.
 FEW = 8

@@ -14,7 +14,7 @@ from mulligan.formats.torc.records import PARAMETER_VALUE
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 COMBINATIONS_MAX = 100_000
 # Beyond these a float counts no longer in ones, and a range has no end that anybody means.

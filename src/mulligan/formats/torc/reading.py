@@ -13,7 +13,7 @@ from mulligan.formats.torc.things import read_files, read_user_data
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
 
 
 class Torc:

@@ -1,16 +1,15 @@
 """Commands in which no value becomes text: each one is an environment variable, which the command expands as one word.
 
-Where the shell would evaluate a value again, or run what it names, it is refused; `language.shell_scan` knows where.
+Where the shell would evaluate a value again, or run what it names, it is refused; `language.shell_lexer` knows where.
 """
 
 from __future__ import annotations
 
 from mulligan.errors import InputInvalid
-from mulligan.language import shell_dangers as dangers
+from mulligan.language import shell_safety as dangers
 from mulligan.language.shell import ShellRefused, environment_value, rewrite
-from mulligan.language.shell_holes import Names as Reserved
-from mulligan.language.shell_scan import scan
-from mulligan.language.shell_spots import Spot
+from mulligan.language.shell_lexer import Spot, scan
+from mulligan.language.shell_placeholders import Names as Reserved
 from mulligan.worker.actions.noetl.credentials import refused
 from mulligan.worker.actions.noetl.placeholders import MARK, Command, Marked, Placeholder
 from mulligan.worker.actions.noetl.templates import shown

@@ -16,7 +16,7 @@ from mulligan.core.model.workflow import Expression, Template
 from mulligan.language.cel_tokens import Token, tokens
 from mulligan.language.cel_tokens import literal as string_value
 from mulligan.language.expressions import as_text
-from mulligan.language.values import literal
+from mulligan.language.value_templates import literal
 
 Values = dict[str, Any]
 Binder = Callable[[Values], Any]

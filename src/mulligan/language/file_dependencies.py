@@ -9,7 +9,7 @@ import msgspec
 from mulligan.core.model.workflow import Need
 from mulligan.language.links import forward_links
 from mulligan.language.nodes import Source
-from mulligan.language.reach import Reach
+from mulligan.language.reachability import Reach
 from mulligan.language.resolve import Resolved
 
 

@@ -12,10 +12,10 @@ from mulligan.language.groups import output_name
 from mulligan.language.keys import BACKOFF
 from mulligan.language.links import Links, forward_links, need_links, readable, success_links, vertex
 from mulligan.language.nodes import Node, Refusal, Source
-from mulligan.language.reach import Reach, find_cycle
+from mulligan.language.reachability import Reach, find_cycle
 from mulligan.language.resolve import Resolved
 from mulligan.language.scope import MATRIX_FIELDS, STEP_FIELDS, Use
-from mulligan.language.words import closest, did_you_mean, listed
+from mulligan.language.suggestions import closest, did_you_mean, listed
 
 
 def check_graph(workflow: Workflow, resolved: Resolved, source: Source) -> None:

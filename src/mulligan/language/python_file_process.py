@@ -17,7 +17,7 @@ from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.builder import Workflow
 from mulligan.language.python_files import Built
-from mulligan.language.words import listed
+from mulligan.language.suggestions import listed
 
 # The one that is meant where a file makes several.
 PREFERRED = "workflow"

@@ -7,7 +7,7 @@ import pytest
 from mulligan.language.action_keys import AGENT, HTTP, SQL
 from mulligan.language.keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 from mulligan.language.shapes import Record
-from mulligan.language.words import key_hint, listed
+from mulligan.language.suggestions import key_hint, listed
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"

@@ -8,12 +8,15 @@ stands: by the quotes around it, by the word it is part of, by the command whose
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language import shell_dangers as dangers
-from mulligan.language.shell_dangers import Danger
-from mulligan.language.shell_holes import Names, Ours, ShellRefused, find
-from mulligan.language.shell_spots import Document, Place, Quoting, Scan, Spot
+from mulligan.language import shell_safety as dangers
+from mulligan.language.shell_placeholders import Names, Ours, ShellRefused, find
+from mulligan.language.shell_safety import Danger
 
 DEPTH_MAX = 64
 _PLAIN = lazy_regex(r"[^\s;&|<>()\[\\'\"`$]+")
@@ -27,6 +30,51 @@ _DELIMITER = lazy_regex(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
 _NUMBER_TESTS = frozenset("-eq -ne -lt -le -gt -ge".split())
 # After these words a command begins anew.
 _OPENERS = frozenset("if then else elif do while until ! { } time coproc fi done".split())
+# Outside quotes; within double quotes; in the body of a here-document; in a pattern within double quotes; within single
+# quotes, where the shell expands nothing.
+Quoting = Literal["bare", "quoted", "document", "pattern", "single"]
+
+
+class Spot(msgspec.Struct):
+    """A hole of ours, and how it stands there: its quotes, the first words of its command, its danger.
+
+    `close` is where the `}` stands that ends it, where an operator of the shell's is kept. `is_command` says that the
+    word it is part of names the program that is run.
+    """
+
+    ours: Ours
+    quoting: Quoting
+    words: Sequence[str]
+    danger: Danger | None = None
+    close: int | None = None
+    is_command: bool = False
+
+
+class Scan(NamedTuple):
+    """`escapes` are where a `$` has to go: `$${` where the shell expands nothing."""
+
+    spots: list[Spot]
+    escapes: list[int]
+
+
+class Place(NamedTuple):
+    """Where the lexer is: how text is quoted there, the words of the command so far, where the current one began."""
+
+    quoting: Quoting
+    danger: Danger | None = None
+    words: Sequence[str] = ()
+    start: int = 0
+    # Whether the word may be the name of a command: an element of an array is none.
+    is_of_command: bool = False
+
+
+class Document(NamedTuple):
+    """A here-document whose body is still to come."""
+
+    delimiter: str
+    is_quoted: bool
+    strips_tabs: bool
+    danger: Danger | None
 
 
 def scan(text: str, names: Names) -> Scan:

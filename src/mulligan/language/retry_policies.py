@@ -9,7 +9,7 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.scope import Scope
 from mulligan.language.settings import Retry, Settings
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _MATCHERS = ("codes", "exit_codes", "pattern", "any")
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.language.reach import Reach, find_cycle
+from mulligan.language.reachability import Reach, find_cycle
 
 NAMES = "abcdefgh"
 GRAPHS = st.fixed_dictionaries({name: st.lists(st.sampled_from(NAMES), max_size=3) for name in NAMES})

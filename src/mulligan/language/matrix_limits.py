@@ -13,12 +13,12 @@ import msgspec
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Step
 from mulligan.errors import ExpressionFailed
 from mulligan.language import expressions
-from mulligan.language.binding import Values
-from mulligan.language.durations import LIMIT
 from mulligan.language.keys import RESOURCES
+from mulligan.language.matrix_binding import Values
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.scope import Scope, template
 from mulligan.language.settings import read_resources
+from mulligan.language.shapes import LIMIT
 
 # The keys of a step that may have values of its matrix in them.
 KEYS = ("resources", "timeout")

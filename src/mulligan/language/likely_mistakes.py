@@ -8,13 +8,14 @@ from functools import lru_cache
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import Problem
-from mulligan.language import shell_holes
 from mulligan.language.matrix import written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
-from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
-from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
-from mulligan.language.shell_holes import Names, ShellRefused
-from mulligan.language.shell_scan import scan
+from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Draft, Scope
+from mulligan.language.shapes import Fields
+from mulligan.language.shell_lexer import scan
+from mulligan.language.shell_placeholders import ROOTS as SHELL_ROOTS
+from mulligan.language.shell_placeholders import Names, ShellRefused
+from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
 # What names steps, and the matrix itself.
@@ -24,6 +25,14 @@ _WITH_BRACES = frozenset({"python", "noetl"})
 _WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
 _FOREIGN = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+# For each section what an entry of it is called, and what nobody does with it.
+_SECTIONS = {
+    "inputs": ("input", "read"),
+    "secrets": ("secret", "read"),
+    "files": ("file", "read or written"),
+    "retry_policies": ("retry policy", "used"),
+    "handlers": ("handler", "used"),
+}
 
 
 def item_names(root: Mapping) -> frozenset[str]:
@@ -60,7 +69,7 @@ def warn_unbound_items(node: Scalar, scope: Scope) -> None:
 def _expanded(text: str, names: frozenset[str]) -> set[int]:
     """Where the shell expands a `${…}` of ours or of these names: not in single quotes, and not after a backslash."""
     try:
-        spots = scan(text, Names(names, shell_holes.ROOTS | {"matrix"})).spots
+        spots = scan(text, Names(names, SHELL_ROOTS | {"matrix"})).spots
     except ShellRefused:
         return set()
     return {spot.ours.offset for spot in spots if spot.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
@@ -151,3 +160,15 @@ def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
         return True
     opened = text.rfind("${", 0, offset)
     return opened >= 0 and "}" not in text[opened:offset]
+
+
+def warn_unused(fields: Fields, draft: Draft) -> None:
+    """Warn about every entry of these sections that no step, no default and no output uses."""
+    for section, (what, done) in _SECTIONS.items():
+        node = fields.at(section) if section in fields else None
+        if not isinstance(node, Mapping) or (section, "*") in draft.used:
+            continue
+        for name, (key, _) in node.entries.items():
+            if (section, name) not in draft.used:
+                message = f"the {what} '{name}' is declared and never {done}"
+                draft.source.warn(f"unused_{what.rpartition(' ')[2]}", message, key, hint="remove it, or use it")

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.shell_runners import ASSIGNMENT, bare, base, is_run, run_by
+from mulligan.language.shell_wrappers import ASSIGNMENT, bare, base, is_run, run_by
 
 
 class Danger(NamedTuple):

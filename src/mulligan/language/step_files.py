@@ -13,12 +13,12 @@ import msgspec
 
 from mulligan.core.model.workflow import Step, Template
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.binding import Values, binder
 from mulligan.language.matrix import format_name, format_path
+from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
 from mulligan.language.scope import Scope, path_template
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _KEYS = ("reads", "writes")
 _WILDCARDS = frozenset("*?[")
