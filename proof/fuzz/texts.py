@@ -122,7 +122,7 @@ def quantity(data: bytes) -> None:
     for read in (duration, wait_seconds, quantities.size, quantities.factor, moment, scalars.resolve):
         with refusing(ValueError):
             read(text)
-    quantities.meant_duration(text)
+    quantities.suggest_duration(text)
 
 
 def template(data: bytes) -> None:

@@ -127,7 +127,7 @@ def test_a_step_that_asks_a_person_waits():
         (
             ("7",),
             "error[step.unknown]: '7' is not a step of workflow 'release'\n"
-            "  those that there are: mulligan graph FILE\n",
+            "  list the steps: mulligan graph FILE\n",
         ),
         (
             ("deploy", "--result", "repair=1"),

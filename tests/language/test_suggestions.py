@@ -7,13 +7,13 @@ import pytest
 from mulligan.language.action_keys import AGENT, HTTP, SQL
 from mulligan.language.keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 from mulligan.language.shapes import Record
-from mulligan.language.suggestions import key_hint, listed
+from mulligan.language.suggestions import key_hint, quote_list
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"
 TO_END = "write it as 'end' at the top of the file"
 ON_A_NEED = "write it as 'on' of an entry of 'needs'"
-WHO_STARTS = "let cron or systemd start it: no file says when it runs"
+WHO_STARTS = "start it with cron or systemd: a workflow file has no schedule"
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_the_same_word_means_something_else_at_another_place() -> None:
     ("words", "said"), [((), ""), (("a",), "'a'"), (("a", "b"), "'a' or 'b'"), (("a", "b", "c"), "'a', 'b' or 'c'")]
 )
 def test_words_are_listed_as_one_says_them(words: tuple[str, ...], said: str) -> None:
-    assert listed(words) == said
+    assert quote_list(words) == said

@@ -9,7 +9,7 @@ from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import LanguageError, Problem
-from mulligan.service.definitions import FORMATS, OURS, Examined, Workflow, edges_count, examine
+from mulligan.service.definitions import FORMATS, OURS, LoadResult, Workflow, edges_count, examine
 
 _SHOWN = ("message", "file", "line", "column", "hint")
 
@@ -35,14 +35,14 @@ def validate(
     return 2 if any(isinstance(verdict, LanguageError) for verdict in verdicts) else 0
 
 
-def _verdict(path: Path, system: str | None, trust_templates: bool) -> Examined | LanguageError:
+def _verdict(path: Path, system: str | None, trust_templates: bool) -> LoadResult | LanguageError:
     try:
         return examine(path, named=system, trust_templates=trust_templates)
     except LanguageError as refused:
         return refused
 
 
-def _tell(path: Path, verdict: Examined | LanguageError) -> None:
+def _tell(path: Path, verdict: LoadResult | LanguageError) -> None:
     if isinstance(verdict, LanguageError):
         complain(verdict.render())
         return
@@ -66,7 +66,7 @@ def _counted(word: str, count: int) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-def _as_json(path: Path, verdict: Examined | LanguageError) -> dict[str, Any]:
+def _as_json(path: Path, verdict: LoadResult | LanguageError) -> dict[str, Any]:
     if isinstance(verdict, LanguageError):
         found = {"ok": False, "file": str(path), "format": None, "name": None, "steps": None}
         return {**found, "problems": list(map(problem_as_json, verdict.problems)), "warnings": []}

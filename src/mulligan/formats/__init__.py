@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mulligan.formats.loading import Converted, convert, examine, load
     from mulligan.formats.recognition import FORMATS, NOETL, OURS, checked
-    from mulligan.language.loading import Examined
+    from mulligan.language.loading import LoadResult
 
-__all__ = ["FORMATS", "NOETL", "OURS", "Converted", "Examined", "checked", "convert", "examine", "load"]
+__all__ = ["FORMATS", "NOETL", "OURS", "Converted", "LoadResult", "checked", "convert", "examine", "load"]
 _ELSEWHERE = {
     **dict.fromkeys(("Converted", "convert", "examine", "load"), "mulligan.formats.loading"),
     **dict.fromkeys(("FORMATS", "NOETL", "OURS", "checked"), "mulligan.formats.recognition"),
-    "Examined": "mulligan.language.loading",
+    "LoadResult": "mulligan.language.loading",
 }
 
 

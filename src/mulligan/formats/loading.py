@@ -15,8 +15,8 @@ from mulligan.formats.recognition import FORMATS, NOETL, OURS, advice, checked, 
 from mulligan.formats.translation import Translate, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
-from mulligan.language.loading import Examined, file_bytes, read_tree, without_collections
-from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Source
+from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
+from mulligan.language.nodes import Mapping, Node, Refusal, Source, TooManyProblems
 
 # What reads a file that is no YAML, by the end of its name.
 _SYNTAXES = {
@@ -28,7 +28,7 @@ _SYNTAXES = {
 
 def examine(
     path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
-) -> Examined:
+) -> LoadResult:
     """The checked workflow in anybody's file, with its warnings; `text` stands for what is in it.
 
     `named` is the system that it is of; else that is told by what is in it. With `trust_templates` any value may become
@@ -69,7 +69,7 @@ def convert(path: str | Path, *, named: str | None = None, trust_templates: bool
     if not workflow.origin:
         return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
     reading = _reading(path, named, trust_templates)
-    with without_collections():
+    with pause_garbage_collection():
         _, root = read_tree(file_bytes(path), path, reading)
     _name(root, workflow.name)
     said = f"Converted from {path.name} ({FORMATS[workflow.origin]}) by `mulligan convert`."
@@ -151,7 +151,7 @@ class _Reading:
             ours = translate(root, translation)
         except Refusal as refusal:
             source.problems.append(refusal.problem)
-        except Enough:
+        except TooManyProblems:
             pass  # the problems so far say it all
         if source.problems:
             raise LanguageError(source.problems)

@@ -28,7 +28,7 @@ def tokens(value: Any) -> int:
     return int(number)
 
 
-def dollars(value: Any) -> Decimal:
+def parse_dollars(value: Any) -> Decimal:
     """`2.50` as an amount. ValueError for what is none, or nothing."""
     found = cost(value.removeprefix("$") if isinstance(value, str) else value)
     if not found:
@@ -50,12 +50,12 @@ BUDGET = Record(
                     ]
                 },
             ),
-            "how many tokens they may use, in and out together",
+            "how many tokens they may use, input and output together",
         ),
         "cost": Key(
             Value(
                 "an amount of US dollars such as 2.50",
-                dollars,
+                parse_dollars,
                 {
                     "anyOf": [
                         {"type": "number", "exclusiveMinimum": 0},
@@ -82,7 +82,7 @@ def read_budget(form: Fields, source: Source) -> Budget | None:
 def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, source: Source) -> None:
     """A budget where no agent works limits nothing."""
     if not any(_spends(command) for command in commands(found)):
-        message = f"{owner} has a budget, and no agent that could spend it"
+        message = f"{owner} has a budget, but no agent to spend it"
         hint = "a budget is for agents: 'timeout' bounds time, 'resources' memory"
         source.warn("idle_budget", message, fields.key("budget"), hint=hint)
 
@@ -96,7 +96,7 @@ def _spends(command: Command) -> bool:
 _GIVEN = re.compile(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls)=(?P<value>.+)")
 
 
-def given_budgets(words: Iterable[str]) -> dict[str, Budget]:
+def parse_budgets(words: Iterable[str]) -> dict[str, Budget]:
     """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run. ValueError with the word that is neither."""
     found: dict[str, dict[str, Any]] = {}
     for word in words:

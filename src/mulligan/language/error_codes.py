@@ -29,7 +29,7 @@ class CodeShape(Value, frozen=True):
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         code = super().read(node, label, source)
-        if code not in CODES and (meant := meant_code(code)):
+        if code not in CODES and (meant := suggest_code(code)):
             message = f"no failure has the code '{code}' unless a step reports it"
             source.warn("misspelt_code", message, node, hint=f"did you mean '{meant}'?")
         return code
@@ -80,7 +80,7 @@ def _code(value: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def meant_code(code: str) -> str | None:
+def suggest_code(code: str) -> str | None:
     """The code of ours that was probably meant by one that is not."""
     if status := _STATUS.fullmatch(code):
         return f"HTTP_{status[1]}XX"

@@ -22,7 +22,7 @@ from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import AGENT, Step, Workflow
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
 from mulligan.language.document import decode, parse
-from mulligan.language.error_codes import meant_code
+from mulligan.language.error_codes import suggest_code
 from mulligan.language.nodes import Mapping as MappingNode
 from mulligan.language.nodes import Refusal, plain
 from mulligan.language.suggestions import did_you_mean
@@ -36,13 +36,13 @@ _FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sql": (("rows",), ("rowcount",)),
 }
 _RETRY_AFTER = "retry-after"
-_TOLD_CHARS = 500
+_BODY_CHARS_MAX = 500
 
 
-def read_fakes(workflow: Workflow, said: Mapping[str, Any]) -> dict[str, tuple[End, ...]]:
+def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[End, ...]]:
     """The ends of each faked step; the name of a matrix stands for all its steps. Refused where one makes no sense."""
     found: dict[str, tuple[End, ...]] = {}
-    for name, ends in said.items():
+    for name, ends in fake.items():
         for step in _steps(workflow, name):
             found[step.name] = _ends(step, ends)
     return found
@@ -52,64 +52,66 @@ def _steps(workflow: Workflow, name: str) -> list[Step]:
     found = [step for step in workflow.steps if name in (step.name, step.sweep)]
     if not found:
         names = [step.sweep or step.name for step in workflow.steps]
-        hint = did_you_mean(name, names) or "those that there are: mulligan graph FILE"
+        hint = did_you_mean(name, names) or "list the steps: mulligan graph FILE"
         raise UnknownStep(f"'{name}' is not a step of workflow '{workflow.name}'", hint=hint, step=name)
     return found
 
 
-def _ends(step: Step, said: Any) -> tuple[End, ...]:
-    if not isinstance(said, list | tuple):
-        return (_end(step, said),)
-    if not said:
-        raise InputInvalid(f"the fake of step '{step.name}' has no end", hint="write at least one: [{output: 3}]")
-    return tuple(_end(step, one) for one in said)
+def _ends(step: Step, fake: Any) -> tuple[End, ...]:
+    if not isinstance(fake, list | tuple):
+        return (_end(step, fake),)
+    if not fake:
+        raise InputInvalid(
+            f"the fake of step '{step.name}' is an empty list", hint="write at least one outcome: [{output: 3}]"
+        )
+    return tuple(_end(step, one) for one in fake)
 
 
-def _end(step: Step, said: Any) -> End:
-    if not isinstance(said, Mapping):
-        raise _refused(step, f"is {_shown(said)}, a mapping is expected")
+def _end(step: Step, fake: Any) -> End:
+    if not isinstance(fake, Mapping):
+        raise _refusal(step, f"is {_show(fake)}, a mapping is expected")
     kind = kind_of(step)
     for keys in (("output",), _FAILURE, *_FORMS.get(kind, ())):
-        if keys[0] in said or (said and keys[0] == "status" and set(said) <= set(keys)):
-            unknown = [key for key in said if key not in keys]
+        if keys[0] in fake or (fake and keys[0] == "status" and set(fake) <= set(keys)):
+            unknown = [key for key in fake if key not in keys]
             if unknown:
-                raise _refused(step, f"has '{unknown[0]}' beside '{keys[0]}'")
-            return _MADE[keys[0]](step, said)
-    raise _refused(step, f"is {_shown(said)}")
+                raise _refusal(step, f"has '{unknown[0]}' beside '{keys[0]}'")
+            return _READERS[keys[0]](step, fake)
+    raise _refusal(step, f"is {_show(fake)}")
 
 
-def _refused(step: Step, problem: str) -> InputInvalid:
+def _refusal(step: Step, problem: str) -> InputInvalid:
     own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(kind_of(step), ()))
     hint = f"write {{output: …}}, {{fail: CODE}}{f', {own}' if own else ''}, or a list of these"
     return InputInvalid(f"the fake of step '{step.name}' {problem}", hint=hint)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)[:80]
 
 
 # -- one form each ---------------------------------------------------------------------------------------------------
 
 
-def _output(step: Step, said: Mapping[str, Any]) -> End:
-    given = said["output"]
+def _output(step: Step, fake: Mapping[str, Any]) -> End:
+    given = fake["output"]
     if kind_of(step) == AGENT:
         answer = given if isinstance(given, Mapping) else {"content": given}
         return End({"content": "", "decision": None, "tokens": None, **answer})
     return End(given)
 
 
-def _fail(step: Step, said: Mapping[str, Any]) -> End:
-    code = said["fail"]
+def _fail(step: Step, fake: Mapping[str, Any]) -> End:
+    code = fake["fail"]
     if not isinstance(code, str) or not (found := _CODE.fullmatch(code)) or found[2] is not None:
-        raise _refused(step, f"fails with {_shown(code)}, and a code such as TIMEOUT is expected")
-    fields = {name: said[name] for name in _FAILURE[1:] if name != "message" and said.get(name) is not None}
+        raise _refusal(step, f"fails with {_show(code)}, and a code such as TIMEOUT is expected")
+    fields = {name: fake[name] for name in _FAILURE[1:] if name != "message" and fake.get(name) is not None}
     for name in ("exit_code", "signal"):
         if name in fields and type(fields[name]) is not int:
-            raise _refused(step, f"has the {name} {_shown(fields[name])}, and a number is expected")
+            raise _refusal(step, f"has the {name} {_show(fields[name])}, and a number is expected")
     if code == "EXIT_NONZERO":
         fields.setdefault("exit_code", 1)
-    message = str(said.get("message") or _message(code, fields))
+    message = str(fake.get("message") or _message(code, fields))
     return End(failure=failure(code, message, **fields))
 
 
@@ -119,56 +121,56 @@ def _message(code: str, fields: Mapping[str, Any]) -> str:
     return f"killed by signal {fields['signal']} (faked)" if "signal" in fields else f"{code} (faked)"
 
 
-def _returns(step: Step, said: Mapping[str, Any]) -> End:
-    return End(said["returns"])
+def _returns(step: Step, fake: Mapping[str, Any]) -> End:
+    return End(fake["returns"])
 
 
-def _raises(step: Step, said: Mapping[str, Any]) -> End:
-    return End(failure=failure("EXCEPTION", str(said["raises"]), details=dict(said.get("details") or {})))
+def _raises(step: Step, fake: Mapping[str, Any]) -> End:
+    return End(failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {})))
 
 
-def _answer(step: Step, said: Mapping[str, Any]) -> End:
+def _answer(step: Step, fake: Mapping[str, Any]) -> End:
     """What a server would have answered. A status that the step does not expect is the failure that it would be."""
-    status = said.get("status", 200)
+    status = fake.get("status", 200)
     if type(status) is not int or not 100 <= status <= 599:
-        raise _refused(step, f"answers {_shown(status)}, and a status such as 200 is expected")
-    headers = said.get("headers") or {}
+        raise _refusal(step, f"answers {_show(status)}, and a status such as 200 is expected")
+    headers = fake.get("headers") or {}
     if not isinstance(headers, Mapping):
-        raise _refused(step, f"has the headers {_shown(headers)}, and a mapping is expected")
+        raise _refusal(step, f"has the headers {_show(headers)}, and a mapping is expected")
     headers = {str(name).lower(): str(value) for name, value in headers.items()}
     params = step.action.params if step.action is not None else {}
     expected = params.get("expect") or ()
     if status in expected if expected else 200 <= status < 300:
-        return End({"status": status, "headers": headers, "body": said.get("body")})
-    return End(failure=_unexpected(str(params.get("method", "GET")), status, headers, said.get("body")))
+        return End({"status": status, "headers": headers, "body": fake.get("body")})
+    return End(failure=_unexpected_status(str(params.get("method", "GET")), status, headers, fake.get("body")))
 
 
-def _unexpected(method: str, status: int, headers: Mapping[str, str], body: Any) -> Failure:
+def _unexpected_status(method: str, status: int, headers: Mapping[str, str], body: Any) -> Failure:
     details: dict[str, Any] = {"status": status}
     if headers.get(_RETRY_AFTER, "").isdigit():
         details["retry_after"] = float(headers[_RETRY_AFTER])
     text = body if isinstance(body, str) else "" if body is None else json.dumps(body, ensure_ascii=False)
-    told = f": {text[:_TOLD_CHARS]}" if text else ""
+    shown_body = f": {text[:_BODY_CHARS_MAX]}" if text else ""
     code, retryable = status_code(status)
     fields: dict[str, Any] = {} if retryable is None else {"retryable": retryable}
-    return failure(code, f"{method} (faked): answered {status}{told}", details=details, **fields)
+    return failure(code, f"{method} (faked): answered {status}{shown_body}", details=details, **fields)
 
 
-def _rows(step: Step, said: Mapping[str, Any]) -> End:
-    rows = said["rows"]
+def _rows(step: Step, fake: Mapping[str, Any]) -> End:
+    rows = fake["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise _refused(step, f"gives {_shown(rows)}, and rows such as [{{n: 1}}] are expected")
+        raise _refusal(step, f"gives {_show(rows)}, and rows such as [{{n: 1}}] are expected")
     params = step.action.params if step.action is not None else {}
     return End(rows if params.get("rows", "json") == "json" else {"rowcount": len(rows)})
 
 
-def _rowcount(step: Step, said: Mapping[str, Any]) -> End:
-    if type(said["rowcount"]) is not int:
-        raise _refused(step, f"has changed {_shown(said['rowcount'])} rows, and a number is expected")
-    return End({"rowcount": said["rowcount"]})
+def _rowcount(step: Step, fake: Mapping[str, Any]) -> End:
+    if type(fake["rowcount"]) is not int:
+        raise _refusal(step, f"has changed {_show(fake['rowcount'])} rows, and a number is expected")
+    return End({"rowcount": fake["rowcount"]})
 
 
-_MADE: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
+_READERS: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
     "output": _output,
     "fail": _fail,
     "returns": _returns,
@@ -182,24 +184,24 @@ _MADE: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
 # -- on a command line, and in a file --------------------------------------------------------------------------------
 
 
-def given_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
+def parse_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
     """`fetch='{"rows": 3}'` and `load=EXIT_NONZERO:11`, as `read_fakes` takes them."""
     found: dict[str, Any] = {}
     for word in words:
         name, sign, text = word.partition("=")
         if not sign or not name:
-            raise InputInvalid(f"'{word}' is no fake", hint="""write it like fetch='{"rows": 3}' or load=TIMEOUT""")
+            raise InputInvalid(f"'{word}' is not a fake", hint="""write it like fetch='{"rows": 3}' or load=TIMEOUT""")
         if name in found:
             raise InputInvalid(f"step '{name}' is faked twice")
-        found[name] = _given(_steps(workflow, name)[0], text)
+        found[name] = _parse_value(_steps(workflow, name)[0], text)
     return found
 
 
-def _given(step: Step, text: str) -> Any:
+def _parse_value(step: Step, text: str) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return _given_failure(step, text)
+        return _parse_failure(step, text)
     return _form_of(kind_of(step), value)
 
 
@@ -212,7 +214,7 @@ def _form_of(kind: str, value: Any) -> dict[str, Any]:
     return {"status": 200, "body": value} if kind == "http" else {"output": value}
 
 
-def _given_failure(step: Step, text: str) -> dict[str, Any]:
+def _parse_failure(step: Step, text: str) -> dict[str, Any]:
     """`TIMEOUT`, `EXIT_NONZERO:11`, `SIGNALED:9`, `QUOTA:no tokens left`."""
     found = _CODE.fullmatch(text)
     if found is None:
@@ -221,18 +223,18 @@ def _given_failure(step: Step, text: str) -> dict[str, Any]:
     code, rest = found.groups()
     if rest and rest.isdigit() and code in ("EXIT_NONZERO", "SIGNALED"):
         return {"fail": code, "exit_code" if code == "EXIT_NONZERO" else "signal": int(rest)}
-    if code not in CODES and (meant := meant_code(code)):
+    if code not in CODES and (meant := suggest_code(code)):
         raise InputInvalid(f"no failure has the code '{code}'", hint=f"did you mean '{meant}'?")
     return {"fail": code, **({"message": rest} if rest else {})}
 
 
-def fakes_in(file: Path) -> dict[str, Any]:
+def load_fakes(file: Path) -> dict[str, Any]:
     """The fakes of a YAML file: a mapping of steps. LanguageError where it is none."""
     try:
         source = decode(file.read_bytes(), str(file))
-        root = parse(source, content="a file of fakes names steps, and how each ends")
+        root = parse(source, content="a file of fakes maps steps to outcomes, such as 'fetch: {output: 3}'")
         if not isinstance(root, MappingNode):
-            raise source.refuse("type", "a mapping of steps is expected, each with how it ends", root)
+            raise source.refuse("type", "a mapping from steps to outcomes is expected", root)
     except OSError as error:
         raise InputInvalid(f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}") from None
     except Refusal as refusal:

@@ -64,7 +64,7 @@ def with_retry_of_group(node: Mapping, source: Source) -> Mapping:
     if not isinstance(group, Mapping) or "retry" not in group.entries:
         return node
     if "retry" in node.entries:
-        message = "'retry' is here twice: of the step, and of its group"
+        message = "'retry' appears twice: on the step and on its group"
         source.note(source.refuse("duplicate_key", message, group.key("retry"), hint="remove one of them"))
         return node
     found = Mapping(node.line, node.column)

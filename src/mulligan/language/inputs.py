@@ -14,7 +14,7 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, pla
 from mulligan.language.scalars import resolve
 from mulligan.language.scope import Scope
 from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, quote_list
 
 # Whatever there is, and nothing: where only what reads it can say what it should be.
 ANY = "any"
@@ -40,11 +40,11 @@ def read_input(name: str, form: Any, source: Source) -> Input:
     if not isinstance(form, Fields):
         return Input(type=form or "string")
     type_name = form.get("type", "string")
-    values = _typed(form, "enum", type_name, name, source) if "enum" in form else []
-    default = _typed(form, "default", type_name, name, source) if "default" in form else None
+    values = _read_typed(form, "enum", type_name, name, source) if "enum" in form else []
+    default = _read_typed(form, "default", type_name, name, source) if "default" in form else None
     if "default" in form and values and default not in values:
         message = f"the default of input '{name}' is not in its 'enum'"
-        raise source.refuse("input", message, form.at("default"), hint=f"it has {listed(map(str, values), 'and')}")
+        raise source.refuse("input", message, form.at("default"), hint=f"it has {quote_list(map(str, values), 'and')}")
     return Input(
         type=type_name,
         default=default,
@@ -54,24 +54,26 @@ def read_input(name: str, form: Any, source: Source) -> Input:
     )
 
 
-def _typed(form: Fields, key: str, type_name: str, name: str, source: Source) -> Any:
+def _read_typed(form: Fields, key: str, type_name: str, name: str, source: Source) -> Any:
     node = form.at(key)
     refuse_not_json(node, source)
     if key == "enum":
         if not isinstance(node, Sequence) or not node.items:
             raise source.refuse("type", f"'enum' of input '{name}' is not a list of values", node)
-        return [_of_type(item, "a value in 'enum'", type_name, name, source) for item in node.items]
-    return _of_type(node, "the default", type_name, name, source)
+        return [_require_type(item, "a value in 'enum'", type_name, name, source) for item in node.items]
+    return _require_type(node, "the default", type_name, name, source)
 
 
-def _of_type(node: Node, what: str, type_name: str, name: str, source: Source) -> Any:
+def _require_type(node: Node, what: str, type_name: str, name: str, source: Source) -> Any:
     value = plain(node)
     if not fits(value, type_name):
-        raise source.refuse("input", f"{what} of input '{name}' is {_kind(value)}, and its type is {type_name}", node)
+        raise source.refuse(
+            "input", f"{what} of input '{name}' is {_describe_type(value)}, and its type is {type_name}", node
+        )
     return value
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     if value is None:
         return "empty"
     kind = next(name for name in _TYPES if fits(value, name))
@@ -82,9 +84,9 @@ def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
     """The run's inputs, complete and of their types. A text given for another type is converted."""
     for name in given:
         if name not in workflow.inputs:
-            hint = did_you_mean(name, workflow.inputs) or _declared(workflow)
+            hint = did_you_mean(name, workflow.inputs) or _inputs_hint(workflow)
             raise InputInvalid(f"workflow '{workflow.name}' has no input '{name}'", hint=hint, input=name)
-    return {name: _given(name, declared, given) for name, declared in workflow.inputs.items()}
+    return {name: _input_value(name, declared, given) for name, declared in workflow.inputs.items()}
 
 
 def check_recorded_inputs(workflow: Workflow, given: dict[str, Any], evaluator: Evaluator) -> dict[str, Any]:
@@ -102,19 +104,20 @@ def refuse_references(given: dict[str, Any]) -> None:
             raise InputInvalid(message, input=name)
 
 
-def _declared(workflow: Workflow) -> str:
-    return f"it has {listed(workflow.inputs, 'and')}" if workflow.inputs else "it takes none"
+def _inputs_hint(workflow: Workflow) -> str:
+    return f"it has {quote_list(workflow.inputs, 'and')}" if workflow.inputs else "it has no inputs"
 
 
-def _given(name: str, declared: Input, given: dict[str, Any]) -> Any:
+def _input_value(name: str, declared: Input, given: dict[str, Any]) -> Any:
     if name not in given:
         if not declared.has_default:
             raise InputInvalid(f"input '{name}' is missing", hint=f"give it with -i {name}=VALUE", input=name)
         return declared.default
     value = convert(name, declared, given[name])
     if declared.enum and value not in declared.enum:
-        hint = did_you_mean(shown(value), map(shown, declared.enum))
-        message = f"input '{name}' is '{shorten(shown(value))}', {listed(map(shown, declared.enum))} is expected"
+        shown, choices = format_input(value), [format_input(choice) for choice in declared.enum]
+        hint = did_you_mean(shown, choices)
+        message = f"input '{name}' is '{shorten(shown)}', {quote_list(choices)} is expected"
         raise InputInvalid(message, hint=hint, input=name)
     return value
 
@@ -123,13 +126,13 @@ def convert(name: str, declared: Input, value: Any) -> Any:
     """The value as its type. `-i n=3` is text until here."""
     given = value
     if isinstance(value, str) and declared.type != "string":
-        value = _parsed(value)
+        value = _parse_json(value)
     if not fits(value, declared.type):
-        message = f"input '{name}' is '{shorten(shown(given))}', {_example(declared.type)} is expected"
+        message = f"input '{name}' is '{shorten(format_input(given))}', {_example(declared.type)} is expected"
         raise InputInvalid(message, input=name)
     if not _is_storable(value):
         hint = "numbers have at most 64 bits, texts are Unicode"
-        raise InputInvalid(f"input '{name}' cannot be kept as JSON", hint=hint, input=name)
+        raise InputInvalid(f"input '{name}' cannot be stored as JSON", hint=hint, input=name)
     return value
 
 
@@ -143,7 +146,7 @@ def _is_storable(value: Any) -> bool:
         return False
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -154,7 +157,7 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(word)
 
 
-def shown(value: Any) -> str:
+def format_input(value: Any) -> str:
     """A value as one would give it on the command line."""
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -171,7 +174,7 @@ def _example(type_name: str) -> str:
     }[type_name]
 
 
-def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mapping | None, scope: Scope) -> None:
+def check_child_inputs(child: Workflow, file: str, file_node: Node, given: Mapping | None, scope: Scope) -> None:
     """Unknown, missing and mistyped inputs of the child, each at its own place."""
     entries = given.entries if given else {}
     for name, (key, value) in entries.items():
@@ -179,11 +182,11 @@ def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mappin
         if declared is None:
             hint = did_you_mean(name, child.inputs)
             scope.note(scope.source.refuse("unknown_input", f"'{file}' has no input '{name}'", key, hint=hint))
-        elif not _has_holes(value) and not fits(plain(value), declared.type):
+        elif not _has_placeholder(value) and not fits(plain(value), declared.type):
             message = f"input '{name}' of '{file}' is not of its type, {declared.type}"
             scope.note(scope.source.refuse("input", message, value))
-        elif not _has_holes(value) and declared.enum and plain(value) not in declared.enum:
-            hint = f"it has {listed(map(shown, declared.enum), 'and')}"
+        elif not _has_placeholder(value) and declared.enum and plain(value) not in declared.enum:
+            hint = f"it has {quote_list(map(format_input, declared.enum), 'and')}"
             message = f"input '{name}' of '{file}' is not in its 'enum'"
             scope.note(scope.source.refuse("input", message, value, hint=hint))
     for name, declared in child.inputs.items():
@@ -192,5 +195,5 @@ def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mappin
             scope.note(scope.source.refuse("input", message, file_node, hint="add it under 'inputs:'"))
 
 
-def _has_holes(node: Node) -> bool:
+def _has_placeholder(node: Node) -> bool:
     return isinstance(node, Scalar) and node.is_text and "${" in node.text

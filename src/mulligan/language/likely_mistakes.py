@@ -24,7 +24,7 @@ _WITH_BRACES = frozenset({"python", "noetl"})
 # Below these keys no text is run by a shell.
 _WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
-_FOREIGN = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+_FOREIGN_TEMPLATE = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
 # For each section what an entry of it is called, and what nobody does with it.
 _SECTIONS = {
     "inputs": ("input", "read"),
@@ -57,32 +57,32 @@ def _env_names(node: Node | None) -> Iterator[str]:
 def warn_unbound_items(node: Scalar, scope: Scope) -> None:
     """Warn where a shell text reads the name of an item that is not bound there, and that it does not set itself."""
     unbound = scope.draft.item_names - scope.bare_names
-    found = list(_bare(unbound).finditer(node.text)) if unbound else []
-    expanded = _expanded(node.text, unbound | scope.bare_names) if found else set()
-    for name, offset in ((match["name"], match.start("name")) for match in found if match.start() in expanded):
-        if not _setting(name).search(node.text):
+    found = list(_reference_pattern(unbound).finditer(node.text)) if unbound else []
+    offsets = _expanded_offsets(node.text, unbound | scope.bare_names) if found else set()
+    for name, offset in ((match["name"], match.start("name")) for match in found if match.start() in offsets):
+        if not _assignment_pattern(name).search(node.text):
             what = f"'${{{name}}}' is not known here"
-            message = f"{what}, so the shell expands a variable of its own, which is most likely empty"
+            message = f"{what}, so the shell expands its own variable, which is probably empty"
             scope.source.warn_in("unbound_item", message, node, offset, len(name))
 
 
-def _expanded(text: str, names: frozenset[str]) -> set[int]:
+def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
     """Where the shell expands a `${…}` of ours or of these names: not in single quotes, and not after a backslash."""
     try:
-        spots = scan(text, Names(names, SHELL_ROOTS | {"matrix"})).spots
+        sites = scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
     except ShellRefused:
         return set()
-    return {spot.ours.offset for spot in spots if spot.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
+    return {site.placeholder.offset for site in sites if site.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
 
 
 @lru_cache(maxsize=256)
-def _bare(names: frozenset[str]) -> re.Pattern[str]:
+def _reference_pattern(names: frozenset[str]) -> re.Pattern[str]:
     """`${item}`, also with an operator; one that says what holds where it is empty was meant for the shell."""
     return re.compile(rf"\$\{{#?(?P<name>{'|'.join(map(re.escape, sorted(names)))})(?:[}}#%/^,@]|:\d)", re.A)
 
 
 @lru_cache(maxsize=256)
-def _setting(name: str) -> re.Pattern[str]:
+def _assignment_pattern(name: str) -> re.Pattern[str]:
     word = re.escape(name)
     commands = "for|select|read|readarray|mapfile|getopts|local|declare|typeset|export|readonly|printf"
     return re.compile(rf"(?<![\w$]){word}\+?=|\b(?:{commands})\b[^;\n|&]*?(?<![\w$.{{]){word}(?!\w)", re.A)
@@ -99,7 +99,7 @@ def refuse_foreign_templates(root: Mapping, source: Source) -> None:
                 _refuse_foreign(scalar, items, source, is_shell=is_shell)
 
 
-def warn_placeholders(root: Mapping, source: Source) -> None:
+def warn_matrix_placeholders(root: Mapping, source: Source) -> None:
     """Warn about `{i}` in what a step of a matrix does: only in names is that a value of the matrix."""
     steps = root.get("steps")
     for step in steps.items if isinstance(steps, Sequence) else ():
@@ -113,7 +113,7 @@ def warn_placeholders(root: Mapping, source: Source) -> None:
 def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) -> None:
     for match in _PLACEHOLDER.finditer(scalar.text):
         if match["name"] in names:
-            message = f"'{match[0]}' is a value of the matrix only in names: here it is taken for text"
+            message = f"'{match[0]}' is replaced by a matrix value only in names: here it is plain text"
             hint = f"write ${{matrix.{match['name']}}}"
             source.warn_in("matrix_placeholder", message, scalar, match.start(), len(match[0]), hint=hint)
 
@@ -137,10 +137,10 @@ def _texts(node: Node) -> Iterator[Scalar]:
 
 
 def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is_shell: bool) -> None:
-    for match in _FOREIGN.finditer(scalar.text):
+    for match in _FOREIGN_TEMPLATE.finditer(scalar.text):
         is_ours = match["root"] in (items | ROOTS | LOCAL_ROOTS if match["fields"] else items)
         if is_ours and not _is_quoted(scalar.text, match.start(), is_shell=is_shell):
-            message = f"'{match[0]}' is not filled in: values stand in ${{…}}"
+            message = f"'{match[0]}' is not replaced: values are written as ${{…}}"
             text = f"'{match[0]}' in single quotes" if is_shell else f"${{'{match[0]}'}}"
             hint = f"write ${{{match['path']}}}, or {text} for the text itself"
             refusal = source.refuse_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)

@@ -1,4 +1,4 @@
-"""Names by how they begin: thousands of expressions over thousands of names need not ask each name."""
+"""An index of names by prefix, so that thousands of patterns need not be tried on each of thousands of names."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import cached_property
 
 from mulligan.core.model.lazy_regex import lazy_regex
 
-# Letters that every match begins with. What a quantifier follows may be missing, or be there twice.
+# The literal letters at the start of a pattern, without a last one that a quantifier makes optional or repeats.
 _PLAIN = lazy_regex(r"[A-Za-z0-9_-]+(?![A-Za-z0-9_?*+{-])")
 _LAST = "\U0010ffff"
 
 
-def plain_beginning(expression: str) -> str:
-    """What all begins with that an expression matches from its start on; empty where that is not plain."""
-    found = _PLAIN.match(expression) if "|" not in expression else None
-    return found.group() if found else ""
+def literal_prefix(expression: str) -> str:
+    """The literal prefix of everything that the pattern matches; empty if there is none."""
+    match = _PLAIN.match(expression) if "|" not in expression else None
+    return match.group() if match else ""
 
 
-class Beginnings:
-    """Names in their order, found by how they begin."""
+class PrefixIndex:
+    """Names that keep their order and can be looked up by prefix."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -30,12 +30,12 @@ class Beginnings:
         return sorted(self.names)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _positions(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.names)}
 
-    def starting(self, beginning: str) -> list[str]:
-        """Those that begin so, in their order."""
-        if not beginning:
+    def names_with_prefix(self, prefix: str) -> list[str]:
+        """The names that begin with the prefix, in their original order."""
+        if not prefix:
             return self.names
-        first, last = (bisect_left(self._sorted, beginning + end) for end in ("", _LAST))
-        return sorted(self._sorted[first:last], key=self._places.__getitem__)
+        first, last = (bisect_left(self._sorted, prefix + end) for end in ("", _LAST))
+        return sorted(self._sorted[first:last], key=self._positions.__getitem__)

@@ -18,7 +18,7 @@ _PROGRAM = (
     "from mulligan.language.python_file_process import main; main(*told)"
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
-_NOTHING = "the file has ended its process before its workflow was there"
+_NOTHING = "the file ended its process before it made a workflow"
 
 
 class Built(msgspec.Struct, omit_defaults=True):

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.model.durations import DURATION, duration, is_number
 from mulligan.core.model.lazy_regex import lazy_regex
 
-__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "duration", "factor", "meant_duration", "size"]
+__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "duration", "factor", "size", "suggest_duration"]
 
 # Other spellings of our units.
 _WORDS = {
@@ -34,7 +34,7 @@ SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
 FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
 
 
-def meant_duration(text: str) -> str | None:
+def suggest_duration(text: str) -> str | None:
     """Our spelling of `5 minutes`, `10 s` or `1:30:00`; None where it is anybody's guess."""
     if len(text) > _MEANT_CHARS_MAX:
         return None

@@ -24,13 +24,13 @@ from mulligan.language.shapes import (
     ListOf,
     MapOf,
     Nothing,
-    OrOfMatrix,
+    OrMatrixValue,
     Record,
     Shape,
     Template,
     Value,
 )
-from mulligan.language.suggestions import joined
+from mulligan.language.suggestions import join_list
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 
@@ -61,7 +61,7 @@ TITLES = {
 # Records whose keys others have too: there, one line stands for all of them.
 SHARED = (COMMAND, RULE)
 # Texts in which `${…}` means nothing: a name, and code, whose values come from `args`.
-WITHOUT_HOLES = frozenset({"step", "python"})
+WITHOUT_PLACEHOLDERS = frozenset({"step", "python"})
 MARK = " `${…}`"
 KINDS_OF_JSON = {"string": "a text", "number": "a number", "boolean": "true or false", "null": "nothing"}
 
@@ -77,14 +77,14 @@ def records(root: Record) -> tuple[Record, ...]:
     found: dict[str, Record] = {root.name: root}
     waiting = [root]
     while waiting:
-        for record in _below(waiting.pop(0)):
+        for record in _records_below(waiting.pop(0)):
             if record.name not in found:
                 found[record.name] = record
                 waiting.append(record)
     return tuple(found.values())
 
 
-def _below(record: Record) -> Iterator[Record]:
+def _records_below(record: Record) -> Iterator[Record]:
     for key in record.keys.values():
         yield from _records_of(key.shape)
 
@@ -124,15 +124,15 @@ def _section(record: Record) -> Iterator[str]:
     yield f"## {_title(record)}\n"
     if record.one_of:
         choices = (" with ".join(f"`{word}`" for word in group) for group in record.one_of)
-        yield f"Exactly one of {joined(choices)}.\n"
-    borrowed = _borrowed(record)
+        yield f"Exactly one of {join_list(choices)}.\n"
+    borrowed = _shared_keys(record)
     yield from (f"{sentence}\n" for sentence in borrowed.values())
     yield "| key | value | |\n|---|---|---|"
     yield from (_row(word, key) for word, key in record.keys.items() if word not in set().union(*borrowed))
     yield ""
 
 
-def _borrowed(record: Record) -> dict[frozenset[str], str]:
+def _shared_keys(record: Record) -> dict[frozenset[str], str]:
     """The keys that are another record's, and the sentence that stands for them."""
     found: dict[frozenset[str], str] = {}
     for lender in SHARED:
@@ -140,49 +140,51 @@ def _borrowed(record: Record) -> dict[frozenset[str], str]:
         if record is lender or len(same) < len(lender.keys) // 2:
             continue
         others = [word for word in lender.keys if word not in same and word not in record.keys]
-        but = f" but {joined((f'`{word}`' for word in others), 'and')}" if others else ""
+        but = f" but {join_list((f'`{word}`' for word in others), 'and')}" if others else ""
         found[frozenset(same)] = f"It has all keys of {_link(lender)}{but}, and:"
     return found
 
 
 def _row(word: str, key: Key) -> str:
-    value = in_words(key.shape)
-    if word in WITHOUT_HOLES:
+    value = describe_shape(key.shape)
+    if word in WITHOUT_PLACEHOLDERS:
         value = value.replace(MARK, "")
-    about = "; ".join(filter(None, (_marked(key.about), "required" if key.is_required else "")))
+    about = "; ".join(filter(None, (_mark_code(key.about), "required" if key.is_required else "")))
     return f"| `{word}` | {value} | {about} |".replace("  |", " |")
 
 
-def _marked(about: str) -> str:
+def _mark_code(about: str) -> str:
     """Braces and brackets are code to a reader."""
     marked = re.sub(r"\$?\{(?:[^{}]|\{[^{}]*\})*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
     return marked.replace(" | ", r" \| ")
 
 
-def in_words(shape: Shape) -> str:
+def describe_shape(shape: Shape) -> str:
     """What may stand at a place, in a few words."""
     if isinstance(shape, Deferred):
-        return in_words(shape.of())
+        return describe_shape(shape.of())
     if isinstance(shape, Record):
         return _link(shape)
     if isinstance(shape, Choice):
-        return joined(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
+        return join_list(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
     if isinstance(shape, ListOf):
-        return f"{in_words(shape.of)}, or a list of them" if shape.or_one else f"a list: {in_words(shape.of)}"
+        return (
+            f"{describe_shape(shape.of)}, or a list of them" if shape.or_one else f"a list: {describe_shape(shape.of)}"
+        )
     if isinstance(shape, MapOf):
-        return f"names, each with {in_words(shape.of)}"
+        return f"names, each with {describe_shape(shape.of)}"
     if isinstance(shape, Either | AnyOf):
-        return joined(dict.fromkeys(in_words(part) for part in _parts(shape)))
-    return _scalar_in_words(shape)
+        return join_list(dict.fromkeys(describe_shape(part) for part in _parts(shape)))
+    return _describe_scalar(shape)
 
 
-def _scalar_in_words(shape: Shape) -> str:
+def _describe_scalar(shape: Shape) -> str:
     if isinstance(shape, Template):
         is_more = shape.expected == "a text" and shape.types != ("string",)
-        return (joined(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
+        return (join_list(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
     if isinstance(shape, Json):
         return "any value"
-    if isinstance(shape, OrOfMatrix):
+    if isinstance(shape, OrMatrixValue):
         return f"{shape.expected}; with a matrix also `${{matrix.NAME}}`"
     if isinstance(shape, Value | Nothing):
         return shape.expected
@@ -195,7 +197,7 @@ def _foreign_actions() -> Iterator[str]:
         yield f"## `{name}`\n"
         yield f"An action of files that `mulligan convert` wrote: {action.about}. Each key may hold `${{…}}`.\n"
         yield "| key | |\n|---|---|"
-        yield from (f"| `{word}` | {_marked(about)} |" for word, about in action.keys.items())
+        yield from (f"| `{word}` | {_mark_code(about)} |" for word, about in action.keys.items())
         yield ""
 
 

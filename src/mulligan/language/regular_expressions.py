@@ -32,7 +32,7 @@ _PART = lazy_regex(
 )
 
 
-def may_take_for_ever(text: str) -> bool:
+def may_backtrack_exponentially(text: str) -> bool:
     """Whether a choice stands in a repeated group of this (valid) regular expression. Errs on the safe side."""
     # Of each group that is open: whether there is a choice in it, and whether that is over with the group.
     groups = [(False, False)]
@@ -63,7 +63,7 @@ def _is_open(part: re.Match[str]) -> bool:
     return not (part["least"] and (part["to"] is None or part["most"] == part["least"]))
 
 
-def _valid(value: Any) -> str:
+def _require_valid(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(value)
     try:
@@ -80,9 +80,9 @@ class PatternShape(Value, frozen=True):
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         found = Value.read(self, node, label, source)
-        if may_take_for_ever(found):
+        if may_backtrack_exponentially(found):
             message = (
-                f"{label} is {describe(node)}, whose search may take for ever: a choice stands in a repeated group"
+                f"{label} is {describe(node)}, which may take exponential time: a repeated group contains a choice"
             )
             raise source.refuse("pattern", message, node, hint=_HINT)
         return found
@@ -96,13 +96,13 @@ class SearchShape(Value, frozen=True):
         try:
             refuse_unsearchable(found)
         except NotSearchable as reason:
-            message = f"{label} is {describe(node)}, whose search might take too long: {reason}"
+            message = f"{label} is {describe(node)}, which might take too long to search: {reason}"
             raise source.refuse("pattern", message, node, hint=_SEARCH_HINT) from None
         return found
 
 
-_SEARCH_HINT = "all ways to match are looked at together here: (a+)+ and (a|b)* take no longer than a"
-_HINT = "let it give nothing back once it has matched: (a++)+ in place of (a+)+, (?>a|b)+ in place of (a|b)+"
+_SEARCH_HINT = "this search does not backtrack, so repeated groups such as (a+)+ and (a|b)* are safe"
+_HINT = "use a possessive quantifier or an atomic group: (a++)+ instead of (a+)+, (?>a|b)+ instead of (a|b)+"
 
-SEARCHED = SearchShape("a regular expression", _valid, {"type": "string", "minLength": 1, "format": "regex"})
-PATTERN = PatternShape("a regular expression", _valid, {"type": "string", "minLength": 1, "format": "regex"})
+SEARCHED = SearchShape("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})
+PATTERN = PatternShape("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})

@@ -14,7 +14,7 @@ from mulligan.language.edges import EdgeDraft, NeedDraft
 from mulligan.language.matrix import format_name
 from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.nodes import Node, Refusal, shorten
-from mulligan.language.prefix_index import Beginnings, plain_beginning
+from mulligan.language.prefix_index import PrefixIndex, literal_prefix
 from mulligan.language.scope import Draft, Scope
 from mulligan.language.steps import StepDraft
 from mulligan.language.suggestions import did_you_mean
@@ -61,12 +61,12 @@ def _add_sequence(drafts: list[StepDraft], resolved: Resolved) -> None:
         names = [name for name in each.names if name not in targets and resolved.drafts.get(name) is each]
         if each.needs is not None or not names:
             continue
-        need = _whole(before, resolved)
+        need = _need_for_all(before, resolved)
         for name in names:
             resolved.steps[name] = msgspec.structs.replace(resolved.steps[name], needs=(need,))
 
 
-def _whole(draft: StepDraft, resolved: Resolved) -> Need:
+def _need_for_all(draft: StepDraft, resolved: Resolved) -> Need:
     """The need for a step, or for all steps of a matrix."""
     if not draft.combinations:
         return Need(draft.name)
@@ -75,7 +75,7 @@ def _whole(draft: StepDraft, resolved: Resolved) -> Need:
     return Need(name, is_group=True)
 
 
-class _Matched(NamedTuple):
+class _Matches(NamedTuple):
     """The steps that match a pattern, in file order, and as a set: thousands may ask whether they are among them."""
 
     members: tuple[str, ...]
@@ -90,9 +90,9 @@ class _Names:
         self.whole = whole
         self.steps: dict[str, StepDraft] = {}
         self.matrices: dict[str, tuple[str, ...]] = {}
-        self.matches: dict[str, _Matched] = {}
+        self.matches: dict[str, _Matches] = {}
         # Of all steps, once one asks.
-        self._beginnings: Beginnings | None = None
+        self._prefix_index: PrefixIndex | None = None
         self.source = source
         for draft in drafts:
             with source.noting:
@@ -113,13 +113,15 @@ class _Names:
         """The steps that `name` stands for: itself, or all of a matrix."""
         return (name,) if name in self.steps else self.matrices.get(name, ())
 
-    def matching(self, pattern: str) -> _Matched:
+    def matches_of(self, pattern: str) -> _Matches:
         if pattern not in self.matches:
-            if self._beginnings is None:
-                self._beginnings = Beginnings(self.steps)
+            if self._prefix_index is None:
+                self._prefix_index = PrefixIndex(self.steps)
             fits = re.compile(pattern).fullmatch
-            members = tuple(name for name in self._beginnings.starting(plain_beginning(pattern)) if fits(name))
-            self.matches[pattern] = _Matched(members, frozenset(members))
+            members = tuple(
+                name for name in self._prefix_index.names_with_prefix(literal_prefix(pattern)) if fits(name)
+            )
+            self.matches[pattern] = _Matches(members, frozenset(members))
         return self.matches[pattern]
 
     def refuse_unknown(self, name: str, node: Node, message: str) -> Refusal:
@@ -176,10 +178,10 @@ class _Linker:
         return Need(name, need.on)
 
     def _match(self, need: NeedDraft, step: str) -> Need:
-        members, known = self.names.matching(need.name)
+        members, known = self.names.matches_of(need.name)
         others = tuple(name for name in members if name != step) if step in known else members
         if not others:
-            message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', and there are none"
+            message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', but no step does"
             raise self.scope.source.refuse("unknown_step", message, need.node)
         name = f"match {need.name}" + (f" without {step}" if step in known else "")
         return self._group(name, others, need.on)

@@ -16,7 +16,7 @@ from mulligan.language.shapes import Definitions
 from mulligan.plugins import Unusable
 
 # Where an action may stand.
-ACTING = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
+ACTION_RECORDS = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What the schema is called, for ever: ADR 32. It is no address, and nothing is looked for there.
 ID = "urn:uuid:ee02fa88-65df-4d6f-bed9-b06409c8d0ac"
@@ -48,15 +48,15 @@ def _plugins() -> list[Plugin]:
     except Unusable as problem:
         raise Refused(str(problem)) from None
     for plugin in found:
-        if any(plugin.name in record.keys for record in ACTING):
-            message = f"the action '{plugin.name}' of '{plugin.package}' is called what a key of ours is called"
-            raise Refused(message, hint="its package must give it another name")
+        if any(plugin.name in record.keys for record in ACTION_RECORDS):
+            message = f"the action '{plugin.name}' of '{plugin.package}' has the name of a built-in key"
+            raise Refused(message, hint="the package must rename it")
     return found
 
 
 def _add(plugin: Plugin, definitions: Definitions) -> None:
     shape = {**plugin.shape.schema(definitions), "description": plugin.definition.about}
-    for record in ACTING:
+    for record in ACTION_RECORDS:
         definitions[record.name]["properties"][plugin.name] = shape
         definitions[record.name]["oneOf"].append({"required": [plugin.name]})
 

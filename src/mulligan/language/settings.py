@@ -8,9 +8,9 @@ from mulligan.core.model.workflow import Capture, Resources, Rule, Template
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
-from mulligan.language.scope import Scope, path_template, template
+from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.shapes import Fields
-from mulligan.language.shell_safety import of_variable
+from mulligan.language.shell_safety import variable_danger
 
 _KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker")
 
@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
         """What commands inherit whose output is nobody's: it need not have the step's format."""
         return msgspec.structs.replace(self, capture="text")
 
-    def merged(self, fields: Fields, scope: Scope) -> Settings:
+    def merge(self, fields: Fields, scope: Scope) -> Settings:
         """These settings with what a place says itself on top; what is wrong with it is noted."""
         if not any(key in fields for key in _KEYS):
             return self
@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
         return Settings(
             capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
             env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,
-            cwd=_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
+            cwd=_read_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
             on_lost=fields.get("on_lost", self.on_lost),
             timeout=fields.get("timeout", self.timeout),
             default_timeout=self.default_timeout,
@@ -74,8 +74,8 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                 key = node.key(name) if isinstance(node, Mapping) else value
                 scope.note(scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key))
             with scope.noting:
-                env[name] = template(value, scope)
-                if env[name].reads and (danger := of_variable(name)):
+                env[name] = read_template(value, scope)
+                if env[name].reads and (danger := variable_danger(name)):
                     message = f"'{name}' in 'env' {danger.reason}"
                     raise scope.source.refuse("shell", message, value, hint=danger.hint)
     return env
@@ -83,16 +83,16 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
 
 def read_logs(form: Fields, scope: Scope) -> dict[str, Template]:
     """Paths that are to lead to the logs of each attempt."""
-    paths = {name: path_template(node, scope.in_attempt) for name, node in form.values.items()}
+    paths = {name: read_path_template(node, scope.in_attempt) for name, node in form.values.items()}
     secret = next((name for name, path in paths.items() if reads_secrets(path)), None)
     if secret:
-        raise scope.source.refuse("secret", "a path with a secret in it would be seen by all", form.at(secret))
+        raise scope.source.refuse("secret", "a path cannot contain a secret: paths are recorded", form.at(secret))
     return paths
 
 
-def _cwd(node: Node, scope: Scope) -> Template | None:
+def _read_cwd(node: Node, scope: Scope) -> Template | None:
     with scope.noting:
-        return path_template(node, scope)
+        return read_path_template(node, scope)
     return None
 
 

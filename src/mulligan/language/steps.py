@@ -11,7 +11,7 @@ from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTION
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
-from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
+from mulligan.language.commands import action_field, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.groups import with_retry_of_group
 from mulligan.language.keys import END as END_SHAPE
@@ -19,17 +19,17 @@ from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrix_binding import Values, binder
-from mulligan.language.matrix_limits import limits_of_each, varying_keys, with_limits, without
+from mulligan.language.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
 from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
-from mulligan.language.scope import Draft, Scope, condition
+from mulligan.language.scope import Draft, Scope, read_condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
-from mulligan.language.step_files import Files, files_of_each, read_files, with_files
+from mulligan.language.step_files import StepFiles, files_per_step, read_files, with_files
 from mulligan.language.suggestions import closest_key
 
-_AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
+_COPIED_KEYS = ("take", "no_match", "join", "max_visits")
 # On a map step these are the defaults of its commands, and not its own.
-_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
+_COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
 
 
 class StepDraft(msgspec.Struct):
@@ -44,7 +44,7 @@ class StepDraft(msgspec.Struct):
     combinations: list[Values] = []
     names: list[str] = []
     # What each step of a matrix reads and writes, where that differs from one to the next.
-    files: list[Files] = []
+    files: list[StepFiles] = []
     # Their resources and timeouts, where those have values of the matrix in them.
     limits: list[dict[str, Any]] = []
 
@@ -59,7 +59,7 @@ class StepDraft(msgspec.Struct):
             if self.files:
                 bound = with_files(bound, self.files[index])
             if self.limits:
-                bound = with_limits(bound, self.limits[index])
+                bound = msgspec.structs.replace(bound, **self.limits[index])
             yield msgspec.structs.replace(bound, name=name, matrix=values, sweep=self.name), values
 
 
@@ -80,19 +80,19 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     node = with_retry_of_group(node, source)
     name = name_node.text
     label = f"step '{shorten(name)}'"
-    fields: Fields = STEP.read(without(node, varying_keys(node)), label, source)
-    scope = Scope(draft, label, reader=name).within(fields)
-    name, names, combinations = _named(name_node, fields, scope)
+    fields: Fields = STEP.read(without_keys(node, keys_with_matrix_values(node)), label, source)
+    scope = Scope(draft, label, reader=name).for_fields(fields)
+    name, names, combinations = _read_names(name_node, fields, scope)
     if "matrix" in fields:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
         scope = msgspec.structs.replace(scope, matrix=frozenset(values))
-    step = Step(name=name, **_fields(fields, label, scope, settings))
+    step = Step(name=name, **_step_fields(fields, label, scope, settings))
     if step.budget is not None:
         warn_of_idle_budget(fields, [step], label, source)
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
-    found.files = files_of_each(fields, combinations, scope)
+    found.files = files_per_step(fields, combinations, scope)
     with scope.noting:
-        found.limits = limits_of_each(node, step, combinations, scope)
+        found.limits = limits_per_step(node, step, combinations, scope)
     _read_links(found, fields, scope)
     return found
 
@@ -111,7 +111,7 @@ def _name_node(node: Mapping, draft: Draft) -> Scalar:
     return found
 
 
-def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
+def _read_names(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
     """The step's name (of a matrix: of the whole), the names of all its steps, and their values."""
     name = base_name(node.text) if "matrix" in fields.node.entries else node.text
     with scope.noting:
@@ -128,59 +128,59 @@ def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], 
     return name, [name], []
 
 
-def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
+def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
     """The step's fields as far as they can be read, so that one problem does not hide the next."""
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if "map" in fields.node.entries or "do" in fields.node.entries:
         with scope.noting:
-            said = _map_fields(fields, label, scope, settings)
+            values = _map_fields(fields, label, scope, settings)
     else:
-        said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
-    said = {**said, **_place(fields, scope, settings)}
-    _warn_of_idle_triage(said, fields, scope)
-    return _vouched(said)
+        values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
+    values = {**values, **_graph_fields(fields, scope, settings)}
+    _warn_of_idle_triage(values, fields, scope)
+    return _with_file_check(values)
 
 
-def _warn_of_idle_triage(said: dict[str, Any], fields: Fields, scope: Scope) -> None:
+def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
     """A map that does without its failed items does not fail for them: nobody would be asked."""
-    mapped = said.get("map")
-    if mapped is None or said.get("triage") is None or mapped.on_item_failure != "collect":
+    mapped = values.get("map")
+    if mapped is None or values.get("triage") is None or mapped.on_item_failure != "collect":
         return
     if mapped.max_failures is None and mapped.failure_threshold is None:
-        message = "nobody is asked about failed items: with 'on_item_failure: collect' the step completes without them"
-        hint = "say how many may fail ('max_failures', 'failure_threshold'), or leave out 'collect'"
+        message = "failed items do not reach triage: with 'on_item_failure: collect' the step completes without them"
+        hint = "set 'max_failures' or 'failure_threshold', or remove 'collect'"
         scope.source.warn("idle_triage", message, fields.key("triage"), hint=hint)
 
 
-def _vouched(said: dict[str, Any]) -> dict[str, Any]:
+def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
     """A step that no worker carries out has nobody to look for the files it writes: its check does, made if need be."""
-    action = said.get("action")
-    is_engines = "map" in said or (action is not None and action.kind in ENGINE_ACTIONS)
-    if not is_engines or not said.get("writes"):
-        return said
-    check = said.get("validator") or Command(action=Action("shell", {"text": ":"}))
-    return {**said, "validator": msgspec.structs.replace(check, writes=said["writes"])}
+    action = values.get("action")
+    is_engines = "map" in values or (action is not None and action.kind in ENGINE_ACTIONS)
+    if not is_engines or not values.get("writes"):
+        return values
+    check = values.get("validator") or Command(action=Action("shell", {"text": ":"}))
+    return {**values, "validator": msgspec.structs.replace(check, writes=values["writes"])}
 
 
 def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
-    _refuse_half_a_map(fields, label, scope)
+    _refuse_incomplete_map(fields, label, scope)
     if "map" not in fields or "do" not in fields:
         return {}
-    own = msgspec.structs.replace(settings.merged(fields, scope), logs={})
+    own = msgspec.structs.replace(settings.merge(fields, scope), logs={})
     mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
     within = msgspec.structs.replace(inner, names=inner.names | {"output", "outputs"})
     commands = read_commands(fields.at("do"), "'do'", within, own, read=read_command_of_item)
-    said = command_fields(fields, scope, settings)
-    for key in _OF_THE_COMMANDS:
-        said.pop(key, None)
-    said["deadline"] = fields.get("deadline")
-    return {**said, "map": mapped, "do": commands}
+    values = command_fields(fields, scope, settings)
+    for key in _COMMAND_DEFAULTS:
+        values.pop(key, None)
+    values["deadline"] = fields.get("deadline")
+    return {**values, "map": mapped, "do": commands}
 
 
-def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
+def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:
     source, entries = scope.source, fields.node.entries
     actions = [*(action for action in ACTIONS if action in entries), *fields.added]
-    if fields.has_strangers and ("do" not in entries or "map" not in entries):
+    if fields.has_unknown_keys and ("do" not in entries or "map" not in entries):
         return  # most likely the other half by another name, which was noted
     if "do" not in entries:
         hint = f"put '{actions[0]}' into it" if actions else "add 'do: [{shell: …}]'"
@@ -192,30 +192,30 @@ def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
         raise source.refuse("several_actions", message, fields.key(actions[0]), hint=f"move '{actions[0]}' into 'do'")
 
 
-def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """What a step has beyond a command: its place in the graph."""
-    said: dict[str, Any] = fields.pick(*_AS_THEY_ARE)
+    values: dict[str, Any] = fields.pick(*_COPIED_KEYS)
     if "when" in fields:
         with scope.noting:
-            said["when"] = condition(fields.at("when"), scope)
+            values["when"] = read_condition(fields.at("when"), scope)
     if "triage" in fields:
-        said["triage"] = _triage(fields["triage"])
+        values["triage"] = _triage(fields["triage"])
     if "undo" in fields:
         with scope.noting:
-            own = settings.merged(fields, scope).for_commands()
-            said["undo"] = _undo(read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own))
-    said.update(read_files(fields, scope))
+            own = settings.merge(fields, scope).for_commands()
+            values["undo"] = _with_timeout(read_command(fields.at("undo"), "'undo'", scope.with_names("output"), own))
+    values.update(read_files(fields, scope))
     if "cache" in fields:
         with scope.noting:
-            said.update(read_cache(fields, scope))
+            values.update(read_cache(fields, scope))
     if fields.get("start"):
-        said["is_start"] = True
+        values["is_start"] = True
     if "budget" in fields:
-        said["budget"] = read_budget(fields["budget"], scope.source)
-    return said
+        values["budget"] = read_budget(fields["budget"], scope.source)
+    return values
 
 
-def _undo(command: Command) -> Command:
+def _with_timeout(command: Command) -> Command:
     """An undo always has a time limit: it runs when a run is ending, and nothing may hold that up for ever."""
     return command if command.timeout else msgspec.structs.replace(command, timeout=END_TIMEOUT_SECONDS)
 
@@ -242,10 +242,10 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     own = Mapping(node.line, node.column)
     own.entries = {key: entry for key, entry in node.entries.items() if END_SHAPE.known(key)}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
-    scope = Scope(draft, "'end'", reader=None).within(fields)
+    scope = Scope(draft, "'end'", reader=None).for_fields(fields)
     calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
-    said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
-    return Step(name=END, **said)
+    values = {**action_field(fields, "'end'", scope), **command_fields(fields, scope, calm)}
+    return Step(name=END, **values)
 
 
 def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:

@@ -85,7 +85,7 @@ _FOREIGN = {
 
 # Where a key is known, what to do with words that belong elsewhere; a text that is empty says that we have no equal,
 # since a word that only looks like one of ours would mislead.
-_ELSEWHERE = {
+_BELONGS_ELSEWHERE = {
     "resources": {
         **dict.fromkeys(
             "cpu cpus num_cpus cores threads mem mem_mb memory ram gpu gpus num_gpus labels".split(),
@@ -99,7 +99,8 @@ _ELSEWHERE = {
         ),
         **dict.fromkeys("requirements resource_requirements".split(), "put it under 'defaults' as 'resources'"),
         **dict.fromkeys(
-            "schedule schedule_interval cron on".split(), "let cron or systemd start it: no file says when it runs"
+            "schedule schedule_interval cron on".split(),
+            "start it with cron or systemd: a workflow file has no schedule",
         ),
         "on_failure": "write it on a step, or name it under 'handlers'",
     },
@@ -154,7 +155,7 @@ _FOREIGN_CHOICES = {
 }
 
 
-def _meanings(foreign: dict[str, str]) -> dict[str, list[str]]:
+def _invert(foreign: dict[str, str]) -> dict[str, list[str]]:
     """From a foreign word to ours. Several may answer one: the first that the place knows is meant."""
     meanings: dict[str, list[str]] = {}
     for ours, theirs in foreign.items():
@@ -163,15 +164,15 @@ def _meanings(foreign: dict[str, str]) -> dict[str, list[str]]:
     return meanings
 
 
-_KEY_MEANINGS = _meanings(_FOREIGN)
-_CHOICE_MEANINGS = _meanings(_FOREIGN_CHOICES)
+_KEY_MEANINGS = _invert(_FOREIGN)
+_CHOICE_MEANINGS = _invert(_FOREIGN_CHOICES)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant by `word`."""
     known = list(known)
-    folded = {_folded(name): name for name in known}
-    if exact := folded.get(_folded(word)):
+    folded = {_fold(name): name for name in known}
+    if exact := folded.get(_fold(word)):
         return exact
     near = get_close_matches(word, _shortlist(word, known), n=1, cutoff=0.6)
     return near[0] if near else None
@@ -181,11 +182,13 @@ def _shortlist(word: str, known: list[str]) -> list[str]:
     """The names that share most pairs of letters with `word`: comparing it with thousands in earnest takes seconds."""
     if len(known) <= _COMPARED_MAX:
         return known
-    pairs = _pairs(word)
-    return nlargest(_COMPARED_MAX, known, key=lambda name: len(pairs & _pairs(name)) - abs(len(name) - len(word)))
+    pairs = _letter_pairs(word)
+    return nlargest(
+        _COMPARED_MAX, known, key=lambda name: len(pairs & _letter_pairs(name)) - abs(len(name) - len(word))
+    )
 
 
-def _pairs(word: str) -> set[str]:
+def _letter_pairs(word: str) -> set[str]:
     return {word[index : index + 2] for index in range(len(word))}
 
 
@@ -196,8 +199,8 @@ def closest_key(word: str, known: Collection[str]) -> str | None:
 
 def key_hint(word: str, known: Collection[str]) -> str:
     """What to do about a key that is not known: where it belongs, or the one that was probably meant; or nothing."""
-    folded = _folded(word)
-    for ours, theirs in _ELSEWHERE.items():
+    folded = _fold(word)
+    for ours, theirs in _BELONGS_ELSEWHERE.items():
         if ours in known and folded in theirs:
             return theirs[folded]
     meant = closest_key(word, known)
@@ -210,10 +213,10 @@ def closest_choice(word: str, known: Collection[str]) -> str | None:
 
 
 def _translated(word: str, known: Collection[str], meanings: dict[str, list[str]]) -> str | None:
-    return next((ours for ours in meanings.get(_folded(word), ()) if ours in known), None)
+    return next((ours for ours in meanings.get(_fold(word), ()) if ours in known), None)
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     return word.lower().replace("-", "_")
 
 
@@ -223,12 +226,12 @@ def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
     return f"did you mean '{form.format(meant)}'?" if meant else ""
 
 
-def listed(words: Iterable[str], last: str = "or") -> str:
+def quote_list(words: Iterable[str], last: str = "or") -> str:
     """`'a', 'b' or 'c'`."""
-    return joined((f"'{word}'" for word in words), last)
+    return join_list((f"'{word}'" for word in words), last)
 
 
-def joined(words: Iterable[str], last: str = "or") -> str:
+def join_list(words: Iterable[str], last: str = "or") -> str:
     """`a, b or c`; nothing for none."""
     found = list(words)
     return f"{', '.join(found[:-1])} {last} {found[-1]}" if len(found) > 1 else "".join(found)

@@ -15,12 +15,17 @@ from mulligan.language.graph_checks import check_graph, check_uses
 from mulligan.language.groups import group_tree, step_names
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
-from mulligan.language.likely_mistakes import item_names, refuse_foreign_templates, warn_placeholders, warn_unused
-from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, describe
-from mulligan.language.plaintext_secrets import hide_clear_secrets
+from mulligan.language.likely_mistakes import (
+    item_names,
+    refuse_foreign_templates,
+    warn_matrix_placeholders,
+    warn_unused,
+)
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
+from mulligan.language.plaintext_secrets import hide_plaintext_secrets
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.retry_policies import read_policy, read_retry
-from mulligan.language.scope import NOBODY, Draft, Includes, Scope
+from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
@@ -41,7 +46,7 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
         workflow = _workflow(root, source, default_name, includes)
     except Refusal as refusal:
         source.note(refusal)
-    except Enough:
+    except TooManyProblems:
         pass  # the problems so far say it all
     except RecursionError:
         source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
@@ -84,7 +89,7 @@ def _read(
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
-    hide_clear_secrets(root, source)
+    hide_plaintext_secrets(root, source)
     fields: Fields = WORKFLOW.read(root, "the workflow", source)
     draft = _draft(fields, source, includes)
     draft.inputs.update(extra or {})
@@ -98,7 +103,7 @@ def _read(
     add_needs(resolved, source)
     outputs = _outputs(fields, draft)
     if extra is None:
-        _look_over(root, fields, draft, settings)
+        _check_for_mistakes(root, fields, draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
         description=fields.get("description", ""),
@@ -122,19 +127,19 @@ def _read(
     return workflow, draft
 
 
-def _look_over(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
+def _check_for_mistakes(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
     """What is asked of a file as a whole, with its groups: what nobody uses, and what most likely is a slip."""
     warn_unused(fields, draft)
     if not draft.source.origin:
         refuse_foreign_templates(root, draft.source)
-        warn_placeholders(root, draft.source)
+        warn_matrix_placeholders(root, draft.source)
     _check_unused(draft, settings)
 
 
 def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:
     if workflow.max_parallel is not None and len(workflow.steps) > STEPS_HELD_MAX:
         message = f"'max_parallel' is for workflows of up to {STEPS_HELD_MAX:,} steps, and this one has "
-        hint = "say it when you run it: mulligan run --parallel N"
+        hint = "set it for the run: mulligan run --parallel N"
         key = fields.key("max_parallel")
         source.note(source.refuse("limit", f"{message}{len(workflow.steps):,}", key, hint=hint))
 
@@ -148,10 +153,10 @@ def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
 def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
     draft = Draft(
         source,
-        inputs=_stand_ins(fields, "inputs", Input()),
-        files=_stand_ins(fields, "files", ""),
-        secrets=_stand_ins(fields, "secrets", Secret()),
-        breakers=_stand_ins(fields, "breakers", Breaker()),
+        inputs=_fallbacks(fields, "inputs", Input()),
+        files=_fallbacks(fields, "files", ""),
+        secrets=_fallbacks(fields, "secrets", Secret()),
+        breakers=_fallbacks(fields, "breakers", Breaker()),
         includes=includes,
     )
     for name, form in fields.get("inputs", {}).items():
@@ -162,18 +167,18 @@ def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
         draft.secrets[name] = _secret(name, form, source)
     for name, form in fields.get("breakers", {}).items():
         draft.breakers[name] = Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
-    draft.policies = _mapping(fields, "retry_policies")
-    draft.handlers = _mapping(fields, "handlers")
+    draft.policies = _mapping_at(fields, "retry_policies")
+    draft.handlers = _mapping_at(fields, "handlers")
     return draft
 
 
-def _stand_ins(fields: Fields, section: str, value: Declared) -> dict[str, Declared]:
+def _fallbacks(fields: Fields, section: str, value: Declared) -> dict[str, Declared]:
     """What stands for a refused entry of a section, so that what reads it is not refused as well."""
-    node = _mapping(fields, section)
+    node = _mapping_at(fields, section)
     return dict.fromkeys(node.entries, value) if node else {}
 
 
-def _mapping(fields: Fields, key: str) -> Mapping | None:
+def _mapping_at(fields: Fields, key: str) -> Mapping | None:
     node = fields.at(key) if key in fields else None
     return node if isinstance(node, Mapping) else None
 
@@ -181,7 +186,7 @@ def _mapping(fields: Fields, key: str) -> Mapping | None:
 def _secret(name: str, form: Fields, source: Source) -> Secret:
     if len(form.node.entries) != 1:
         hint = "write one of 'env', 'file' and 'command'"
-        message = f"a secret is found in one place, and '{name}' has {len(form.node.entries) or 'none'}"
+        message = f"a secret has one source, and '{name}' has {len(form.node.entries) or 'none'}"
         source.note(source.refuse("secret", message, form.node, hint=hint))
     return Secret(**form.values)
 
@@ -190,14 +195,14 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
     """What `defaults` says. Its expressions hold for all steps, so they read none."""
     if "defaults" not in fields:
         return Settings()
-    scope = Scope(draft, "'defaults'", reader=NOBODY)
+    scope = Scope(draft, "'defaults'", reader=NO_STEPS)
     with draft.source.noting:
         form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
         draft.shell_interpreter = form.get("shell")
         draft.is_shell_strict = form.get("strict", True)
         draft.python_interpreter = form.get("python")
         draft.agent_provider = form.get("agent")
-        settings = Settings().merged(form, scope)
+        settings = Settings().merge(form, scope)
         if "logs" in form:
             settings = msgspec.structs.replace(settings, logs=read_logs(form["logs"], scope))
         read_retry(settings.retry, scope, settings)
@@ -232,7 +237,7 @@ def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
         return default_end()
     with draft.source.noting:
         if len(found) > 1:
-            message = f"there are two ends: first in line {draft.source.number(found[0])}"
+            message = f"'end' appears twice: first in line {draft.source.number(found[0])}"
             raise draft.source.refuse("duplicate_step", message, found[1], hint="remove one of them")
         return read_end(found[0], draft, settings)
     return default_end()
@@ -245,7 +250,9 @@ def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
         with draft.source.noting:
             outputs[name] = value_template(node, scope)
             if any(read.startswith("secrets.") for read in outputs[name].reads):
-                raise draft.source.refuse("secret", "a secret is known to workers only, and never put out", node)
+                raise draft.source.refuse(
+                    "secret", "an output cannot contain a secret: only workers know secrets", node
+                )
     return outputs
 
 

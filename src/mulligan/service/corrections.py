@@ -20,7 +20,7 @@ from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
-from mulligan.language.inputs import convert, shown
+from mulligan.language.inputs import convert, format_input
 from mulligan.ports import Store
 from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
 from mulligan.service.run_reader import digest_of
@@ -105,7 +105,7 @@ def _inputs(state: State, corrected: Corrected, store: Store) -> dict[str, Any]:
     for name, value in corrected.given.items():
         if name in kept and convert(name, declared[name], value) != kept[name]:
             raise InputInvalid(
-                f"run {run.run_id} has the input '{name}' already: {shown(kept[name])}",
+                f"run {run.run_id} has the input '{name}' already: {format_input(kept[name])}",
                 hint=f"with another value it is another run: mulligan fork {run.run_id} --from STEP -i {name}=VALUE",
                 input=name,
             )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
-from mulligan.formats import FORMATS, OURS, Converted, Examined, convert, examine, load
+from mulligan.formats import FORMATS, OURS, Converted, LoadResult, convert, examine, load
 from mulligan.language import quantities as q
 from mulligan.language.schema import schema, schema_text
 
@@ -14,7 +14,7 @@ __all__ = [
     "FORMATS",
     "OURS",
     "Converted",
-    "Examined",
+    "LoadResult",
     "Workflow",
     "convert",
     "duration",

@@ -9,15 +9,15 @@ from typing import Any
 from mulligan.core.deciding.fakes import End, with_fakes
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
-from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
+from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
 
 Fakes = dict[str, tuple[End, ...]]
 
 
 def fakes_of(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
     """How the faked steps end: as the words say, else as the file does. Refused where anything makes no sense."""
-    in_file = {} if file is None else fakes_in(file)
-    return read_fakes(workflow, {**in_file, **given_fakes(workflow, words)})
+    in_file = {} if file is None else load_fakes(file)
+    return read_fakes(workflow, {**in_file, **parse_fakes(workflow, words)})
 
 
 def faked(workflow: Workflow, fakes: Fakes) -> Workflow:

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.model.spending import in_words, reported
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
-from mulligan.language.budgets import given_budgets
+from mulligan.language.budgets import parse_budgets
 
 __all__ = ["budget_in_words", "read_budgets", "spent_in_words"]
 
@@ -16,7 +16,7 @@ __all__ = ["budget_in_words", "read_budgets", "spent_in_words"]
 def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
     """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run."""
     try:
-        return given_budgets(words)
+        return parse_budgets(words)
     except ValueError as error:
         raise InputInvalid(
             f"'{error}' is no budget", hint="write it like cost=5, tokens=200k or calls=20; of one step: STEP.cost=5"

@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
-from mulligan.language.inputs import shown
+from mulligan.language.inputs import format_input
 from mulligan.ports import RunRecord
 from mulligan.service.preflight import refuse_missing_secrets
 from mulligan.service.verbs import Prepared, Service
@@ -64,7 +64,7 @@ def existing(service: Service, prepared: Prepared, key: str, used: KeyUsed) -> E
     had = _inputs(service, record)
     if had is not None and had != prepared.inputs:
         names = [name for name in {**had, **prepared.inputs} if had.get(name) != prepared.inputs.get(name)]
-        theirs = ", ".join(f"{name}={shown(had.get(name))}" for name in names)
+        theirs = ", ".join(f"{name}={format_input(had.get(name))}" for name in names)
         raise KeyUsed(
             f"run {record.run_id} was started under the key '{key}' with other inputs: {theirs}",
             hint="another key is another run; without --key each start is one",

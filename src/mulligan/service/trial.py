@@ -115,7 +115,7 @@ def found_step(workflow: Workflow, step: str) -> Step:
             message = f"'{step}' is a matrix of workflow '{workflow.name}', and one of its steps must be named"
             raise UnknownStep(message, hint=f"such as '{first}'", step=step)
         names = [one.name for one in workflow.steps]
-        hint = did_you_mean(step, names) or "those that there are: mulligan graph FILE"
+        hint = did_you_mean(step, names) or "list the steps: mulligan graph FILE"
         raise UnknownStep(f"'{step}' is not a step of workflow '{workflow.name}'", hint=hint, step=step)
     return found
 

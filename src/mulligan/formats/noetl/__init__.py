@@ -17,7 +17,7 @@ from mulligan.formats.noetl.programs import refuse_given_programs
 from mulligan.formats.noetl.unreadable import refuse_unreadable
 from mulligan.formats.noetl.workload import derived, inputs, workload_of
 from mulligan.formats.translation import Translation, mapping
-from mulligan.language.nodes import Enough, Mapping, Node, Scalar
+from mulligan.language.nodes import Mapping, Node, Scalar, TooManyProblems
 
 __all__ = ["RECORDS", "translate"]
 
@@ -34,7 +34,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
             final = () if playbook.final is None else (playbook.final,)
             refuse_given_programs((*playbook.steps, *final), translation.source)
     if playbook is None or translation.source.problems:
-        raise Enough
+        raise TooManyProblems
     plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)
     plan.derived = derived(playbook.fields)
     plan.defaults = playbook.fields.get("workload") or {}
@@ -42,7 +42,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
     steps = plan.steps(playbook.entry)
     end = plan.end(playbook.final) if playbook.final is not None else None
     if translation.source.problems:
-        raise Enough
+        raise TooManyProblems
     outputs = _outputs(plan, playbook, translation)
     return mapping(
         {**_about(playbook), **_named_things(playbook), "steps": steps, "end": end, "outputs": outputs}, root

@@ -20,8 +20,8 @@ from mulligan.formats.noetl.routes import Router, written, written_cases
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Enough, Mapping, Node, Scalar, Sequence, plain
-from mulligan.language.reachability import Reach
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, TooManyProblems, plain
+from mulligan.language.reachability import Reachability
 
 # Arcs that lead back go round until one leads on: pages, polls. This many times is a mistake.
 MAX_VISITS = 1000
@@ -126,10 +126,10 @@ class Plan:
         for step in self._steps:
             self._add(step)
         if self._source.problems:
-            raise Enough  # what was refused has no place, and others lead to it
-        reach = Reach({place.name: place.links for place in self.places})
+            raise TooManyProblems  # what was refused has no place, and others lead to it
+        reach = Reachability({place.name: place.links for place in self.places})
         self._show_what_was(reach)
-        rounds = reach.holding((place.name, place.name) for place in self.places)
+        rounds = reach.connected((place.name, place.name) for place in self.places)
         entered = {target for place in self.places for target in place.links}
         start = self.names[entry.name].entry
         return [
@@ -370,10 +370,10 @@ class Plan:
 
     # -- what a step has seen ------------------------------------------------------------------------------------------
 
-    def _show_what_was(self, reach: Reach) -> None:
+    def _show_what_was(self, reach: Reachability) -> None:
         """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
         reading = {place.name: self._read_by(place.reads) for place in self.places if place.actions}
-        held = reach.holding((source, name) for name, read in reading.items() for _, source in self._sources(read))
+        held = reach.connected((source, name) for name, read in reading.items() for _, source in self._sources(read))
         for name, read in reading.items():
             before = [pair for pair in self._sources(read) if (pair[1], name) in held]
             for action in self._at[name].actions:

@@ -10,7 +10,7 @@ from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.shell_text import script
 from mulligan.formats.prodigy.variables import text
 from mulligan.formats.translation import Translation, made
-from mulligan.language.expressions import Hole, check, find_holes
+from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
 
@@ -70,8 +70,8 @@ def write_file(form: Fields, place: Place, translation: Translation) -> dict[str
 def before_value(path: Node) -> dict[str, Node]:
     """The argument that says what stands before the first value of the run in a path, where there is one."""
     assert isinstance(path, Scalar)
-    for part in find_holes(path.text):
-        if isinstance(part, Hole) and beginning(Template((check(part.source),))) is not None:
+    for part in find_placeholders(path.text):
+        if isinstance(part, Placeholder) and beginning(Template((check(part.source),))) is not None:
             return {"below": made(path.text[: part.offset], path)}
     return {}
 

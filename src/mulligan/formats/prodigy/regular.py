@@ -60,7 +60,7 @@ def regular(root: Node, translation: Translation) -> Mapping:
 def _steps(form: Fields, translation: Translation) -> Sequence:
     root = form.node
     found = [key for key in LISTS if key in root.entries]
-    if form.has_strangers and not found:
+    if form.has_unknown_keys and not found:
         raise Refusal(translation.source.problems[-1])  # one of those was meant, which is said already
     if len(found) != 1:
         message = "the workflow has no steps" if not found else f"the workflow has '{found[0]}' and '{found[1]}'"

@@ -15,7 +15,7 @@ from mulligan.formats.prodigy.keys import BACKOFFS
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, plain
 from mulligan.language.shapes import Fields, Key, ListOf, Record, number
-from mulligan.language.suggestions import listed
+from mulligan.language.suggestions import quote_list
 
 ATTEMPTS_DEFAULT = 3
 _PATTERNS = {
@@ -97,7 +97,7 @@ def _kind(form: Fields, translation: Translation) -> tuple[str, Fields | None]:
         return said, None
     if len(said.node.entries) != 1:
         message = f"'backoff' says one thing, and here are {len(said.node.entries)}"
-        raise translation.source.refuse("prodigy", message, said.node, hint=f"it is one of {listed(BACKOFFS)}")
+        raise translation.source.refuse("prodigy", message, said.node, hint=f"it is one of {quote_list(BACKOFFS)}")
     require(said, *said.node.entries, translation=translation)
     kind = next(iter(said.values))
     node = said.at(kind)

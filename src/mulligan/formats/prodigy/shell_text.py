@@ -26,7 +26,7 @@ from mulligan.formats.prodigy.variables import (
 )
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Scalar
-from mulligan.language.shell_lexer import Spot, scan
+from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_safety import SINGLE_QUOTES
 from mulligan.language.suggestions import did_you_mean
@@ -117,8 +117,8 @@ def _quoted(naive: str, place: Place) -> str | None:
     """The text with single quotes closed around values; None where a value is meant as script, or has no safe place."""
     names = Names(place.names, ROOTS)
     pieces, position = [], 0
-    for spot in scan(naive, names).spots:
-        start, end = spot.ours.offset, spot.ours.end if spot.close is None else spot.close + 1
+    for spot in scan(naive, names).sites:
+        start, end = spot.placeholder.offset, spot.placeholder.end if spot.close is None else spot.close + 1
         if _is_command(spot, naive, end):
             return None
         if spot.danger == SINGLE_QUOTES:
@@ -128,12 +128,12 @@ def _quoted(naive: str, place: Place) -> str | None:
             pieces.append('"' if is_last else "\"'")
             position = end + is_last
     text = "".join([*pieces, naive[position:]])
-    return None if any(spot.danger for spot in scan(text, names).spots) else text
+    return None if any(spot.danger for spot in scan(text, names).sites) else text
 
 
-def _is_command(spot: Spot, text: str, end: int) -> bool:
+def _is_command(spot: PlaceholderSite, text: str, end: int) -> bool:
     """Whether the value is a whole word where a command begins."""
-    before, after = text[spot.ours.offset - 1 : spot.ours.offset], text[end : end + 1]
+    before, after = text[spot.placeholder.offset - 1 : spot.placeholder.offset], text[end : end + 1]
     return (
         spot.quoting == "bare"
         and not spot.words

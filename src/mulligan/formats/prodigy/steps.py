@@ -29,7 +29,7 @@ from mulligan.formats.prodigy.whens import condition
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import listed
+from mulligan.language.suggestions import quote_list
 
 # A handler that reads what its command printed.
 _READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
@@ -103,13 +103,13 @@ def _refuse_removed(form: Fields, translation: Translation) -> None:
 def _kind(form: Fields, translation: Translation) -> str:
     kinds = [kind for kind in KINDS if kind in form.node.entries]
     if len(kinds) > 1:
-        message = f"a step does one thing, and this one has {listed(kinds, 'and')}"
+        message = f"a step does one thing, and this one has {quote_list(kinds, 'and')}"
         raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="make two steps of it")
     if kinds:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
-    message, hint = "the step does nothing", f"add one of {listed(KINDS[:5])}"
+    message, hint = "the step does nothing", f"add one of {quote_list(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
 

@@ -17,7 +17,7 @@ from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import listed
+from mulligan.language.suggestions import quote_list
 
 _STARTS = ("on_workflow_start", "on_worker_start")
 _ENDS = ("on_worker_complete", "on_workflow_complete")
@@ -92,7 +92,7 @@ def _action(form: Fields, torc: Torc) -> _Action | None:
         _keep_nodes(form, torc)
         return None
     if not form.get("commands"):
-        if form.has_strangers or ("commands" in form.node.entries and "commands" not in form):
+        if form.has_unknown_keys or ("commands" in form.node.entries and "commands" not in form):
             return None  # noted, under this name or another
         hint = "add 'commands: […]'"
         raise torc.source.refuse("missing_key", "the action has no 'commands'", form.node, hint=hint)
@@ -137,7 +137,7 @@ def _warn_of_cluster(form: Fields, torc: Torc) -> None:
     said = [key for key in _FOR_A_CLUSTER if form.get(key)]
     if said:
         verb = "is" if len(said) == 1 else "are"
-        message = f"{listed(said, 'and')} {verb} for a cluster: on one machine the commands run once"
+        message = f"{quote_list(said, 'and')} {verb} for a cluster: on one machine the commands run once"
         torc.translation.warn("cluster", message, form.key(said[0]))
 
 

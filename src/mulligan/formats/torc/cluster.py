@@ -11,7 +11,7 @@ from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, quote_list
 
 _KEPT = ("user", "project", "metadata", "slurm_schedulers", "slurm_defaults", "resource_monitor", "jobs_sort_method")
 _COMPUTE_NODE = "compute_node_"
@@ -44,7 +44,7 @@ def _warn(found: dict[str, Any], form: Fields, translation: Translation) -> None
     nodes = [word for word in found if word.startswith(_COMPUTE_NODE)]
     for words in filter(None, (slurm, nodes)):
         verb = "are" if len(words) > 1 else "is"
-        message = f"{listed(words, 'and')} {verb} for a cluster: kept, and not used"
+        message = f"{quote_list(words, 'and')} {verb} for a cluster: kept, and not used"
         translation.warn("cluster", message, form.key(words[0]))
 
 

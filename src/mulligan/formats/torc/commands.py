@@ -73,10 +73,10 @@ def literal_shell(text: str) -> str:
     if not _LIKE_OURS.search(text):
         return text
     try:
-        spots = scan(text, Names(frozenset(), ROOTS)).spots
+        spots = scan(text, Names(frozenset(), ROOTS)).sites
     except ShellRefused:
         return text  # the language says why
-    for offset in sorted((spot.ours.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
+    for offset in sorted((spot.placeholder.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
         text = f"{text[:offset]}${text[offset:]}"
     return text
 

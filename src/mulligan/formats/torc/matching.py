@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.rust_expressions import NotUnderstood, as_python
 from mulligan.language.nodes import Node, Scalar, Source, shorten
-from mulligan.language.prefix_index import Beginnings, plain_beginning
+from mulligan.language.prefix_index import PrefixIndex, literal_prefix
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.suggestions import did_you_mean
 
@@ -99,16 +99,16 @@ class Known(Generic[Thing]):
             yield from self._lines.matched(expression)
         else:
             search = re.compile(expression).search
-            beginning = plain_beginning(expression[1:]) if expression.startswith("^") else ""
-            yield from filter(search, self._beginnings.starting(beginning))
+            beginning = literal_prefix(expression[1:]) if expression.startswith("^") else ""
+            yield from filter(search, self._prefix_index.names_with_prefix(beginning))
 
     @cached_property
     def _lines(self) -> _Lines:
         return _Lines(list(self.things))
 
     @cached_property
-    def _beginnings(self) -> Beginnings:
-        return Beginnings(self.things)
+    def _prefix_index(self) -> PrefixIndex:
+        return PrefixIndex(self.things)
 
     def _note(self, code: str, message: str, node: Node, hint: str) -> None:
         """A name that is made of parameters would be noted for each of their values."""

@@ -10,7 +10,7 @@ from typing import Any
 from mulligan.formats.torc.job import Job, Thing, Wait
 from mulligan.formats.translation import made
 from mulligan.language.nodes import Node
-from mulligan.language.prefix_index import Beginnings
+from mulligan.language.prefix_index import PrefixIndex
 
 # More than these are named by what their names have in common.
 FEW = 8
@@ -22,7 +22,7 @@ class Groups:
     """Expressions that match the names of these steps and of no others."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = Beginnings(names)
+        self._names = PrefixIndex(names)
         self._known: dict[tuple[Job, ...], str] = {}
 
     def expression(self, jobs: tuple[Job, ...]) -> str:
@@ -39,7 +39,7 @@ class Groups:
         """Names have no character that means anything in an expression."""
         shared = _shared(min(members), max(members))
         for start in filter(None, dict.fromkeys((shared.rstrip("0123456789"), shared))):
-            alike = self._names.starting(start)
+            alike = self._names.names_with_prefix(start)
             for ending in _ENDINGS:
                 matched = alike if ending == ".*" else [name for name in alike if re.fullmatch(start + ending, name)]
                 if len(matched) == len(members) and set(matched) == set(members):

@@ -13,7 +13,7 @@ from mulligan.formats.torc.things import read_files, read_user_data
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import listed
+from mulligan.language.suggestions import quote_list
 
 
 class Torc:
@@ -68,7 +68,7 @@ class Torc:
         self.kept_user_data += [thing.node for thing in found]
         if found:
             verb = "is" if len(found) == 1 else "are"
-            names = listed([thing.name for thing in found], "and")
+            names = quote_list([thing.name for thing in found], "and")
             hint = f"write ${{user_data.input.{found[0].name}}} where its value belongs"
             message = f"user data {names} {verb} in no command: kept, and not used"
             self.translation.warn("user_data", message, found[0].name_node, hint=hint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from mulligan.errors import InputInvalid
 from mulligan.language import shell_safety as dangers
 from mulligan.language.shell import ShellRefused, environment_value, rewrite
-from mulligan.language.shell_lexer import Spot, scan
+from mulligan.language.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell_placeholders import Names as Reserved
 from mulligan.worker.actions.noetl.credentials import refused
 from mulligan.worker.actions.noetl.placeholders import MARK, Command, Marked, Placeholder
@@ -34,7 +34,7 @@ def bound(marked: Marked) -> Command:
         return Command(marked.text, {})
     try:
         text = _with_harmless(_with_fields(marked), marked)
-        for spot in scan(text, _RESERVED).spots:
+        for spot in scan(text, _RESERVED).sites:
             _refuse(spot, _placeholder(spot, marked))
         found = rewrite(text, roots=_RESERVED.roots)
     except ShellRefused as reason:
@@ -51,31 +51,31 @@ def _with_fields(marked: Marked) -> str:
     if f"${{{_ROOT}." in marked.text:
         raise refused(f"'${{{_ROOT}.…}}' is nothing that a shell could expand")
     text = MARK.sub(lambda mark: f"${{{_ROOT}.v{mark[1]}}}", marked.text)
-    for spot in reversed(scan(text, _RESERVED).spots):
+    for spot in reversed(scan(text, _RESERVED).sites):
         if spot.quoting == "single":
-            field = text[spot.ours.offset : spot.ours.end]
-            text = f"{text[: spot.ours.offset]}'\"{field}\"'{text[spot.ours.end :]}"
+            field = text[spot.placeholder.offset : spot.placeholder.end]
+            text = f"{text[: spot.placeholder.offset]}'\"{field}\"'{text[spot.placeholder.end :]}"
     return text
 
 
 def _with_harmless(text: str, marked: Marked) -> str:
     """The command with what is empty or a number as text, except where it is a word or part of one outside quotes."""
     while True:
-        spots = [spot for spot in scan(text, _RESERVED).spots if _placeholder(spot, marked).is_harmless]
+        spots = [spot for spot in scan(text, _RESERVED).sites if _placeholder(spot, marked).is_harmless]
         spots = [spot for spot in spots if not _is_word(spot)]
         # Where it was the name of the command, the next word is that: the others are judged anew.
         command = next((spot for spot in spots if spot.is_command), None)
         for spot in [command] if command else reversed(spots):
-            text = f"{text[: spot.ours.offset]}{_placeholder(spot, marked).text}{text[spot.ours.end :]}"
+            text = f"{text[: spot.placeholder.offset]}{_placeholder(spot, marked).text}{text[spot.placeholder.end :]}"
         if command is None:
             return text
 
 
-def _is_word(spot: Spot) -> bool:
+def _is_word(spot: PlaceholderSite) -> bool:
     return spot.quoting == "bare" and not (spot.danger or spot.is_command or spot.words[:1] == ["for"])
 
 
-def _refuse(spot: Spot, placeholder: Placeholder) -> None:
+def _refuse(spot: PlaceholderSite, placeholder: Placeholder) -> None:
     if spot.is_command:
         raise placeholder.refused("names a command", _COMMAND)
     if spot.danger is not None:
@@ -88,8 +88,8 @@ def _refuse(spot: Spot, placeholder: Placeholder) -> None:
         raise placeholder.refused("writes quotes itself", "write '{{ … }}' in quotes of the command")
 
 
-def _placeholder(spot: Spot, marked: Marked) -> Placeholder:
-    return _of(spot.ours.source, marked)
+def _placeholder(spot: PlaceholderSite, marked: Marked) -> Placeholder:
+    return _of(spot.placeholder.source, marked)
 
 
 def _of(source: str, marked: Marked) -> Placeholder:
