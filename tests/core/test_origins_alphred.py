@@ -55,7 +55,8 @@ def test_a_failure_edge_with_a_condition_is_refused() -> None:
     """)
 
     assert said == (
-        "error[language.edge]: w.yaml:3:55: 'when' is not allowed on failure edges: they are chosen by the failure alone\n"
+        "error[language.edge]: w.yaml:3:55: "
+        "'when' is not allowed on failure edges: they are chosen by the failure alone\n"
         '  3 |   - {step: a, shell: x, next: [{to: fix, on: failure, when: "true"}]}\n'
         "    |                                                       ^^^^ "
         "filter by 'codes' or 'exit_codes', or decide in the step it leads to"

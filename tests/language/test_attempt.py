@@ -87,7 +87,8 @@ REFUSALS = [
      "with keys such as 'stdout' is expected\n  1 | steps: [{step: a, shell: b, logs: out.log}]\n"
      "    |                                   ^^^^^^^"),
     ("steps: [{step: a, wait: 1s, logs: {stdout: c}}]", "error[language.stray_key]: w.yaml:1:29: 'logs' is for "
-     "actions that workers run, and 'wait' is run by the engine\n  1 | steps: [{step: a, wait: 1s, logs: {stdout: c}}]\n"
+     "actions that workers run, and 'wait' is run by the engine\n"
+     "  1 | steps: [{step: a, wait: 1s, logs: {stdout: c}}]\n"
      "    |                             ^^^^ remove it"),
     ("steps: [{step: a, map: {over: [1]}, do: b, logs: {stdout: c}}]", "error[language.stray_key]: w.yaml:1:44: 'logs' "
      "is for actions that workers run, and 'map' is run by the engine\n"

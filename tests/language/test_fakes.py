@@ -102,7 +102,7 @@ def test_the_name_of_a_matrix_stands_for_all_its_steps() -> None:
         ("command", {}, "is {}"),
         ("command", [], "is an empty list"),
         ("command", {"status": 200}, 'is {"status": 200}'),
-        ("command", {"output": 1, "fail": "TIMEOUT"}, "has 'fail' beside 'output'"),
+        ("command", {"output": 1, "fail": "TIMEOUT"}, "has 'fail' next to 'output'"),
         ("command", {"fail": "timeout"}, 'fails with "timeout", and a code such as TIMEOUT is expected'),
         ("command", {"fail": "EXIT_NONZERO", "exit_code": "1"}, 'has the exit_code "1", and a number is expected'),
         ("request", {"status": "ok"}, 'answers "ok", and a status such as 200 is expected'),
@@ -158,7 +158,7 @@ def test_a_word_says_how_a_step_ends(word: str, said: Any) -> None:
         (["command=1", "command=2"], "step 'command' is faked twice"),
         (
             ["command=hello"],
-            "the fake of step 'command' is 'hello', which is neither JSON nor the code of a failure",
+            "the fake of step 'command' is 'hello', which is neither JSON nor an error code",
         ),
         (["command=TIMEOUTS"], "no failure has the code 'TIMEOUTS'"),
     ],

@@ -131,9 +131,9 @@ def test_the_holes_are_known_with_their_places() -> None:
     assert shell.placeholders == (Placeholder("inputs.x", 5, 11), Placeholder("item", 17, 10))
 
 
-IN_QUOTES = "stands in single quotes, where the shell does not expand it"
+IN_QUOTES = "is in single quotes, where the shell does not expand it"
 USE_DOUBLE = "use double quotes; for the characters themselves write '$${'"
-IN_ARITHMETIC = "stands in arithmetic, where the shell would evaluate the value again"
+IN_ARITHMETIC = "is in arithmetic, where the shell would evaluate the value again"
 COMPUTE = "compute it in the expression, as in ${inputs.n + 1}, or write $(printf %d …) around it"
 IS_SUBSCRIPT = "is the subscript of an array, where the shell would evaluate the value again"
 PRINTF = "write $(printf %d …) around it"
@@ -182,16 +182,16 @@ DANGERS = [
     ("awk '{print @}'", IN_QUOTES, USE_DOUBLE),
     (
         "cat <<'EOF'\n@\nEOF",
-        "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+        "is in a here-document with a quoted delimiter, where the shell does not expand it",
         "write the delimiter without quotes; for the characters themselves write '$${'",
     ),
     (
         "cat <<\\EOF\n@\nEOF",
-        "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+        "is in a here-document with a quoted delimiter, where the shell does not expand it",
         "write the delimiter without quotes; for the characters themselves write '$${'",
     ),
     ("cat <<@", "is the delimiter of a here-document, which the shell does not expand", "write a word there"),
-    ("echo `echo @`", "stands in backticks, which change the quotes within", "write $(…) in place of the backticks"),
+    ("echo `echo @`", "is in backticks, which change the quotes within", "write $(…) in place of the backticks"),
     ("echo $((@ + 1))", IN_ARITHMETIC, COMPUTE),
     ('echo "$((1 + (@)))"', IN_ARITHMETIC, COMPUTE),
     ("echo $[@]", IN_ARITHMETIC, COMPUTE),

@@ -64,15 +64,15 @@ def test_a_word_of_another_system_at_the_top_is_told_where_it_belongs(word: str,
 
 @pytest.mark.parametrize("word", ["time", "runtime", "walltime"])
 def test_time_is_no_resource_and_has_its_place_beside_them(word: str) -> None:
-    assert key_hint(word, RESOURCES.keys) == "put 'timeout' beside 'resources'"
+    assert key_hint(word, RESOURCES.keys) == "put 'timeout' next to 'resources'"
 
 
 @pytest.mark.parametrize("action", [HTTP, SQL, AGENT], ids=lambda action: action.name)
 def test_what_belongs_to_a_step_is_sent_out_of_its_action(action: Record) -> None:
     name, known = action.name, action.keys
 
-    assert key_hint("timeout", known) == key_hint("retry", known) == f"put it beside '{name}'"
-    assert key_hint("retries", known) == f"put it beside '{name}' as 'retry'"
+    assert key_hint("timeout", known) == key_hint("retry", known) == f"put it next to '{name}'"
+    assert key_hint("retries", known) == f"put it next to '{name}' as 'retry'"
 
 
 def test_the_same_word_means_something_else_at_another_place() -> None:

@@ -45,7 +45,7 @@ class ArtifactReader:
 
 
 def refuse_references_in(value: Any) -> Any:
-    """The value itself; CelFailed if it contains a reference, which a fact would treat as one of ours."""
+    """The value itself; CelFailed if it contains what a fact would treat as a reference."""
     if holds_reference(value):
         raise CelFailed(f"it has the key '{KEY}' in it, which is reserved for artifacts")
     return value

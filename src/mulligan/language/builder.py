@@ -1,4 +1,4 @@
-"""Workflows written in Python: the keys of the file as keyword arguments, read and checked by the same reader.
+"""Workflows written in Python: keyword arguments are the keys of the file, read and checked by the same reader.
 
     from mulligan import Workflow
 
@@ -11,7 +11,7 @@
 
     checked = release.check()
 
-A refusal points at the line of the Python file that site it.
+A refusal points at the line of the Python file.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from mulligan.language.workflows import read_workflow
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# How many lines after its first a call is searched for the word that a problem is about.
+# How many lines of a call are searched for the word that a problem is about.
 _CALL_LINES_MAX = 40
 
 
 class _CallSite(NamedTuple):
-    """Where in a Python file something was said."""
+    """The position of a call in a Python file."""
 
     file: str
     line: int
 
 
 class Workflow:
-    """A workflow as it is put together. `check` gives the checked one."""
+    """A workflow that is being built. `check` returns the checked one."""
 
     def __init__(self, name: str, **keys: Any) -> None:
         self._sites = _CallSites()
@@ -81,7 +81,7 @@ class Workflow:
         return self
 
     def python(self, name: str | None = None, **keys: Any) -> Callable[[Function], Function]:
-        """Make a function a step: it is called by its module and name, its parameters come from `args`."""
+        """Make a function a step. It is called by module and name, with the parameters in `args`."""
         site = self._sites.caller()
 
         def add(function: Function) -> Function:
@@ -94,23 +94,23 @@ class Workflow:
         return add
 
     def end(self, **keys: Any) -> Workflow:
-        """Say what runs last, whatever happened."""
+        """Set what runs last, whatever happened."""
         site = self._sites.caller()
         self._set(self._root, "end", self._sites.node(keys, site), site)
         return self
 
     def outputs(self, **values: Any) -> Workflow:
-        """Say what the run returns."""
+        """Set what the run returns."""
         site = self._sites.caller()
         self._set(self._root, "outputs", self._sites.node(values, site), site)
         return self
 
     def check(self) -> CheckedWorkflow:
-        """The checked workflow, or a LanguageError with all that is wrong with it."""
+        """The checked workflow, or a LanguageError with all its problems."""
         return self.examine().workflow
 
     def examine(self) -> LoadResult:
-        """The checked workflow with its warnings, in one reading."""
+        """The checked workflow with its warnings."""
         source = _PythonSource(self._sites)
         files = IncludedFiles(self._file.parent, (self._file.resolve(),), {})
         workflow = read_workflow(self._root, source, "workflow", files)
@@ -141,13 +141,13 @@ class Workflow:
 
 
 class _CallSites:
-    """Numbers the sites where something was said, so that a node's line can stand for one of them."""
+    """Numbers the call sites. The line of a node is the number of its call site."""
 
     def __init__(self) -> None:
         self.sites: list[_CallSite] = []
 
     def caller(self) -> _CallSite:
-        """The first line outside this module on the way here."""
+        """The call site outside this module."""
         frame = sys._getframe(1)
         while frame.f_back and frame.f_code.co_filename == __file__:
             frame = frame.f_back
@@ -177,11 +177,19 @@ class _CallSites:
         value = _plain(value)
         if problem := self._problem_of_value(value, site):
             raise LanguageError([problem])
-        text = value if isinstance(value, str) else "" if value is None else _yaml_text(value)
+        text = (
+            value
+            if isinstance(value, str)
+            else ""
+            if value is None
+            else str(value).lower()
+            if isinstance(value, bool)
+            else repr(value)
+        )
         return Scalar(value, text, '"', self.index(site), 0, 0)
 
     def _problem_of_value(self, value: Any, site: _CallSite) -> Problem | None:
-        """What no file could say either."""
+        """The problem of a value that no file could contain either, if there is one."""
         if isinstance(value, str) and (unusable := UNUSABLE_CHARACTER.search(value)):
             message = f"the text contains the character U+{ord(unusable.group()):04X}, which is not allowed"
             return self.problem("character", message, site, "", "remove it")
@@ -207,7 +215,7 @@ class _CallSites:
 
 
 class _PythonSource(Source):
-    """Problems of a workflow that was written in Python: they point into the Python file."""
+    """The source of a workflow built in Python: problems point into the Python file."""
 
     def __init__(self, sites: _CallSites) -> None:
         super().__init__("", "")
@@ -222,22 +230,18 @@ class _PythonSource(Source):
         return Refusal(self._sites.problem(code, message, site, shorten(word), hint))
 
     def position(self, scalar: Scalar, offset: int) -> None:
-        """Text may be computed, so nothing points into it."""
+        """None: text may be computed, so a problem cannot point into it."""
         return None
 
 
 def _plain(value: Any) -> Any:
-    """A value as YAML would have read it: an enumeration's member is its text or number."""
+    """A value as YAML would read it: a member of an enumeration is its text or number."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool):
         return value
     kind = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
     return value if kind is None else value[:] if kind is str else kind(value)
-
-
-def _yaml_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _locate(site: _CallSite, word: str) -> tuple[int, int, int]:

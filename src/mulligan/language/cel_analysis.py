@@ -55,10 +55,12 @@ def analyse(found: list[Token]) -> Analysis:
             continue
         before, after = found[index - 1].text, found[index + 1].text
         if after == "(":
-            _require_known(token, METHODS if before == "." else FUNCTIONS)
+            known = METHODS if before == "." else FUNCTIONS
+            if token.text not in known:
+                raise UnknownFunction(token.text, token.offset, known)
         elif after == "{" or (before == "." and not _ends_a_value(found[index - 2])):
             raise BadToken(f"'{token.text}' is not expected here", token.offset, len(token.text))
-        elif before != "." and _is_variable(token.text):
+        elif before != "." and token.text not in KEYWORDS and token.text not in TYPE_NAMES:
             reads_around = reads_around or _is_from_around(token.text, index, scopes)
             if not _is_bound(token.text, index, scopes):
                 paths[_path(found, index)] = None
@@ -94,17 +96,8 @@ def _read(path: Path) -> str:
     return path[0]
 
 
-def _require_known(token: Token, known: frozenset[str]) -> None:
-    if token.text not in known:
-        raise UnknownFunction(token.text, token.offset, known)
-
-
 def _ends_a_value(token: Token) -> bool:
     return token.kind in ("name", "string", "number") or token.text in (")", "]", "}")
-
-
-def _is_variable(name: str) -> bool:
-    return name not in KEYWORDS and name not in TYPE_NAMES
 
 
 def _scopes(found: list[Token], pairs: dict[int, int]) -> list[tuple[str, int, int]]:

@@ -171,11 +171,11 @@ def _limit_memory(memory_bytes: int) -> None:
     """Limit memory to `memory_bytes` more than now; without /proc only the time is limited."""
     try:
         with open("/proc/self/statm", "rb") as statm:
-            held = int(statm.read().split()[0]) * resource.getpagesize()
+            current = int(statm.read().split()[0]) * resource.getpagesize()
         with open("/proc/self/oom_score_adj", "wb") as score:
             score.write(b"1000")  # if memory runs out, the kernel should kill this process first
     except OSError:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = held + memory_bytes
+    allowed = current + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (allowed if hard == resource.RLIM_INFINITY else min(allowed, hard), hard))

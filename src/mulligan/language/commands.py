@@ -1,4 +1,4 @@
-"""Commands and handlers: what lives like a step without a place in the graph. They nest in each other."""
+"""Reads commands and handlers: they run like steps but are not in the graph. They may be nested."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
 
 HANDLERS_DEPTH_MAX = 8
-# Handlers that use others twice, which use others twice, would otherwise double at each of them.
+# A limit, since handlers that use others twice double at each level.
 HANDLER_USES_MAX = 200_000
 # Keys that go from the file into a `Command` as they are.
 _COPIED_KEYS = ("deadline", "handler_failure_fatal", "continue_on_error", "affinity")
-# The keys of a command that a handler's own keys hide where the two stand in one mapping.
+# The keys of a command that are not also keys of a handler.
 _COMMAND_ONLY = tuple(key for key in COMMAND_KEYS if key not in HANDLER_OPTIONS)
 
 
@@ -38,7 +38,7 @@ def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Co
 
 
 def action_field(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
-    """The action of a place; a refused one does not hide what is wrong with the rest."""
+    """The `action` field. If the action is refused, the rest is still read, to find all problems."""
     with scope.noting:
         return {"action": read_action(fields, label, scope)}
     return {}
@@ -65,7 +65,7 @@ def read_commands(
     before: Settings | None = None,
     read: Callable[[Node, str, Scope, Settings], Command] = read_command,
 ) -> tuple[Command, ...]:
-    """One command or a list of them; `before`, where given, holds for all but the last."""
+    """One command or a list of them; `before` are the settings of all but the last."""
     if not isinstance(node, Sequence):
         return (read(node, label, scope, settings),)
     if not node.items:
@@ -79,7 +79,7 @@ def read_commands(
 
 
 def inherited_fields(settings: Settings, scope: Scope, *, is_engines: bool = False) -> dict[str, Any]:
-    """The fields of a command that says nothing itself."""
+    """The fields of a command that it inherits from its settings."""
     retry = read_retry(settings.retry, scope, settings)
     default_timeout = None if is_engines else settings.default_timeout
     return {
@@ -98,7 +98,7 @@ def inherited_fields(settings: Settings, scope: Scope, *, is_engines: bool = Fal
 
 
 def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """What a `Command` and a `Step` have in common, but for the action."""
+    """The fields that a `Command` and a `Step` share, without the action."""
     own = settings.merge(fields, scope)
     return {**_attempt_fields(fields, scope, own), **_outcome_fields(fields, scope, own.for_commands())}
 
@@ -118,7 +118,7 @@ def _attempt_fields(fields: Fields, scope: Scope, own: Settings) -> dict[str, An
 
 
 def _check_breaker(fields: Fields, scope: Scope) -> None:
-    """It is declared, and there is something that a worker leases, which is when it is asked."""
+    """Refuse an undeclared breaker, and one on an engine action: breakers act when a worker leases a task."""
     name: str = fields["breaker"]
     if name not in scope.draft.breakers:
         hint = did_you_mean(name, scope.draft.breakers) or "declare it under 'breakers:'"
@@ -131,7 +131,7 @@ def _check_breaker(fields: Fields, scope: Scope) -> None:
 
 
 def _read_logs(fields: Fields, scope: Scope) -> dict[str, Template]:
-    """Where the logs of each attempt are also found, as far as a worker writes any."""
+    """The paths of links to the logs; only workers write logs."""
     strays = [word for word in ("map", *ENGINE_ACTIONS) if word in fields.node.entries]
     if strays:
         message = f"'logs' is for actions that workers run, and '{strays[0]}' is run by the engine"
@@ -141,7 +141,7 @@ def _read_logs(fields: Fields, scope: Scope) -> dict[str, Template]:
 
 
 def _outcome_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """What follows an attempt: its handler, its check, what runs on success."""
+    """The fields for what follows an attempt: handler, validation, commands on success."""
     values: dict[str, Any] = {}
     if "on_failure" in fields:
         with scope.noting:
@@ -178,7 +178,9 @@ def read_handler(node: Node, scope: Scope, settings: Settings) -> tuple[Handler,
         capture=_read_capture(form, inner),
         **form.pick("strategy", "timeout", "rerun"),
     )
-    _refuse_useless_rerun(handler, form, scope)
+    if handler.rerun and handler.strategy != "recovery":
+        message = f"'rerun' is for the strategy recovery, and this one is {handler.strategy}"
+        scope.note(scope.source.refuse("handler", message, form.key("rerun"), hint="remove one of them"))
     return handler, form.get("handler_failure_fatal", False)
 
 
@@ -198,7 +200,7 @@ def _read_used_handler(form: Fields, scope: Scope, settings: Settings) -> tuple[
 
 
 def named_handler(name: str, found: Node, used: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
-    """A handler from `handlers`, as it is at the place that uses it. One that leads back to itself is refused."""
+    """A handler from `handlers`, read in the scope that uses it. A handler that uses itself is refused."""
     draft = scope.draft
     draft.used_handlers[name] = draft.used_handlers.get(name, 0) + 1
     if name in scope.open_handlers:
@@ -225,12 +227,12 @@ def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[C
 
 
 def _read_handler_sequence(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
-    """The commands of a handler: what the last one gives may be the step's output, the others run for their effect."""
+    """The commands of a handler. Only the last one may produce the output of the step."""
     return read_commands(node, label, scope, settings, before=settings.for_effects())
 
 
 def _is_format(form: Fields) -> bool:
-    """Whether `capture` is the format of one command, and not what the handler captures."""
+    """Whether `capture` is the format of the single command instead of what the handler captures."""
     return "capture" in form and isinstance(form.at("capture"), Scalar)
 
 
@@ -240,9 +242,3 @@ def _read_capture(form: Fields, scope: Scope) -> dict[str, Expression]:
     after = scope.with_names("output")
     entries = HANDLER_CAPTURE.read(form.at("capture"), "'capture'", scope.source)
     return {name: bare_expression(node, after) for name, node in entries.items()}
-
-
-def _refuse_useless_rerun(handler: Handler, form: Fields, scope: Scope) -> None:
-    if handler.rerun and handler.strategy != "recovery":
-        message = f"'rerun' is for the strategy recovery, and this one is {handler.strategy}"
-        scope.note(scope.source.refuse("handler", message, form.key("rerun"), hint="remove one of them"))

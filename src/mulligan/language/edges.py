@@ -1,4 +1,4 @@
-"""`needs` and `next` as written: links by name, still to be resolved once all steps are known."""
+"""Reads `needs` and `next`: links by name, which are resolved after all steps are read."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mulligan.language.shapes import STEP_NAME, Fields
 Link = TypeVar("Link")
 
 _FAILURE_ONLY = ("codes", "exit_codes", "handles", "then")
-# What a step is called that tells somebody of a failure, and mends nothing.
+# Typical names of steps that send an alert and repair nothing.
 _ALERT_NAME = lazy_regex(r"(?:^|[_-])(?:alert|notif|page|mail|email|slack|inform|tell|warn)")
 
 
 class NeedDraft(msgspec.Struct, frozen=True):
-    """A need as written. `kind` is step, matrix or match; `node` is where its name stands."""
+    """A need as written. `kind` is step, matrix or match; `node` is the node of its name."""
 
     kind: str
     name: str
@@ -32,7 +32,7 @@ class NeedDraft(msgspec.Struct, frozen=True):
 
 
 class EdgeDraft(msgspec.Struct, frozen=True):
-    """An edge as written; `node` is where its target stands, `fields` what the checks point at."""
+    """An edge as written; `node` is the node of its target, `fields` are for error positions."""
 
     edge: Edge
     node: Node
@@ -81,11 +81,11 @@ def _target(node: Scalar, label: str, scope: Scope) -> str:
     if node.is_text and "{" in node.text:
         return node.text
     STEP_NAME.read(node, f"an entry of {label}", scope.source)
-    return node.text  # as the step's own name is: 007 is not 7
+    return node.text  # as written, like the name of the step: 007 is not 7
 
 
 def _reference(form: Fields, key: str) -> tuple[str, Node]:
-    """The name of a step as it is written, and where."""
+    """The name of a step as written, and its node."""
     node = form.at(key)
     return node.text if isinstance(node, Scalar) else form[key], node
 
@@ -113,14 +113,14 @@ def _read_edge(node: Node, scope: Scope) -> EdgeDraft | None:
 
 
 def _warn_if_alert(edge: Edge, at: Node, form: Fields, scope: Scope) -> None:
-    """A message that was sent would make the failure count as handled, and the run end well."""
+    """Warn if a step that only sends an alert would make the failure count as handled."""
     if edge.on == "failure" and not edge.then and "handles" not in form and _ALERT_NAME.search(edge.to.lower()):
         message = f"when '{edge.to}' completes, the failure counts as handled and the run does not fail"
         scope.source.warn("handling_alert", message, at, hint="if it only sends an alert, add 'handles: false'")
 
 
 def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:
-    """What makes no sense on this kind of edge."""
+    """Refuse keys that have no meaning on this kind of edge."""
     source = scope.source
     if on == "failure" and "when" in form:
         hint = "filter by 'codes' or 'exit_codes', or decide in the step it leads to"

@@ -405,15 +405,11 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
         return _PathProgram(source, analysis.plain, analysis.paths)
     program = _EngineProgram(source, analysis)
     if not is_surely_valid(found):
-        _require_compiled(program, found)
+        try:
+            _ = program.compiled
+        except CelRefused as refused:
+            raise _bad_token(source, found, refused) from refused
     return program
-
-
-def _require_compiled(program: _EngineProgram, found: list[Token]) -> None:
-    try:
-        _ = program.compiled
-    except CelRefused as refused:
-        raise _bad_token(program.expression.source, found, refused) from refused
 
 
 def _bad_token(source: str, found: list[Token], refused: CelRefused) -> BadToken:

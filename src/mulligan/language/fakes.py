@@ -1,11 +1,11 @@
-"""How faked steps end, as people say it: in a file, on a command line, in a test.
+"""Fakes: the outcomes of faked steps, from a file, a command line or a test.
 
-{output: 3}                       any step: this is its output
+{output: 3}                       any step: its output
 {fail: TIMEOUT, message: …}       any step: it fails with this code
 {returns: 3}, {raises: "…"}       python
-{status: 503, body: …}            http: an answer, judged as a real one is
+{status: 503, body: …}            http: a response, judged like a real one
 {rows: [{n: 1}]}, {rowcount: 3}   sql
-[{fail: …}, {output: …}]          one attempt after the other; the last end counts for all that follow
+[{fail: …}, {output: …}]          one outcome per attempt; the last one repeats
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mulligan.language.suggestions import did_you_mean
 
 _CODE = lazy_regex(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
 _FAILURE = ("fail", "exit_code", "signal", "message", "retryable", "severity", "details")
-# The forms of each kind of step beside `output` and `fail`: which keys go together.
+# More forms per kind of step: the keys that belong together.
 _FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "python": (("returns",), ("raises", "details")),
     "http": (("status", "headers", "body"),),
@@ -40,7 +40,7 @@ _BODY_CHARS_MAX = 500
 
 
 def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[End, ...]]:
-    """The ends of each faked step; the name of a matrix stands for all its steps. Refused where one makes no sense."""
+    """The outcomes of each faked step; the name of a matrix means all its steps. Invalid fakes are refused."""
     found: dict[str, tuple[End, ...]] = {}
     for name, ends in fake.items():
         for step in _steps(workflow, name):
@@ -75,7 +75,7 @@ def _end(step: Step, fake: Any) -> End:
         if keys[0] in fake or (fake and keys[0] == "status" and set(fake) <= set(keys)):
             unknown = [key for key in fake if key not in keys]
             if unknown:
-                raise _refusal(step, f"has '{unknown[0]}' beside '{keys[0]}'")
+                raise _refusal(step, f"has '{unknown[0]}' next to '{keys[0]}'")
             return _READERS[keys[0]](step, fake)
     raise _refusal(step, f"is {_show(fake)}")
 
@@ -121,16 +121,12 @@ def _message(code: str, fields: Mapping[str, Any]) -> str:
     return f"killed by signal {fields['signal']} (faked)" if "signal" in fields else f"{code} (faked)"
 
 
-def _returns(step: Step, fake: Mapping[str, Any]) -> End:
-    return End(fake["returns"])
-
-
 def _raises(step: Step, fake: Mapping[str, Any]) -> End:
     return End(failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {})))
 
 
 def _answer(step: Step, fake: Mapping[str, Any]) -> End:
-    """What a server would have answered. A status that the step does not expect is the failure that it would be."""
+    """An HTTP response. A status that the step does not expect becomes the usual failure."""
     status = fake.get("status", 200)
     if type(status) is not int or not 100 <= status <= 599:
         raise _refusal(step, f"answers {_show(status)}, and a status such as 200 is expected")
@@ -173,7 +169,7 @@ def _rowcount(step: Step, fake: Mapping[str, Any]) -> End:
 _READERS: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
     "output": _output,
     "fail": _fail,
-    "returns": _returns,
+    "returns": lambda step, fake: End(fake["returns"]),
     "raises": _raises,
     "status": _answer,
     "rows": _rows,
@@ -185,7 +181,7 @@ _READERS: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
 
 
 def parse_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
-    """`fetch='{"rows": 3}'` and `load=EXIT_NONZERO:11`, as `read_fakes` takes them."""
+    """Parse words such as `fetch='{"rows": 3}'` and `load=EXIT_NONZERO:11` for `read_fakes`."""
     found: dict[str, Any] = {}
     for word in words:
         name, sign, text = word.partition("=")
@@ -206,7 +202,7 @@ def _parse_value(step: Step, text: str) -> Any:
 
 
 def _form_of(kind: str, value: Any) -> dict[str, Any]:
-    """A value alone is the output; of http it is the body, of sql the rows. A form of its kind stands for itself."""
+    """A plain value is the output (http: the body, sql: the rows); a form of this kind is used as it is."""
     if isinstance(value, Mapping) and any(value and set(value) <= set(keys) for keys in _FORMS.get(kind, ())):
         return dict(value)
     if kind == "sql":
@@ -218,7 +214,7 @@ def _parse_failure(step: Step, text: str) -> dict[str, Any]:
     """`TIMEOUT`, `EXIT_NONZERO:11`, `SIGNALED:9`, `QUOTA:no tokens left`."""
     found = _CODE.fullmatch(text)
     if found is None:
-        message = f"the fake of step '{step.name}' is '{text[:80]}', which is neither JSON nor the code of a failure"
+        message = f"the fake of step '{step.name}' is '{text[:80]}', which is neither JSON nor an error code"
         raise InputInvalid(message, hint=f"""a text is written {step.name}='"text"', a failure {step.name}=TIMEOUT""")
     code, rest = found.groups()
     if rest and rest.isdigit() and code in ("EXIT_NONZERO", "SIGNALED"):
@@ -229,7 +225,7 @@ def _parse_failure(step: Step, text: str) -> dict[str, Any]:
 
 
 def load_fakes(file: Path) -> dict[str, Any]:
-    """The fakes of a YAML file: a mapping of steps. LanguageError where it is none."""
+    """The fakes in a YAML file, a mapping of steps. LanguageError if it is not valid."""
     try:
         source = decode(file.read_bytes(), str(file))
         root = parse(source, content="a file of fakes maps steps to outcomes, such as 'fetch: {output: 3}'")

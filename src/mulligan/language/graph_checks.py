@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from mulligan.core.model.graph import Arc, Graph
 from mulligan.core.model.workflow import END, Backoff, Need, Step, Workflow
-from mulligan.language.edges import EdgeDraft
 from mulligan.language.groups import output_name
 from mulligan.language.keys import BACKOFF
 from mulligan.language.links import Links, forward_links, need_links, readable, success_links, vertex
@@ -97,7 +96,7 @@ def _check_edge(step: str, arc: Arc, resolved: Resolved, source: Source) -> None
     if draft is None:  # written as a name: it has no delay and no `then`
         return
     if not arc.is_loop and arc.edge.backoff != Backoff():
-        key = next((key for key in BACKOFF if _has(draft, key)), "delay")
+        key = next((key for key in BACKOFF if draft.fields is not None and key in draft.fields), "delay")
         message = f"'{key}' is for edges that close a loop, and the one to '{draft.edge.to}' does not"
         hint = "for a pause, put a step with 'wait' between them"
         source.note(source.refuse("edge", message, draft.at(key), hint=hint))
@@ -109,14 +108,12 @@ def _check_edge(step: str, arc: Arc, resolved: Resolved, source: Source) -> None
         source.note(source.refuse("edge", message, draft.at("then"), hint=hint))
 
 
-def _has(draft: EdgeDraft, key: str) -> bool:
-    return draft.fields is not None and key in draft.fields
-
-
 def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source) -> Refusal:
     cycle = _from_a_step(cycle)
     order = {name: index for index, name in enumerate(resolved.steps)}
-    needed = [(a, b) for a, b in pairwise(cycle) if b in order and _needs(resolved.steps[b], a)]
+    needed = [
+        (a, b) for a, b in pairwise(cycle) if b in order and any(vertex(need) == a for need in resolved.steps[b].needs)
+    ]
     # Readers expect the closing edge to be the one that leads to the earliest step of the file.
     first, second = min(needed, key=lambda pair: order[pair[1]])
     shown = " → ".join(map(readable, cycle))
@@ -124,10 +121,6 @@ def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source)
     node = _need_node(second, first, resolved)
     hint = f"let '{readable(first)}' lead to '{second}' with 'next'"
     return source.refuse("cycle", message, node, hint=hint)
-
-
-def _needs(step: Step, name: str) -> bool:
-    return any(vertex(need) == name for need in step.needs)
 
 
 def _check_remediations(resolved: Resolved, source: Source) -> None:

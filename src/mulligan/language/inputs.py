@@ -1,4 +1,4 @@
-"""Typed inputs: what a workflow asks for, and what a run is given."""
+"""Typed inputs: declarations, the inputs of a run, and those of a child workflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mulligan.language.scope import Scope
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean, quote_list
 
-# Whatever there is, and nothing: where only what reads it can say what it should be.
+# Any value, including null.
 ANY = "any"
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -29,14 +29,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def fits(value: Any, type_name: str) -> bool:
-    """Whether a JSON value is of the type; true is no number."""
+    """Whether a JSON value has the type. A boolean is not a number."""
     if type_name == ANY:
         return True
     return isinstance(value, _TYPES[type_name]) and (type_name == "boolean" or not isinstance(value, bool))
 
 
 def read_input(name: str, form: Any, source: Source) -> Input:
-    """An input as declared: a type, a mapping, or nothing (a required string)."""
+    """A declared input: a type, a mapping, or nothing (a required string)."""
     if not isinstance(form, Fields):
         return Input(type=form or "string")
     type_name = form.get("type", "string")
@@ -81,31 +81,29 @@ def _describe_type(value: Any) -> str:
 
 
 def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
-    """The run's inputs, complete and of their types. A text given for another type is converted."""
+    """The inputs of a run, complete and with the right types. Text is converted to other types."""
     for name in given:
         if name not in workflow.inputs:
-            hint = did_you_mean(name, workflow.inputs) or _inputs_hint(workflow)
+            hint = did_you_mean(name, workflow.inputs) or (
+                f"it has {quote_list(workflow.inputs, 'and')}" if workflow.inputs else "it has no inputs"
+            )
             raise InputInvalid(f"workflow '{workflow.name}' has no input '{name}'", hint=hint, input=name)
     return {name: _input_value(name, declared, given) for name, declared in workflow.inputs.items()}
 
 
 def check_recorded_inputs(workflow: Workflow, given: dict[str, Any], evaluator: Evaluator) -> dict[str, Any]:
-    """The same of what facts hold. An artifact is looked into for its type, and goes on as the reference it is."""
+    """The same for inputs from facts. An artifact is fetched to check its type, but stays a reference."""
     whole = {name: fetched(evaluator, value) for name, value in given.items()}
     found = check_inputs(workflow, whole)
     return {name: given[name] if name in given and value is whole[name] else value for name, value in found.items()}
 
 
 def refuse_references(given: dict[str, Any]) -> None:
-    """What somebody gives refers to no artifact: that is for facts alone, where a run has put the reference."""
+    """Refuse references to artifacts in inputs from outside: only facts of a run may contain them."""
     for name, value in given.items():
         if holds_reference(value):
             message = f"input '{name}' has the key '{ARTIFACT}' in it, which is reserved for artifacts"
             raise InputInvalid(message, input=name)
-
-
-def _inputs_hint(workflow: Workflow) -> str:
-    return f"it has {quote_list(workflow.inputs, 'and')}" if workflow.inputs else "it has no inputs"
 
 
 def _input_value(name: str, declared: Input, given: dict[str, Any]) -> Any:
@@ -123,7 +121,7 @@ def _input_value(name: str, declared: Input, given: dict[str, Any]) -> Any:
 
 
 def convert(name: str, declared: Input, value: Any) -> Any:
-    """The value as its type. `-i n=3` is text until here."""
+    """The value converted to its type: `-i n=3` gives the text `3`."""
     given = value
     if isinstance(value, str) and declared.type != "string":
         value = _parse_json(value)
@@ -137,7 +135,7 @@ def convert(name: str, declared: Input, value: Any) -> Any:
 
 
 def _is_storable(value: Any) -> bool:
-    """Whether the value comes back from a store as it went in."""
+    """Whether a store returns the value unchanged."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
@@ -158,7 +156,7 @@ def _refuse_constant(word: str) -> Any:
 
 
 def format_input(value: Any) -> str:
-    """A value as one would give it on the command line."""
+    """A value as it is written on the command line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -175,7 +173,7 @@ def _example(type_name: str) -> str:
 
 
 def check_child_inputs(child: Workflow, file: str, file_node: Node, given: Mapping | None, scope: Scope) -> None:
-    """Unknown, missing and mistyped inputs of the child, each at its own place."""
+    """Note unknown, missing and mistyped inputs of a `workflow` action, as far as their values are known."""
     entries = given.entries if given else {}
     for name, (key, value) in entries.items():
         declared = child.inputs.get(name)

@@ -1,4 +1,4 @@
-"""Texts that are most likely a slip: another system's `{{ … }}`, `{i}`, an item's name without an item."""
+"""Likely mistakes: `{{ … }}` of other systems, `{i}` outside names, items outside maps, unused declarations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mulligan.language.shell_placeholders import Names, ShellRefused
 from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
-# What names steps, and the matrix itself.
+# Keys that contain step names, and the matrix itself.
 _NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
 _WITH_BRACES = frozenset({"python", "noetl"})
-# Below these keys no text is run by a shell.
+# Texts below these keys are not shell text.
 _WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
-# A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
+# Only paths of names: anything else, such as `{{.Names}}`, belongs to another program.
 _FOREIGN_TEMPLATE = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
-# For each section what an entry of it is called, and what nobody does with it.
+# Per section: the noun for an entry, and the verb for its use.
 _SECTIONS = {
     "inputs": ("input", "read"),
     "secrets": ("secret", "read"),
@@ -36,7 +36,7 @@ _SECTIONS = {
 
 
 def item_names(root: Mapping) -> frozenset[str]:
-    """The names that the maps of a file give to what they run over, without those that some `env` sets."""
+    """The names that maps of a file give to their items, without those that an `env` sets."""
     names = {"item", "index"}
     variables = set(_env_names(root.get("defaults")))
     steps = root.get("steps")
@@ -55,7 +55,7 @@ def _env_names(node: Node | None) -> Iterator[str]:
 
 
 def warn_unbound_items(node: Scalar, scope: Scope) -> None:
-    """Warn where a shell text reads the name of an item that is not bound there, and that it does not set itself."""
+    """Warn if a shell text reads the name of an item that is not bound there and that it does not set itself."""
     unbound = scope.draft.item_names - scope.bare_names
     found = list(_reference_pattern(unbound).finditer(node.text)) if unbound else []
     offsets = _expanded_offsets(node.text, unbound | scope.bare_names) if found else set()
@@ -67,7 +67,7 @@ def warn_unbound_items(node: Scalar, scope: Scope) -> None:
 
 
 def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
-    """Where the shell expands a `${…}` of ours or of these names: not in single quotes, and not after a backslash."""
+    """The offsets of `${…}` that the shell expands: not in single quotes, and not after a backslash."""
     try:
         sites = scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
     except ShellRefused:
@@ -77,7 +77,7 @@ def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
 
 @lru_cache(maxsize=256)
 def _reference_pattern(names: frozenset[str]) -> re.Pattern[str]:
-    """`${item}`, also with an operator; one that says what holds where it is empty was meant for the shell."""
+    """Matches `${item}`, also with an operator, except those for unset variables, which are meant for the shell."""
     return re.compile(rf"\$\{{#?(?P<name>{'|'.join(map(re.escape, sorted(names)))})(?:[}}#%/^,@]|:\d)", re.A)
 
 
@@ -89,7 +89,7 @@ def _assignment_pattern(name: str) -> re.Pattern[str]:
 
 
 def refuse_foreign_templates(root: Mapping, source: Source) -> None:
-    """Refuse `{{ inputs.x }}`: where other systems fill in a value, it would be text here."""
+    """Refuse `{{ inputs.x }}`: a placeholder in other systems, but plain text here."""
     if "{{" not in source.text:
         return
     items = item_names(root)
@@ -100,7 +100,7 @@ def refuse_foreign_templates(root: Mapping, source: Source) -> None:
 
 
 def warn_matrix_placeholders(root: Mapping, source: Source) -> None:
-    """Warn about `{i}` in what a step of a matrix does: only in names is that a value of the matrix."""
+    """Warn about `{i}` in a matrix step outside names, where it is not replaced."""
     steps = root.get("steps")
     for step in steps.items if isinstance(steps, Sequence) else ():
         matrix = step.get("matrix") if isinstance(step, Mapping) else None
@@ -119,7 +119,7 @@ def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) ->
 
 
 def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, bool]]:
-    """Every text, as `_texts`, and whether it may be shell text: that is known by what it is not."""
+    """Every text as in `_texts`, and whether it may be shell text."""
     if isinstance(node, Scalar):
         yield node, is_shell
     elif isinstance(node, Sequence):
@@ -132,7 +132,7 @@ def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, 
 
 
 def _texts(node: Node) -> Iterator[Scalar]:
-    """Every text but for Python code, in which `{{` is a brace, and NoETL's steps, whose templates they are."""
+    """Every text except Python code, where `{{` is a brace, and NoETL steps, which use such templates."""
     return (scalar for scalar, _ in _texts_with_shells(node, is_shell=True))
 
 
@@ -149,13 +149,13 @@ def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is
 
 
 def _covers(known: Problem, problem: Problem) -> bool:
-    """Whether a problem was reported for the same place: a condition refuses braces by itself, with their quotes."""
+    """Whether a problem was already reported for the same position: conditions refuse braces themselves."""
     end = known.column + known.length
     return known.line == problem.line and known.column <= problem.column + 1 and problem.column <= end
 
 
 def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
-    """Whether this is meant as text: it stands in the single quotes of a shell, or in a string in `${…}`."""
+    """Whether this is meant as text: in single quotes of a shell, or in a string inside `${…}`."""
     if is_shell and text.count("'", 0, offset) % 2 == 1:
         return True
     opened = text.rfind("${", 0, offset)
@@ -163,7 +163,7 @@ def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
 
 
 def warn_unused(fields: Fields, draft: Draft) -> None:
-    """Warn about every entry of these sections that no step, no default and no output uses."""
+    """Warn about every declaration that is never used."""
     for section, (what, done) in _SECTIONS.items():
         node = fields.at(section) if section in fields else None
         if not isinstance(node, Mapping) or (section, "*") in draft.used:

@@ -1,4 +1,4 @@
-"""Files into workflows: the file itself, and the files it includes, each loaded once."""
+"""Loads workflows from files. Each included file is loaded once."""
 
 from __future__ import annotations
 
@@ -19,50 +19,51 @@ from mulligan.language.nodes import Mapping, Node, Refusal, Source
 from mulligan.language.workflows import read_workflow
 
 INCLUDE_DEPTH_MAX = 16
-# Each place that names a file holds a copy of it: files that name others twice double at each level.
+# Each use of a file is a copy of it, so files that include others twice double at each level.
 INCLUDES_MAX = 10_000
 FILE_BYTES_MAX = 64 * 1024 * 1024
 
-# A file whose syntax is wrong is a workflow if it has a list of what is to be done, ours or another system's.
+# A file with a syntax error counts as a workflow if it has a list of steps, ours or of another system.
 _STEPS = lazy_regex(
     r"""^[ \t{]*["']?(?:steps|jobs|workflow|commands|tasks|nodes|phases|agent_template)["']?[ \t]*:"""
     r"""|^[ \t]*-[ \t]+(?:step|shell|claude)[ \t]*:|^[ \t]*job[ \t]+["']""",
     re.MULTILINE,
 )
 
-# What makes the tree of a workflow of a file's text: `parse`, or something that translates as well.
+# Parses a file into the tree of a workflow: `parse`, or a function that also translates.
 Reader: TypeAlias = Callable[[Source], Node]
 
 
 class LoadResult(NamedTuple):
-    """A checked workflow, and what is lawful in its file and most likely a slip, in the order of the file."""
+    """A checked workflow, and the warnings about its file, in file order."""
 
     workflow: Workflow
     warnings: tuple[Problem, ...]
 
 
 def load(path: str | Path, *, text: str | None = None) -> Workflow:
-    """The checked workflow in a file; `text` stands for what is in it. LanguageError where it is refused."""
+    """The checked workflow in a file, or in `text` instead of its content. LanguageError if it is refused."""
     return examine(path, text=text).workflow
 
 
 def lint(path: str | Path) -> list[Problem]:
-    """The warnings about a file: their codes begin with `warning.`. LanguageError where it is refused."""
+    """The warnings about a file; their codes begin with `warning.`. LanguageError if it is refused."""
     return list(examine(path).warnings)
 
 
 def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) -> LoadResult:
-    """The checked workflow in a file with its warnings, in one reading. `read` also reads the files it includes."""
+    """The checked workflow in a file, with its warnings. `read` also parses the files it includes."""
     path = Path(path)
     if path.suffix == python_files.SUFFIX and text is None:
-        return _build_python_file(path)
+        file_bytes(path)  # refuse an unreadable file before a process is started
+        return LoadResult(*python_files.build(path))
     data = file_bytes(path) if text is None else _encode(text)
     with pause_garbage_collection():
         return _load(data, path, IncludedFiles(path.parent, (path.resolve(),), {}, read))
 
 
 def file_bytes(path: Path) -> bytes:
-    """What is in the file. LanguageError where it cannot be read."""
+    """The content of the file. LanguageError if it cannot be read."""
     try:
         return _read_at_most(path)
     except OSError as error:
@@ -70,18 +71,13 @@ def file_bytes(path: Path) -> bytes:
 
 
 def _read_at_most(path: Path) -> bytes:
-    """All of a file that is no larger than it may be; of one that never ends, enough to know that it is."""
+    """The content of a file, cut just above the largest allowed size: a pipe may never end."""
     with open(path, "rb") as file:
         return file.read(FILE_BYTES_MAX + 1)
 
 
-def _build_python_file(path: Path) -> LoadResult:
-    file_bytes(path)
-    return LoadResult(*python_files.build(path))
-
-
 def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
-    """The checked workflow in a text. IncludedFiles that it includes are looked for in the current folder."""
+    """The checked workflow in a text. Included files are relative to the folder of `file`."""
     data = text if isinstance(text, bytes) else _encode(text)
     with pause_garbage_collection():
         return _load(data, Path(file), IncludedFiles(Path(file).parent, (Path(file).resolve(),), {})).workflow
@@ -89,7 +85,7 @@ def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """A large file is hundreds of thousands of objects and no garbage: looking for some takes a fifth of the time."""
+    """Loading creates many objects and little garbage: collecting would take a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -115,7 +111,7 @@ def _check(source: Source, root: Node, path: Path, files: IncludedFiles) -> Load
 
 
 def read_tree(data: bytes, path: Path, read: Reader) -> tuple[Source, Node]:
-    """What a file says, as a tree. LanguageError where nobody can read it."""
+    """The source and tree of a file. LanguageError if it cannot be parsed."""
     try:
         source = _decode(data, path)
         return source, read(source)
@@ -130,7 +126,7 @@ def _decode(data: bytes, path: Path) -> Source:
 
 
 class LoadedFile(NamedTuple):
-    """A file that was loaded: its workflow, how many files deep what it includes goes, and how many that are in all."""
+    """A loaded file: its workflow, the depth of its includes, and their total number."""
 
     workflow: Workflow
     depth: int
@@ -138,7 +134,7 @@ class LoadedFile(NamedTuple):
 
 
 class IncludedFiles:
-    """The files around one file, which is the last of `stack`. A file that leads back to itself is refused."""
+    """Loads the files that the last file of `stack` includes. A file that includes itself is refused."""
 
     def __init__(
         self, folder: Path, stack: tuple[Path, ...], known: dict[Path, LoadedFile], read: Reader = parse
@@ -182,7 +178,7 @@ class IncludedFiles:
     def _load_child(self, path: Path, real: Path, file: str, node: Node, source: Source) -> LoadedFile:
         try:
             if path.exists() and not (path.is_file() or path.is_dir()):
-                raise OSError  # what is typed may be a pipe; what a file includes is a file
+                raise OSError  # a pipe is allowed on the command line, but not as an include
             data = _read_at_most(path)
         except (OSError, ValueError) as error:
             raise source.refuse("include", f"'{file}': {_error_reason(error)}", node) from None
@@ -195,7 +191,7 @@ class IncludedFiles:
             raise Refusal(error.problems[0]) from None
 
     def _read_child(self, data: bytes, path: Path, file: str, node: Node, source: Source) -> tuple[Source, Node]:
-        """What an included file says. Nothing is shown of one that is no workflow: it may be anybody's."""
+        """The tree of an included file. The content of a file that is not a workflow is never shown."""
         try:
             child = _decode(data, path)
             root = self.read(child)

@@ -1,4 +1,4 @@
-"""Map steps: what they run over, and how."""
+"""Reads `map`: the items and how they are processed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COPIED_KEYS = ("max_parallel", "offset", "max_items", "on_item_failure", "max_f
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
-    """A map, and the scope of its commands: with the item's name and `index`."""
+    """A map, and the scope of its commands, which knows the item and `index`."""
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
     inner = msgspec.structs.replace(scope, names=scope.names | {name, "index"})
@@ -67,7 +67,7 @@ def _over_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, 
     return {"over": bare_expression(node, scope)}
 
 
-# Of what is there, only a file is opened: nobody may ever write to a pipe.
+# Open regular files only: reading a pipe without a writer would block.
 _PRINT_ITEMS = (
     f'[ ! -e "${ITEMS_FILE}" ] || [ -f "${ITEMS_FILE}" ] || {{ echo "${ITEMS_FILE} is not a file" >&2; exit 1; }}\n'
     f'cat -- "${ITEMS_FILE}"'
@@ -75,7 +75,7 @@ _PRINT_ITEMS = (
 
 
 def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
-    """A command that prints the items: the lines of a file (or its JSON), or what a command of the user's prints."""
+    """A command that prints the items: the lines (or JSON) of a file, or a command of the user."""
     if "file" not in node.entries:
         return read_command(node, "'over'", scope, settings)
     others = [key for key in node.entries if key != "file"]
@@ -84,7 +84,7 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     file = node.get("file")
     if not isinstance(file, Scalar) or not file.is_text:
         raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
-    # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
+    # The path reaches the shell as a variable, so blanks in it are safe.
     path = read_path_template(file, scope)
     paths = {ITEMS_FILE: ITEMS_FILE} if path.reads else {}
     action = Action("shell", {"text": _PRINT_ITEMS}, {ITEMS_FILE: path}, paths)
@@ -93,7 +93,7 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
 
 
 def _selection_fields(fields: Fields, scope: Scope) -> dict[str, Any]:
-    """Which items, and in which order."""
+    """The fields that select and sort items."""
     values: dict[str, Any] = {}
     if "filter" in fields:
         values["filter"] = read_condition(fields.at("filter"), scope)

@@ -1,4 +1,4 @@
-"""Matrix steps: one step per combination of values, its name made from them."""
+"""Reads `matrix`: one step per combination of values, named after them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _RANGE = lazy_regex(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
 _PARAMETER = lazy_regex(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _FORMAT = lazy_regex(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
-# As some other systems write it.
+# The notation of other systems.
 _COLONS = lazy_regex(rf"\{{?({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?\}}?")
 _COMBINERS = {"zip": MATRIX_ZIP, "product": MATRIX_PRODUCT}
 _NOT_ALLOWED = lazy_regex(r"[^A-Za-z0-9_-]+")
 
 
 def read_matrix(node: Node, scope: Scope) -> list[Values]:
-    """The combinations: of all values with all (product), or of the first with the first and so on (zip)."""
+    """The combinations of values: all with all (product), or the first with the first and so on (zip)."""
     form = _form(node)
     lists_node = _COMBINERS[form].read(node, "'matrix'", scope.source)[form] if form else node
     lists = _lists(lists_node, scope)
@@ -42,14 +42,14 @@ def read_matrix(node: Node, scope: Scope) -> list[Values]:
 
 
 def written_names(node: Node) -> tuple[str, ...]:
-    """The names of a matrix that was refused: what reads them is not wrong for that."""
+    """The names of a refused matrix, so that expressions that read them are not refused as well."""
     form = _form(node)
     named = node.get(form) if form and isinstance(node, Mapping) else node
     return tuple(named.entries) if isinstance(named, Mapping) else ()
 
 
 def _form(node: Node) -> str:
-    """How the lists below are put together, if that is said: a list may itself be called 'zip', and so may a range."""
+    """`zip` or `product`, if the matrix says so; empty otherwise. A list or range may itself be called 'zip'."""
     names = list(node.entries) if isinstance(node, Mapping) else []
     inner = node.get(names[0]) if isinstance(node, Mapping) and len(names) == 1 else None
     is_form = isinstance(inner, Mapping) and names[0] in _COMBINERS and not {"from", "to"} <= inner.entries.keys()
@@ -84,7 +84,7 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
 
 
 def _suggest_range(text: str) -> str:
-    """A range as we write it."""
+    """The range in our notation."""
     found = _COLONS.fullmatch(text.strip())
     if not found:
         return "1..10 or '0..1 step 0.25'"
@@ -93,14 +93,14 @@ def _suggest_range(text: str) -> str:
 
 
 def _round_number(number: float) -> int | float:
-    """A whole number as an integer, and no dust of binary fractions: 0.1 * 3 is 0.3."""
+    """The number without rounding errors of binary fractions, as an integer if it is whole."""
     number = round(number, 12)
     return int(number) if number == int(number) else number
 
 
 def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[Any]:
     if start is None or stop is None or step is None:
-        return [0]  # refused already; what stands here is never used
+        return [0]  # already refused; this value is never used
     if abs(step) < RANGE_STEP_MIN:
         raise scope.source.refuse("matrix", f"the step of a range must be at least {RANGE_STEP_MIN:g}", node)
     if (stop - start) * step < 0:
@@ -135,12 +135,12 @@ def _too_many(count: int, node: Node, scope: Scope) -> Exception:
 
 
 def base_name(name: str) -> str:
-    """The name of the whole matrix: without its parameters."""
+    """The name of the whole matrix, without parameters."""
     return re.sub(r"[_-]*\{[^{}]*\}", "", name).strip("_-")
 
 
 def step_names(node: Scalar, combinations: list[Values], scope: Scope) -> list[str]:
-    """A name per combination: from the parameters in the written one, else with the values after it."""
+    """A name per combination. Values are appended if the written name has no parameters."""
     written = node.text
     if "{" not in written:
         written += "".join(f"_{{{name}}}" for name in combinations[0])
@@ -155,13 +155,13 @@ def step_names(node: Scalar, combinations: list[Values], scope: Scope) -> list[s
 
 
 def format_name(written: str, values: Values, node: Node, scope: Scope) -> str:
-    """Another step's name as a matrix step writes it: `prep_{i}`."""
+    """The name of another step with parameters, such as `prep_{i}`, with values filled in."""
     _refuse_bad_pattern(written, node, values, scope)
     return _format_step_name(written, values, {}, node, scope)
 
 
 def format_path(written: str, values: Values, node: Node, scope: Scope) -> str:
-    """A path as a matrix step writes it: `out/part_{i:03d}.csv`."""
+    """A path with parameters, such as `out/part_{i:03d}.csv`, with values filled in."""
     _refuse_bad_parameter(written, node, values, scope)
     return _fill_in(written, values, {}, node, scope)
 
@@ -183,7 +183,7 @@ def _refuse_bad_parameter(written: str, node: Node, values: Values, scope: Scope
 
 
 def _positions(combinations: list[Values]) -> dict[str, dict[str, int]]:
-    """For values that make no name, such as mappings: their number in the list."""
+    """Numbers for values that cannot be part of a name, such as mappings."""
     positions: dict[str, dict[str, int]] = {}
     for values in combinations:
         for name, value in values.items():

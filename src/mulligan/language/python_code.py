@@ -1,4 +1,4 @@
-"""Inline Python: checked at load, so that a typo never costs a run."""
+"""Checks inline Python when the file is loaded, so that a typo does not cost a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PLACEHOLDER = lazy_regex(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|
 
 
 def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *, is_ours: bool = True) -> None:
-    """The code parses and has a `main` that takes exactly the arguments in `args`.
+    """Check that the code parses and has a `main` that takes exactly the arguments in `args`.
 
-    What another interpreter is to run may be right there, though it is not for ours.
+    Syntax errors are ignored if another interpreter runs the code, since it may be valid there.
     """
     if found := _PLACEHOLDER.search(code.text):
         message = "'${…}' cannot be used in python code: values are passed as arguments"

@@ -1,4 +1,4 @@
-"""Runs a Python file that builds a workflow, and answers with what it came to. In a process of its own."""
+"""Runs a Python file that builds a workflow, in a separate process, and writes the result to a pipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mulligan.language.builder import Workflow
 from mulligan.language.python_files import Built
 from mulligan.language.suggestions import quote_list
 
-# The one that is meant where a file makes several.
+# The variable to use if a file makes several workflows.
 PREFERRED = "workflow"
 
 
@@ -28,14 +28,13 @@ def main(path: str, fd: str) -> None:
     try:
         built = _build(Path(path))
     except LanguageError as refused:
-        built = Built(problems=tuple(_with_given_path(problem, path) for problem in refused.problems))
+        built = Built(
+            problems=tuple(
+                replace(each, file=path) if each.file == os.path.abspath(path) else each for each in refused.problems
+            )
+        )
     with os.fdopen(int(fd), "wb") as answer:
         answer.write(msgspec.json.encode(built))
-
-
-def _with_given_path(problem: Problem, path: str) -> Problem:
-    """With the file as whoever asks has called it."""
-    return replace(problem, file=path) if problem.file == os.path.abspath(path) else problem
 
 
 def _build(path: Path) -> Built:
@@ -47,7 +46,7 @@ def _build(path: Path) -> Built:
 
 
 def _execute(path: Path) -> ModuleType:
-    """The file as a module, under the name by which a worker would find it: seen from where `run` was called."""
+    """The file as a module, with the name under which a worker imports it from the current folder."""
     sys.path[:0] = [str(Path.cwd()), str(path.parent.resolve())]
     spec = spec_from_file_location(module_name(path), os.path.abspath(path))
     assert spec is not None and spec.loader is not None
@@ -63,7 +62,7 @@ def _execute(path: Path) -> ModuleType:
 
 
 def module_name(path: Path) -> str:
-    """`flows/release.py` is `flows.release`. What no worker could import has a name that the builder refuses."""
+    """`flows/release.py` is `flows.release`. A file that workers cannot import gets a name that the builder refuses."""
     try:
         parts = path.resolve().relative_to(Path.cwd()).with_suffix("").parts
     except ValueError:
@@ -89,7 +88,7 @@ def _file_problem(path: Path, message: str, hint: str) -> Problem:
 
 
 def _error_problem(error: BaseException, path: Path) -> Problem:
-    """Where in the file it went wrong, and what Python says."""
+    """The error as a problem, at its line in the file."""
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     file = os.path.abspath(path)
     if isinstance(error, SyntaxError) and error.filename == file:

@@ -29,15 +29,15 @@ class Reachability:
 
     def connected(self, pairs: Iterable[Pair]) -> set[Pair]:
         """The pairs (from, to) between which there is a path of at least one link."""
-        held: set[Pair] = set()
+        connected: set[Pair] = set()
         open_pairs: list[Pair] = []
         for pair in set(pairs):
             answer = self._answer_directly(*pair)
             if answer:
-                held.add(pair)
+                connected.add(pair)
             elif answer is None:
                 open_pairs.append(pair)
-        return held | self._sweep_pairs(open_pairs)
+        return connected | self._sweep_pairs(open_pairs)
 
     def _answer_directly(self, source: str, target: str) -> bool | None:
         """The answer if no sweep is needed, otherwise None."""
@@ -54,16 +54,18 @@ class Reachability:
         return self._targets[source]
 
     def _sweep_pairs(self, pairs: list[Pair]) -> set[Pair]:
-        held: set[Pair] = set()
-        asked: dict[int, list[Pair]] = {}
+        connected: set[Pair] = set()
+        by_part: dict[int, list[Pair]] = {}
         for pair in pairs:
-            asked.setdefault(self._part[pair[0]], []).append(pair)
-        sources = sorted(asked)
+            by_part.setdefault(self._part[pair[0]], []).append(pair)
+        sources = sorted(by_part)
         for start in range(0, len(sources), _SOURCES_PER_SWEEP):
             bits = {part: 1 << bit for bit, part in enumerate(sources[start : start + _SOURCES_PER_SWEEP])}
             masks = self._sweep(bits)
-            held.update(pair for part, bit in bits.items() for pair in asked[part] if masks[self._part[pair[1]]] & bit)
-        return held
+            connected.update(
+                pair for part, bit in bits.items() for pair in by_part[part] if masks[self._part[pair[1]]] & bit
+            )
+        return connected
 
     def _sweep(self, bits: dict[int, int]) -> list[int]:
         """For each part the bit set of sources that reach it. Links lead to parts with lower numbers."""

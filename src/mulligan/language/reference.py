@@ -1,8 +1,8 @@
-"""The reference of the language as Markdown, made from the same keys that the reader reads.
+"""The reference of the language as Markdown, made from the tables of keys.
 
     python -m mulligan.language.reference          writes docs/reference/reference.md
 
-A test holds the page to what this module makes of the keys, so that it cannot fall behind.
+A test compares the page with the tables, so that it is never out of date.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 HEAD = """\
 # Reference
 
-Every key of a workflow file and what may stand there. This page is made from the tables that read your file
-(`python -m mulligan.language.reference` writes it), so it is never behind. What the keys are for, with examples, is in
-[the language](language.md); `mulligan schema` prints the same as JSON Schema, for editors.
+Every key of a workflow file and its values. This page is generated from the tables that read your file
+(`python -m mulligan.language.reference`), so it is always up to date. [The language](language.md) explains the keys
+with examples; `mulligan schema` prints the same as JSON Schema, for editors.
 
-Keys that are not here are refused, with the one that was probably meant. At the top of the file alone, keys that start
-with `x-` are skipped: a place for YAML anchors. `${…}` marks texts that may hold [expressions](expressions.md).
+Keys that are not listed are refused, with a suggestion. At the top level of the file, keys that start with `x-` are
+skipped: use them for YAML anchors. `${…}` marks texts that may contain [expressions](expressions.md).
 """
-# The heading of a record that is not called what its key is called.
+# Headings of records that differ from the name of the key.
 TITLES = {
     "workflow": "The file",
     "step": "A step",
@@ -58,9 +58,9 @@ TITLES = {
     "edge": "An edge",
     "handler": "A handler",
 }
-# Records whose keys others have too: there, one line stands for all of them.
+# Records whose keys other records share: one line replaces these keys there.
 SHARED = (COMMAND, RULE)
-# Texts in which `${…}` means nothing: a name, and code, whose values come from `args`.
+# Texts without placeholders: a name, and code, whose values come from `args`.
 WITHOUT_PLACEHOLDERS = frozenset({"step", "python"})
 MARK = " `${…}`"
 KINDS_OF_JSON = {"string": "a text", "number": "a number", "boolean": "true or false", "null": "nothing"}
@@ -73,24 +73,20 @@ def reference() -> str:
 
 
 def records(root: Record) -> tuple[Record, ...]:
-    """`root` and every record that can be reached from it, in the order in which a reader meets them."""
+    """`root` and every record below it, in breadth-first order."""
     found: dict[str, Record] = {root.name: root}
     waiting = [root]
     while waiting:
-        for record in _records_below(waiting.pop(0)):
+        keys = waiting.pop(0).keys.values()
+        for record in (below for key in keys for below in _records_of(key.shape)):
             if record.name not in found:
                 found[record.name] = record
                 waiting.append(record)
     return tuple(found.values())
 
 
-def _records_below(record: Record) -> Iterator[Record]:
-    for key in record.keys.values():
-        yield from _records_of(key.shape)
-
-
 def _records_of(shape: Shape) -> Iterator[Record]:
-    """The records that may stand where `shape` is expected; not those within them."""
+    """The records that `shape` accepts, without those inside them."""
     if isinstance(shape, Record):
         yield shape
     for inner in _parts(shape):
@@ -133,7 +129,7 @@ def _section(record: Record) -> Iterator[str]:
 
 
 def _shared_keys(record: Record) -> dict[frozenset[str], str]:
-    """The keys that are another record's, and the sentence that stands for them."""
+    """The keys that belong to another record, and the sentence that replaces them."""
     found: dict[frozenset[str], str] = {}
     for lender in SHARED:
         same = [word for word, key in record.keys.items() if lender.keys.get(word) is key]
@@ -154,13 +150,13 @@ def _row(word: str, key: Key) -> str:
 
 
 def _mark_code(about: str) -> str:
-    """Braces and brackets are code to a reader."""
+    """Format braces and brackets as code."""
     marked = re.sub(r"\$?\{(?:[^{}]|\{[^{}]*\})*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
     return marked.replace(" | ", r" \| ")
 
 
 def describe_shape(shape: Shape) -> str:
-    """What may stand at a place, in a few words."""
+    """The values that a shape accepts, in a few words."""
     if isinstance(shape, Deferred):
         return describe_shape(shape.of())
     if isinstance(shape, Record):
@@ -188,11 +184,11 @@ def _describe_scalar(shape: Shape) -> str:
         return f"{shape.expected}; with a matrix also `${{matrix.NAME}}`"
     if isinstance(shape, Value | Nothing):
         return shape.expected
-    raise TypeError(f"there are no words for {type(shape).__name__}")
+    raise TypeError(f"no description for {type(shape).__name__}")
 
 
 def _foreign_actions() -> Iterator[str]:
-    """The actions that stand in translated files alone: whoever goes on in one looks them up here."""
+    """The actions that only translated files use."""
     for name, action in FOREIGN_ACTIONS.items():
         yield f"## `{name}`\n"
         yield f"An action of files that `mulligan convert` wrote: {action.about}. Each key may hold `${{…}}`.\n"
@@ -204,10 +200,10 @@ def _foreign_actions() -> Iterator[str]:
 def _codes() -> Iterator[str]:
     """The table of failure codes, for `codes:` in rules and edges."""
     yield "## Error codes\n"
-    yield "What `codes` of a rule or a failure edge can name. A step may report codes of its own beside them.\n"
+    yield "The values of `codes` in rules and failure edges. A step may also report its own codes.\n"
     yield "| code | severity | retryable | |\n|---|---|---|---|"
     for code in SEVERITY:
-        engines = "only the engine says it " if code in ENGINE_CODES else ""
+        engines = "set only by the engine " if code in ENGINE_CODES else ""
         yield f"| `{code}` | {SEVERITY[code]} | {'yes' if RETRYABLE[code] else 'no'} | {engines}|"
     yield ""
 

@@ -1,4 +1,4 @@
-"""Names into links: every step in its place, matrix steps multiplied, needs on many steps made groups."""
+"""Resolves names into links: expands matrix steps, and makes groups of needs on many steps."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mulligan.language.suggestions import did_you_mean
 
 
 class Resolved(msgspec.Struct):
-    """All steps with their links, and for each the draft it came from."""
+    """All steps with their links, and the draft of each."""
 
     steps: dict[str, Step] = {}
     groups: dict[str, tuple[str, ...]] = {}
     drafts: dict[str, StepDraft] = {}
-    # Where an edge of a step was written, by the step and the edge's index; one that names a matrix has many indexes.
+    # The drafts of edges by step and index. An edge to a matrix has many indexes.
     edges: dict[tuple[str, int], EdgeDraft] = {}
-    # The steps inside groups, each with its group; of a group, the steps around it. Neither can be named here.
+    # The steps inside groups with their group, and for a group the steps outside it. Neither can be named here.
     grouped: dict[str, str] = {}
     outside: frozenset[str] = frozenset()
 
@@ -50,8 +50,8 @@ def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Re
 def _add_sequence(drafts: list[StepDraft], resolved: Resolved) -> None:
     """Let each step need the one before it, unless it has needs or an edge leads to it.
 
-    A step that only failures lead to is no part of the sequence: where nothing fails it is skipped, and whoever needed
-    it would be skipped too.
+    A step that only failure edges lead to is not part of the sequence: without a failure it is skipped, and a step
+    that needs it would be skipped too.
     """
     edges = [edge for step in resolved.steps.values() for edge in step.edges]
     targets = {edge.to for edge in edges}
@@ -76,14 +76,14 @@ def _need_for_all(draft: StepDraft, resolved: Resolved) -> Need:
 
 
 class _Matches(NamedTuple):
-    """The steps that match a pattern, in file order, and as a set: thousands may ask whether they are among them."""
+    """The steps that match a pattern, in file order and as a set for fast lookups."""
 
     members: tuple[str, ...]
     known: frozenset[str]
 
 
 class _Names:
-    """Which names there are: of steps, and of matrices as a whole. One that is there twice is refused."""
+    """The names of steps and of whole matrices. Duplicates are refused."""
 
     def __init__(self, drafts: list[StepDraft], whole: Draft) -> None:
         source = whole.source
@@ -91,7 +91,7 @@ class _Names:
         self.steps: dict[str, StepDraft] = {}
         self.matrices: dict[str, tuple[str, ...]] = {}
         self.matches: dict[str, _Matches] = {}
-        # Of all steps, once one asks.
+        # Built at the first use.
         self._prefix_index: PrefixIndex | None = None
         self.source = source
         for draft in drafts:
@@ -110,7 +110,7 @@ class _Names:
         self.steps.update(dict.fromkeys(draft.names, draft))
 
     def members(self, name: str) -> tuple[str, ...]:
-        """The steps that `name` stands for: itself, or all of a matrix."""
+        """The steps of that name: one, or all of a matrix."""
         return (name,) if name in self.steps else self.matrices.get(name, ())
 
     def matches_of(self, pattern: str) -> _Matches:
@@ -134,7 +134,7 @@ class _Names:
 
 
 class _Linker:
-    """Gives one draft's steps their links."""
+    """Adds the links to the steps of one draft."""
 
     def __init__(self, each: StepDraft, names: _Names, resolved: Resolved, draft: Draft) -> None:
         self.draft = each

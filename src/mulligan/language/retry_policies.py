@@ -1,4 +1,4 @@
-"""Retry rules: a number, one rule, `{rules: […]}`, or the name of a policy, all as one list of rules."""
+"""Reads `retry`: a number, one rule, `{rules: […]}` or the name of a policy, all as a list of rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MATCHERS = ("codes", "exit_codes", "pattern", "any")
 
 
 def read_retry(node: Node | None, scope: Scope, settings: Settings) -> Retry:
-    """The rules at a place; none where there is nothing to read."""
+    """The rules of `retry`; none if there is no node."""
     if node is None:
         return Retry()
     form = RETRY.read(node, "'retry'", scope.source)
@@ -80,13 +80,13 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
         backoff=read_backoff(form),
         recovery_script=script,
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
-        # Of one that stands alone it bounds the place, which is the same.
+        # A single rule has its limit in `Retry`, which is equivalent.
         max_attempts=None if is_alone else form.get("max_attempts"),
     )
 
 
 def _max_retries(form: Fields) -> int:
-    """As many as it says; else what the attempts leave, where it bounds those."""
+    """The given number, by default one less than the attempts."""
     attempts: int = form.get("max_attempts", MAX_RETRIES_DEFAULT + 1)
     retries: int = form.get("max_retries", attempts - 1)
     return retries
@@ -123,7 +123,7 @@ def _adjust(form: Fields, scope: Scope) -> Adjust:
 
 
 def _script(node: Node, scope: Scope, settings: Settings) -> Command | None:
-    """The recovery script: a command with the step's env and cwd, and the failure in `error`."""
+    """The recovery script: a command with the env and cwd of the step, which can read `error`."""
     inner = scope.with_names("error")
     own = settings.for_commands()
     if not isinstance(node, Mapping):

@@ -1,4 +1,4 @@
-"""The JSON Schema of the language, for editors: made from the same keys that the reader reads.
+"""The JSON Schema of the language, for editors, made from the tables of keys.
 
 `python -m mulligan.language.schema` writes it to the file that is installed with the package.
 """
@@ -15,12 +15,12 @@ from mulligan.language.plugins import Plugin, find, names
 from mulligan.language.shapes import Definitions
 from mulligan.plugins import Unusable
 
-# Where an action may stand.
+# The records that contain an action.
 ACTION_RECORDS = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# What the schema is called, for ever: ADR 32. It is no address, and nothing is looked for there.
+# The permanent id of the schema (ADR 32). It is not a URL.
 ID = "urn:uuid:ee02fa88-65df-4d6f-bed9-b06409c8d0ac"
-# Without what packages add.
+# Without the actions of plugins.
 FILE = Path(__file__).parent.parent / "workflow.schema.json"
 
 
@@ -31,18 +31,18 @@ def schema() -> dict[str, Any]:
     for plugin in _plugins():
         _add(plugin, definitions)
     head = {"$schema": DIALECT, "$id": ID, "title": "Mulligan workflow"}
-    # The file itself is at the root: until draft 7, a name beside a '$ref' counts for nothing.
+    # The workflow is inlined at the root: up to draft 7, keywords next to a '$ref' are ignored.
     root, definitions[WORKFLOW.name] = definitions[WORKFLOW.name], {"$ref": "#"}
     return {**head, **root, "$defs": dict(sorted(definitions.items()))}
 
 
 def schema_text() -> str:
-    """The same as the text of a file."""
+    """The schema as the text of a file."""
     return json.dumps(schema(), indent=2) + "\n"
 
 
 def _plugins() -> list[Plugin]:
-    """All that packages add. Refused, with the package's name, where one of them can never be used."""
+    """The actions of all plugins. Refused, with the name of the package, if one cannot be used."""
     try:
         found = [plugin for name in sorted(names()) if (plugin := find(name))]
     except Unusable as problem:

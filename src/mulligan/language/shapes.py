@@ -538,7 +538,10 @@ class Record(Shape, frozen=True, dict=True):
         return {"$ref": f"#/$defs/{self.name}"}
 
     def _own_schema(self, definitions: Definitions) -> Schema:
-        properties = {word: {**key.shape.schema(definitions), **_description(key)} for word, key in self.keys.items()}
+        properties = {
+            word: {**key.shape.schema(definitions), **({"description": key.about} if key.about else {})}
+            for word, key in self.keys.items()
+        }
         schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
         if self.required:
             schema["required"] = list(self.required)
@@ -547,7 +550,3 @@ class Record(Shape, frozen=True, dict=True):
         if self.may_extend:
             schema["patternProperties"] = {"^x-": {}}
         return schema
-
-
-def _description(key: Key) -> Schema:
-    return {"description": key.about} if key.about else {}

@@ -416,7 +416,9 @@ class _Scanner:
             self._read_nested(dangers.ARITHMETIC)
             return
         self._at += width
-        self._read_to_offset(end, Context("quoted", dangers.ARITHMETIC))
+        context = Context("quoted", dangers.ARITHMETIC)
+        while self._at < end:
+            self._read_character(context)
         self._at = end + 2
 
     def _arithmetic_end(self, start: int) -> int:
@@ -435,10 +437,6 @@ class _Scanner:
             depth += {"(": 1, ")": -1}.get(char, 0)
             at += 1
         return -1
-
-    def _read_to_offset(self, end: int, context: Context) -> None:
-        while self._at < end:
-            self._read_character(context)
 
     def _read_until(self, closer: str, context: Context) -> None:
         """Read up to `closer`, which ends a parameter or a subscript."""

@@ -1,6 +1,6 @@
 """Positions where the shell would evaluate a value again or would not expand it: why, and what to do instead.
 
-Each reason completes a sentence about the placeholder: `'${inputs.x}' stands in single quotes, where …`.
+Each reason completes a sentence about the placeholder: `'${inputs.x}' is in single quotes, where …`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ class Danger(NamedTuple):
 
 
 _LITERALLY = "for the characters themselves write '$${'"
-SINGLE_QUOTES = Danger(
-    "stands in single quotes, where the shell does not expand it", f"use double quotes; {_LITERALLY}"
-)
+SINGLE_QUOTES = Danger("is in single quotes, where the shell does not expand it", f"use double quotes; {_LITERALLY}")
 QUOTED_DOCUMENT = Danger(
-    "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+    "is in a here-document with a quoted delimiter, where the shell does not expand it",
     f"write the delimiter without quotes; {_LITERALLY}",
 )
 DELIMITER = Danger("is the delimiter of a here-document, which the shell does not expand", "write a word there")
-BACKTICKS = Danger("stands in backticks, which change the quotes within", "write $(…) in place of the backticks")
+BACKTICKS = Danger("is in backticks, which change the quotes within", "write $(…) in place of the backticks")
 ARITHMETIC = Danger(
-    "stands in arithmetic, where the shell would evaluate the value again",
+    "is in arithmetic, where the shell would evaluate the value again",
     "compute it in the expression, as in ${inputs.n + 1}, or write $(printf %d …) around it",
 )
 SUBSCRIPT = Danger(

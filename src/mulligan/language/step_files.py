@@ -1,7 +1,7 @@
-"""What a step reads and writes: names from `files`, and plain paths.
+"""Reads `reads` and `writes`: names from `files`, and paths.
 
-A declared name and its path are one file, so that a reader finds its writer however either of them says it. A path with
-values in it is called by its text.
+A declared name and its path are the same file, so a reader finds its writer whichever form they use. A path with
+placeholders is named by its text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 class StepFiles(msgspec.Struct, frozen=True):
-    """The files of a step by name, and the paths of those that have values in them."""
+    """The files of a step by name, and the paths of those with placeholders."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class StepFiles(msgspec.Struct, frozen=True):
 
 
 def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
-    """What a step says under `reads` and `writes`. Of a matrix step this stands for all its combinations."""
+    """The files in `reads` and `writes`, for a matrix step those of all its combinations."""
     found: dict[str, tuple[str, ...]] = {}
     paths: dict[str, Template] = {}
     for key in _KEYS:
@@ -48,7 +48,7 @@ def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
 
 
 def files_per_step(fields: Fields, combinations: list[Values], scope: Scope) -> list[StepFiles]:
-    """The files of each step of a matrix; nothing where they are the same for all."""
+    """The files of each step of a matrix; empty if they are the same for all."""
     entries = {key: _entries(fields, key) for key in _KEYS}
     if not combinations or not any(_varies(entry) for named in entries.values() for entry in named):
         return []
@@ -58,7 +58,7 @@ def files_per_step(fields: Fields, combinations: list[Values], scope: Scope) -> 
 
 
 def with_files(step: Step, files: StepFiles) -> Step:
-    """The step with what it reads and writes; its check looks for what it writes, where nobody else does."""
+    """The step with its files, which its validator checks if no worker does."""
     check = step.validator
     if check is not None and check.writes:
         check = msgspec.structs.replace(check, writes=files.writes)
@@ -82,12 +82,12 @@ def _entries(fields: Fields, key: str) -> list[Scalar]:
 
 
 def _varies(entry: Scalar) -> bool:
-    """Whether it may differ from one step of a matrix to the next."""
+    """Whether it may differ between steps of a matrix."""
     return "{" in entry.text
 
 
 def _name(entry: Scalar, values: Values, scope: Scope, paths: dict[str, Template]) -> str:
-    """What a file is called. One with values in its path is added to `paths`."""
+    """The name of a file. A path with placeholders is added to `paths`."""
     text = entry.text
     if "${" in text:
         path = _path_template(entry, values, scope)
@@ -109,7 +109,7 @@ def _path_template(entry: Scalar, values: Values, scope: Scope) -> Template:
     bind = binder(path) if values else None
     if bind is not None:
         path = bind(values)
-    # As text, whatever the type of a value that stands alone.
+    # An empty first part makes the result text, even for a single placeholder.
     return Template(("", *path.parts)) if len(path.parts) == 1 else path
 
 
@@ -118,7 +118,7 @@ def _source_text(path: Template) -> str:
 
 
 def _declared_or_path(text: str, entry: Scalar, scope: Scope) -> str:
-    """The name under which a file is declared; else the path itself, in its shortest form."""
+    """The declared name of a file, or its normalized path."""
     declared = scope.draft.files
     if text in declared:
         scope.draft.used.add(("files", text))

@@ -1,4 +1,4 @@
-"""Steps: each read once into a draft, its links still names."""
+"""Reads steps into drafts, whose links are still names."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from mulligan.language.step_files import StepFiles, files_per_step, read_files, 
 from mulligan.language.suggestions import closest_key
 
 _COPIED_KEYS = ("take", "no_match", "join", "max_visits")
-# On a map step these are the defaults of its commands, and not its own.
+# On a map step these are the defaults of its commands, not settings of the step itself.
 _COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
 
 
 class StepDraft(msgspec.Struct):
-    """A step as read: `step` without its links, the links by name, and one name per matrix combination."""
+    """A step as written: `step` without links, the links by name, and one name per matrix combination."""
 
     name: str
     node: Mapping
@@ -43,13 +43,13 @@ class StepDraft(msgspec.Struct):
     edges: list[EdgeDraft] = []
     combinations: list[Values] = []
     names: list[str] = []
-    # What each step of a matrix reads and writes, where that differs from one to the next.
+    # The files of each step of a matrix, if they differ.
     files: list[StepFiles] = []
-    # Their resources and timeouts, where those have values of the matrix in them.
+    # The resources and timeout of each step of a matrix, if they differ.
     limits: list[dict[str, Any]] = []
 
     def instances(self) -> Iterator[tuple[Step, Values]]:
-        """The steps it stands for: itself, or one per combination of its matrix."""
+        """The steps of this draft: one, or one per combination of its matrix."""
         if not self.combinations:
             yield self.step, {}
             return
@@ -64,7 +64,7 @@ class StepDraft(msgspec.Struct):
 
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
-    """A step of the list. What is wrong is noted; None where it has not even a name."""
+    """A step of the list. Problems are noted; None if it has no name."""
     with draft.source.noting:
         return _step(node, draft, settings)
     return None
@@ -93,7 +93,10 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     found.files = files_per_step(fields, combinations, scope)
     with scope.noting:
         found.limits = limits_per_step(node, step, combinations, scope)
-    _read_links(found, fields, scope)
+    if "needs" in fields:
+        found.needs = read_needs(fields.at("needs"), scope)
+    if "next" in fields:
+        found.edges = read_next(fields.at("next"), scope)
     return found
 
 
@@ -112,7 +115,7 @@ def _name_node(node: Mapping, draft: Draft) -> Scalar:
 
 
 def _read_names(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
-    """The step's name (of a matrix: of the whole), the names of all its steps, and their values."""
+    """The name of the step (or of the whole matrix), the names of all its steps, and their values."""
     name = base_name(node.text) if "matrix" in fields.node.entries else node.text
     with scope.noting:
         if "matrix" in fields:
@@ -129,7 +132,7 @@ def _read_names(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[s
 
 
 def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """The step's fields as far as they can be read, so that one problem does not hide the next."""
+    """The fields of the step that can be read, so that one problem does not hide others."""
     values: dict[str, Any] = {}
     if "map" in fields.node.entries or "do" in fields.node.entries:
         with scope.noting:
@@ -142,7 +145,7 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
 
 
 def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
-    """A map that does without its failed items does not fail for them: nobody would be asked."""
+    """Warn about triage on a map that completes without its failed items: they never reach triage."""
     mapped = values.get("map")
     if mapped is None or values.get("triage") is None or mapped.on_item_failure != "collect":
         return
@@ -153,7 +156,7 @@ def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -
 
 
 def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
-    """A step that no worker carries out has nobody to look for the files it writes: its check does, made if need be."""
+    """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
     action = values.get("action")
     is_engines = "map" in values or (action is not None and action.kind in ENGINE_ACTIONS)
     if not is_engines or not values.get("writes"):
@@ -181,7 +184,7 @@ def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:
     source, entries = scope.source, fields.node.entries
     actions = [*(action for action in ACTIONS if action in entries), *fields.added]
     if fields.has_unknown_keys and ("do" not in entries or "map" not in entries):
-        return  # most likely the other half by another name, which was noted
+        return  # most likely a misspelled key, which is already noted
     if "do" not in entries:
         hint = f"put '{actions[0]}' into it" if actions else "add 'do: [{shell: …}]'"
         raise source.refuse("map", f"{label} has 'map' and no 'do'", fields.key("map"), hint=hint)
@@ -193,7 +196,7 @@ def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:
 
 
 def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """What a step has beyond a command: its place in the graph."""
+    """The fields that a step has in addition to those of a command."""
     values: dict[str, Any] = fields.pick(*_COPIED_KEYS)
     if "when" in fields:
         with scope.noting:
@@ -216,7 +219,7 @@ def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str,
 
 
 def _with_timeout(command: Command) -> Command:
-    """An undo always has a time limit: it runs when a run is ending, and nothing may hold that up for ever."""
+    """The undo command with a timeout: it runs while the run ends, which must not take forever."""
     return command if command.timeout else msgspec.structs.replace(command, timeout=END_TIMEOUT_SECONDS)
 
 
@@ -226,15 +229,8 @@ def _triage(form: Fields | bool) -> Triage | None:
     return Triage() if form else None
 
 
-def _read_links(found: StepDraft, fields: Fields, scope: Scope) -> None:
-    if "needs" in fields:
-        found.needs = read_needs(fields.at("needs"), scope)
-    if "next" in fields:
-        found.edges = read_next(fields.at("next"), scope)
-
-
 def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
-    """The explicit `end`: an action with a few keys; it may read every step."""
+    """The explicit `end`: an action with few keys, which may read every step."""
     source = draft.source
     if not isinstance(node, Mapping):
         raise source.refuse("type", f"'end' is {describe(node)}, a mapping with an action is expected", node)
@@ -243,8 +239,8 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     own.entries = {key: entry for key, entry in node.entries.items() if END_SHAPE.known(key)}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
     scope = Scope(draft, "'end'", reader=None).for_fields(fields)
-    calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
-    values = {**action_field(fields, "'end'", scope), **command_fields(fields, scope, calm)}
+    defaults = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
+    values = {**action_field(fields, "'end'", scope), **command_fields(fields, scope, defaults)}
     return Step(name=END, **values)
 
 
@@ -264,5 +260,5 @@ def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
 
 
 def default_end() -> Step:
-    """The end that only evaluates."""
+    """The end without an action, which only evaluates outputs."""
     return Step(name=END, timeout=END_TIMEOUT_SECONDS)

@@ -28,13 +28,12 @@ class UnquotedText(NamedTuple):
 
     @property
     def hint(self) -> str:
-        return f"write {self._quoted()}" if self.is_whole else "quote the whole text"
-
-    def _quoted(self) -> str:
+        if not self.is_whole:
+            return "quote the whole text"
         if "\\" not in self.text and '"' not in self.text:
-            return f'"{self.text}"'
+            return f'write "{self.text}"'
         doubled = self.text.replace("'", "''")
-        return f"'{doubled}'"
+        return f"write '{doubled}'"
 
 
 def find_unquoted_text(lines: str, depth: int = 0) -> UnquotedText | None:

@@ -1,4 +1,4 @@
-"""A whole file: its top-level keys, its steps, its checks, in that order."""
+"""Reads a whole file: top-level keys, steps, checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mulligan.language.value_templates import value_template
 
 Declared = TypeVar("Declared")
 
-# Problems that take a link away: what then looks like a missing path may only be its shadow.
+# Problems that remove links. After one of them a missing path is not reported, since it may be a consequence.
 _LINK_PROBLEMS = frozenset(
     f"language.{code}"
     for code in ("unknown_step", "duplicate_step", "missing_key", "unknown_key", "name", "matrix", "need")
@@ -41,13 +41,13 @@ _LINK_PROBLEMS = frozenset(
 
 
 def read_workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
-    """The checked workflow in a document, or a LanguageError with all that is wrong with it."""
+    """The checked workflow in a document, or a LanguageError with all its problems."""
     try:
-        workflow = _workflow(root, source, default_name, includes)
+        workflow, _ = _read(root, source, default_name, includes)
     except Refusal as refusal:
         source.note(refusal)
     except TooManyProblems:
-        pass  # the problems so far say it all
+        pass  # the problems so far are reported
     except RecursionError:
         source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
     if source.problems:
@@ -55,20 +55,16 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
     return workflow
 
 
-def _workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
-    return _read(root, source, default_name, includes)[0]
-
-
 def _group(
     root: Mapping, outer: Draft, group: Mapping, step: str, given: tuple[str, ...], outside: frozenset[str]
 ) -> Workflow:
-    """The workflow that a group stands for. It declares the inputs that are read inside; the file uses what it uses."""
+    """The workflow of a group. It declares the inputs that are read inside, which count as used by the file."""
     tree = group_tree(root, group, step)
     extra = {name: Input(type="any") for name in given}
     inner = frozenset(step_names(group))
     outer.grouped.update(dict.fromkeys(inner, step))
     workflow, draft = _read(tree, outer.source, step, outer.includes, extra, outside - inner)
-    # What is handed in has another name than any input of the file.
+    # Inputs of the group have other names than those of the file.
     outer.used |= {(section, name) for section, name in draft.used if section != "inputs" or name not in extra}
     outer.used_handlers.update(draft.used_handlers)
     is_all = ("inputs", "*") in draft.used
@@ -85,7 +81,7 @@ def _read(
     extra: dict[str, Input] | None = None,
     outside: frozenset[str] = frozenset(),
 ) -> tuple[Workflow, Draft]:
-    """The workflow in a tree, and what was found on the way. With `extra` inputs it is a group of another one."""
+    """The workflow in a tree, and its draft. With `extra` inputs it is a group of another workflow."""
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
@@ -128,7 +124,7 @@ def _read(
 
 
 def _check_for_mistakes(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
-    """What is asked of a file as a whole, with its groups: what nobody uses, and what most likely is a slip."""
+    """Check the file with its groups for unused declarations and likely mistakes."""
     warn_unused(fields, draft)
     if not draft.source.origin:
         refuse_foreign_templates(root, draft.source)
@@ -173,7 +169,7 @@ def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
 
 
 def _fallbacks(fields: Fields, section: str, value: Declared) -> dict[str, Declared]:
-    """What stands for a refused entry of a section, so that what reads it is not refused as well."""
+    """Values for all entries of a section, so that reading a refused entry is not refused as well."""
     node = _mapping_at(fields, section)
     return dict.fromkeys(node.entries, value) if node else {}
 
@@ -192,7 +188,7 @@ def _secret(name: str, form: Fields, source: Source) -> Secret:
 
 
 def _settings(fields: Fields, draft: Draft) -> Settings:
-    """What `defaults` says. Its expressions hold for all steps, so they read none."""
+    """The settings in `defaults`. They apply to all steps, so their expressions can read none."""
     if "defaults" not in fields:
         return Settings()
     scope = Scope(draft, "'defaults'", reader=NO_STEPS)
@@ -211,7 +207,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
 
 
 def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepDraft], Step]:
-    """The steps in file order, and the end: from the list, from the top, or the default one."""
+    """The steps in file order, and the end: from the list, from the top level, or the default."""
     source = draft.source
     node = fields.at("steps") if "steps" in fields else None
     if node is None:
@@ -257,7 +253,7 @@ def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
 
 
 def _check_unused(draft: Draft, settings: Settings) -> None:
-    """Read what no step uses, too: a typo there is a typo."""
+    """Read unused handlers and policies as well, to find their problems."""
     scope = Scope(draft, "", reader=None, names=frozenset({"item", "index"}))
     for name, (key, node) in (draft.handlers.entries if draft.handlers else {}).items():
         if name not in draft.used_handlers:
