@@ -21,13 +21,21 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
+.PHONY: help demo quick test check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still end well
 	@$(BIN)/mulligan demo
+
+# Left out: random histories, generated values and drawings of thousands of steps, a third of the time of these folders.
+NOT_QUICK := $(addprefix --ignore=tests/core/test_,graph_properties.py state_machine.py failure_context_safety.py revision_histories.py) \
+	$(addprefix --ignore=tests/language/test_,shell_proof.py fuzz.py drawing.py stacks.py) \
+	--deselect=tests/core/test_tallies.py::test_the_tallies_are_what_the_log_says
+
+quick: $(STAMP) ## run the tests of the core and the language, without the long random ones (under a minute on two cores)
+	$(BIN)/pytest tests/core tests/golden tests/language -n 2 -q $(NOT_QUICK)
 
 test: $(STAMP) ## run all tests
 	$(BIN)/pytest
@@ -105,6 +113,6 @@ endef
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 define compile
-$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra duckdb --extra png --universal --python-version 3.11 \
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --extra duckdb --extra noetl --extra png --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
 endef

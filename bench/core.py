@@ -102,7 +102,7 @@ def measure(name: str, size: int) -> dict[str, object]:
 
 
 def apart(name: str, size: int, times: int) -> dict[str, object]:
-    """The best of a few runs, each in a process of its own: the machine is shared, and noise only adds."""
+    """Return the best of a few runs, each in its own process: the machine is shared, and noise only adds."""
     command = [sys.executable, __file__, "--one", name, str(size)]
     results = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(times)]
     return min(results, key=lambda result: result["us_per_event"])

@@ -73,7 +73,7 @@ def _job(stage: int, i: int) -> dict[str, object]:
 
 
 def ours(count: int) -> str:
-    """The same steps as a file of ours."""
+    """Return the same steps as a Mulligan file."""
     return "name: sweep\nsteps:\n" + "".join(_step(*one) for one in _places(count))
 
 

@@ -34,7 +34,7 @@ from peers.tables import machine
 
 
 class Part(NamedTuple):
-    """Something that grows: who measures it, on which stores, at which sizes, and at which to see that it works."""
+    """Something that grows: how it is measured, on which stores, at which sizes, and at which for a quick check."""
 
     measure: Callable[[Place, Sequence[int], int], Iterator[Point]]
     sizes: tuple[int, ...]
@@ -110,7 +110,7 @@ def _measured(asked: argparse.Namespace) -> tuple[dict[str, Any], list[Point], l
 
 
 def _measure(part: Part, store: str, url: str, asked: argparse.Namespace, points: list[Point]) -> Iterator[str]:
-    """Add what was measured to the points; what could not be is told, and the others go on."""
+    """Add measurements to the points; report failures and continue."""
     sizes, rounds = (part.quick, 1) if asked.quick else (part.sizes, asked.rounds)
     with _place(url if store == "PostgreSQL" else "") as place:
         try:

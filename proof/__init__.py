@@ -1,1 +1,1 @@
-"""Programs that look for broken promises for hours: what `make test` does shortly, they do at length."""
+"""Programs that search for broken promises for hours: what `make test` does briefly, they do at length."""

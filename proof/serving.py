@@ -1,4 +1,4 @@
-"""A worker as `mulligan worker` is one, with a lease of its own length: `python -m proof.serving SECONDS`.
+"""A worker like `mulligan worker`, with a configurable lease: `python -m proof.serving SECONDS`.
 
 Says "serving" when it is ready: from then on SIGTERM ends it in order.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 
 from mulligan.cli.worker import Log
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Service
 
 
 def serve(lease_seconds: float) -> None:
     home = find_home()
     service = Service(home)
-    service.store = home.open(lease_seconds)
+    service.reader.store = home.open(lease_seconds)
     with service.driver(Capacity(2.0, 1 << 30), Log(), lease_seconds) as driver:
         driver.serve(until=Ready().is_never)
     service.close()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import mulligan
+from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service
 from mulligan.testing.run_invariants import check
 from mulligan.worker.processes import environment_of, snapshot
 
@@ -129,9 +129,9 @@ class Stage:
 
     def expect_promises(self, service: Service, run_id: int) -> None:
         """The log keeps every promise, and the tables say what it says."""
-        state = service.state(run_id)
-        check(service.events(run_id), state)
-        assert service.verify(run_id).differing == ()
+        state = service.reader.state(run_id)
+        check(service.reader.events(run_id), state)
+        assert service.replay(run_id).differing == ()
 
 
 def outcome(shown: dict[str, Any]) -> dict[str, Any]:

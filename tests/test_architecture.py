@@ -16,17 +16,32 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+import mulligan.service
+
 SRC = Path(__file__).parent.parent / "src"
 
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
-    *("errors", "core", "history", "plugins", "language", "formats", "ports", "store", "engine", "worker", "service"),
+    *("errors", "core", "history", "plugins", "language", "formats", "ports", "store", "engine", "worker", "runtime"),
+    "service",
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "cli", "dashboard", "mcp", "testing", "app", "__main__"),
 )
+# `formats/SYSTEM/runtime` runs the steps of a system in a child process of a worker. It is a part of its own, below the
+# worker, because it builds on the worker's actions and databases. It stands with its format so that a system is one
+# folder. Nothing imports it: workers call it by the name that the plugin of its format gives (`mulligan.plugins`).
+RUNTIME = re.compile(r"mulligan\.formats\.(\w+)\.runtime\b")
+# A module or function that is named in a text, to be imported when it is needed.
+NAMED = re.compile(r"mulligan(\.\w+)+\.?(:\w+)?")
+# What the package exports, and the table of its own plugins, which stands for entry points in pyproject.toml.
+NAME_ANY = frozenset({"mulligan/__init__.py", "mulligan/plugins.py"})
 FACES = frozenset({"api", "cli", "dashboard", "mcp"})
 STRANGERS = frozenset({"store", "engine", "worker"})
 FACES_KNOW = frozenset({"errors", "service"})
+# What faces may import of `service`: the package, which lists its public names, and what completion and texts need.
+PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "mulligan.service.suggestions"})
+# What `Service` is made of, and no face touches.
+BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
 CORE_LAYERS = ("model", "state", "evolve", "deciding", "effects", "turn")
 PURE_PARTS = frozenset({"core", "history"})
@@ -80,7 +95,7 @@ class Source:
     @property
     def part(self) -> str:
         """The name right below the package: a folder, or a module of its own."""
-        return self.path.with_suffix("").parts[1]
+        return part_of(".".join(self.path.with_suffix("").parts))
 
     @property
     def package(self) -> tuple[str, ...]:
@@ -91,6 +106,10 @@ class Source:
         """As others import it."""
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(name: str) -> str:
+    return "runtime" if RUNTIME.match(name) else name.split(".")[1]
 
 
 def source(path: str, text: str) -> Source:
@@ -114,6 +133,13 @@ def imported_modules(module: Source) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name) for name in names)
 
 
+def modules_imported_by_name(module: Source) -> Iterator[tuple[int, str]]:
+    """Line and name of what `import_module("…")` imports."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from ((node.lineno, arg.value) for arg in node.args if isinstance(arg, ast.Constant))
+
+
 def absolute_name(module: Source, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
@@ -123,7 +149,7 @@ def absolute_name(module: Source, node: ast.ImportFrom) -> str:
 
 def known_parts(part: str) -> frozenset[str]:
     """The parts that `part` may import, itself among them."""
-    above = frozenset(PARTS[: PARTS.index(part)])
+    above = frozenset(PARTS[: PARTS.index(part)]) - {"runtime"}
     if part in FACES:
         above = FACES_KNOW
     elif part in STRANGERS:
@@ -137,8 +163,7 @@ def known_parts(part: str) -> frozenset[str]:
 
 
 def arrows_go_one_way(module: Source) -> Iterator[str]:
-    imports = [(line, name.split(".")) for line, name in imported_modules(module)]
-    ours = [(line, names[1]) for line, names in imports if names[0] == "mulligan" and len(names) > 1]
+    ours = [(line, part_of(name)) for line, name in imported_modules(module) if name.startswith("mulligan.")]
     if module.part == "__init__":
         yield from (f"{module.path}:{line}: the package itself imports '{part}'" for line, part in ours)
     elif module.part not in PARTS:
@@ -150,6 +175,18 @@ def arrows_go_one_way(module: Source) -> Iterator[str]:
         )
 
 
+def arrows_in_texts_go_one_way(module: Source) -> Iterator[str]:
+    if str(module.path) in NAME_ANY or module.part not in PARTS:
+        return
+    allowed = known_parts(module.part)
+    own_runtime = ".".join([*module.package[:3], "runtime"])
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
+            part = part_of(node.value.replace(":", "."))
+            if part in PARTS and part not in allowed and not node.value.startswith(own_runtime):
+                yield f"{module.path}:{node.lineno}: '{module.part}' may not name '{node.value}'"
+
+
 def layers_of_the_core_go_one_way(module: Source) -> Iterator[str]:
     """A layer of the core imports itself and those below it."""
     if module.part != "core" or module.name == "mulligan.core":
@@ -159,6 +196,18 @@ def layers_of_the_core_go_one_way(module: Source) -> Iterator[str]:
         names = name.split(".")
         if names[:2] == ["mulligan", "core"] and len(names) > 2 and CORE_LAYERS.index(names[2]) > layer:
             yield f"{module.path}:{line}: 'core.{CORE_LAYERS[layer]}' may not know 'core.{names[2]}'"
+
+
+def faces_use_only_the_public_service(module: Source) -> Iterator[str]:
+    """A face imports the public names of `service`, also when it imports by a string, and looks behind none of them."""
+    if module.part not in FACES:
+        return
+    for line, name in (*imported_modules(module), *modules_imported_by_name(module)):
+        if name.startswith("mulligan.service") and name not in PUBLIC_SERVICE:
+            yield f"{module.path}:{line}: '{name}' is not public"
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in BEHIND_THE_SERVICE:
+            yield f"{module.path}:{node.lineno}: '.{node.attr}' is behind the service"
 
 
 def the_core_is_pure(module: Source) -> Iterator[str]:
@@ -213,7 +262,9 @@ def files_are_short(module: Source) -> Iterator[str]:
 Law = Callable[[Source], Iterator[str]]
 LAWS: tuple[Law, ...] = (
     arrows_go_one_way,
+    arrows_in_texts_go_one_way,
     layers_of_the_core_go_one_way,
+    faces_use_only_the_public_service,
     the_core_is_pure,
     imports_stand_at_the_top,
     nothing_is_imported_by_star,
@@ -241,8 +292,7 @@ def needed(module: Source, names: set[str]) -> Iterator[str]:
             origin = absolute_name(module, node)
             inner = {f"{origin}.{alias.name}" for alias in node.names}
             yield from inner & names or {origin} & names
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant) and arg.value in names)
+    yield from (name for _, name in modules_imported_by_name(module) if name in names)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
@@ -282,9 +332,10 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
     assert known_parts("core") == {"core", "errors"}
     assert known_parts("language") == {"language", "plugins", "history", "core", "errors"}
     assert known_parts("engine") == {"engine", "errors", "core", "history", "plugins", "language", "formats", "ports"}
-    assert known_parts("service") == set(PARTS[:11])
+    assert known_parts("runtime") == set(PARTS[:11])
+    assert known_parts("service") == {*PARTS[:10], "service"}
     assert known_parts("api") == {"api", "errors", "service"}
-    assert known_parts("app") == set(PARTS) - {"__main__"}
+    assert known_parts("app") == set(PARTS) - {"__main__", "runtime"}
 
 
 @pytest.mark.parametrize(
@@ -327,6 +378,12 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
             "import mulligan.worker.local_executor",
             "mulligan/testing/simulated_cluster.py:1: 'testing' may not know 'worker'",
         ),
+        # what runs the steps of a system is called by name, and imported by nothing
+        (
+            "mulligan/service/verbs.py",
+            "from mulligan.formats.noetl.runtime import run",
+            "mulligan/service/verbs.py:1: 'service' may not know 'runtime'",
+        ),
         # importing anything imports the package first
         (
             "mulligan/__init__.py",
@@ -342,17 +399,87 @@ def test_an_arrow_against_the_stream_is_found(path: str, text: str, sentence: st
 
 
 @pytest.mark.parametrize(
+    ("path", "text", "sentence"),
+    [
+        ("language/plugins.py", "'mulligan.worker.actions.noetl:run'", "'language' may not name "),
+        ("language/plugins.py", "import_module(f'mulligan.store.{kind}')", "'language' may not name "),
+        # the runtime of another system
+        ("formats/torc/action.py", "'mulligan.formats.noetl.runtime:run'", "'formats' may not name "),
+        ("worker/actions/plugin.py", "'mulligan.formats.noetl.runtime:run'", "'worker' may not name "),
+    ],
+)
+def test_an_arrow_against_the_stream_is_found_in_a_text(path: str, text: str, sentence: str) -> None:
+    (found,) = arrows_in_texts_go_one_way(source(f"mulligan/{path}", text))
+
+    assert sentence in found
+
+
+@pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("mulligan/core/turn.py", "from mulligan.errors import Unlawful\nfrom mulligan.core import state"),
-        ("mulligan/core/turn.py", "from . import state\nfrom .state import State\nfrom ..errors import Unlawful"),
-        ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.service.verbs import Service"),
+        ("formats/noetl/action.py", "'mulligan.formats.noetl.runtime:run'"),
+        ("cli/main.py", "'mulligan.service.words'"),
+        ("language/plugins.py", "'mulligan.actions'"),
+        ("plugins.py", "'mulligan.formats.noetl.action:NOETL'"),
+    ],
+)
+def test_an_arrow_with_the_stream_is_let_through_in_a_text(path: str, text: str) -> None:
+    assert list(arrows_in_texts_go_one_way(source(f"mulligan/{path}", text))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "mulligan/formats/noetl/runtime/sql_tools.py",
+            "from mulligan.worker.actions import sql\nfrom .call import Call",
+        ),
+        ("mulligan/core/turn.py", "from mulligan.errors import IllegalTransition\nfrom mulligan.core import state"),
+        ("mulligan/core/turn.py", "from . import state\nfrom .state import State\nfrom ..errors import Refused"),
+        ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.service import Service"),
         ("mulligan/app.py", "import mulligan.cli.main, mulligan.store.sqlite, mulligan.engine.loop"),
         ("mulligan/store/sqlite.py", "import apsw\nimport mulligan.ports"),
     ],
 )
 def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
     assert list(arrows_go_one_way(source(path, text))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from mulligan.service.run_list import RunLine", "'mulligan.service.run_list' is not public"),
+        ("def f(): return import_module('mulligan.service.home')", "'mulligan.service.home' is not public"),
+        ("record = service.reader.record(1)", "'.reader' is behind the service"),
+        ("now = service.store.now()", "'.store' is behind the service"),
+    ],
+)
+def test_a_face_that_looks_behind_the_service_is_found(text: str, found: str) -> None:
+    assert list(faces_use_only_the_public_service(source("mulligan/api/runs.py", text))) == [
+        f"mulligan/api/runs.py:1: {found}"
+    ]
+
+
+def test_a_face_may_use_the_service_and_others_may_use_its_modules() -> None:
+    face = source("mulligan/api/runs.py", "from mulligan.service import Service\nService(home).list_runs(query)")
+    test_double = source("mulligan/testing/runs.py", "from mulligan.service.run_list import RunLine")
+
+    assert list(faces_use_only_the_public_service(face)) == []
+    assert list(faces_use_only_the_public_service(test_double)) == []
+
+
+def test_the_type_checker_sees_the_names_that_the_service_exports() -> None:
+    """They are listed twice: for the type checker, and for importing them when they are first asked for."""
+    (surface,) = [module for module in shipped_sources() if module.name == "mulligan.service"]
+    checked = {
+        alias.name: node.module
+        for node in surface.nodes
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mulligan.")
+        for alias in node.names
+    }
+
+    assert checked == mulligan.service._MODULES
+    assert all(hasattr(mulligan.service, name) for name in checked)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from mulligan.cli.terminal import UsageRefused
 from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.formats import load
-from mulligan.formats.recognition import recognised
+from mulligan.formats.recognition import recognize
 from mulligan.language.document import parse
 from mulligan.language.expressions import check, evaluate
 from mulligan.language.keys import STEP, WORKFLOW
@@ -138,7 +138,7 @@ def is_workflow(block: Block) -> bool:
 
 def is_foreign(block: Block) -> bool:
     try:
-        return recognised(parse(Source(block.text, named(block)))) != ""
+        return recognize(parse(Source(block.text, named(block)))) != ""
     except Refusal:
         return False
 

@@ -13,9 +13,9 @@ from mulligan.language.matrix import COMBINATIONS_MAX
 from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.page.timeline import BARS_MAX
 from mulligan.service.report import gathering as report
-from mulligan.worker import flood, lookups, secret_encodings, secrets, supervisor
-from mulligan.worker.actions import http, http_answer
-from mulligan.worker.encodable import OUTPUT_BYTES_MAX
+from mulligan.worker import log_limit, secret_commands, secret_encodings, secrets, supervisor
+from mulligan.worker.actions import http, http_response
+from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
 
 DOCS = Path(__file__).parent.parent / "docs"
 KIB, MIB = 1 << 10, 1 << 20
@@ -30,14 +30,14 @@ SAID = [
     ("reference/actions", "| `connect_timeout` | {:.0f}s |", http.CONNECT_SECONDS),
     ("reference/actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
     ("reference/actions", "true by default, at most {};", http.REDIRECTS_MAX),
-    ("reference/actions", "| `max_body` | {}MiB,", http_answer.BODY_BYTES_MAX // MIB),
-    ("reference/actions", "the status and the first {}\ncharacters of the body", http_answer.TOLD_CHARS),
+    ("reference/actions", "| `max_body` | {}MiB,", http_response.BODY_BYTES_MAX // MIB),
+    ("reference/actions", "the status and the first {}\ncharacters of the body", http_response.TOLD_CHARS),
     ("reference/actions", "More than {} MiB of JSON are OUTPUT_INVALID", OUTPUT_BYTES_MAX // MIB),
     ("reference/actions", "a variable (over {} KiB, or with a NUL)", VARIABLE_BYTES_MAX // KIB),
     ("concepts/data", "- {} MiB are the most.", OUTPUT_BYTES_MAX // MIB),
     ("concepts/data", "An output of more than {} KiB (as JSON)", INLINE_BYTES_MAX // KIB),
     ("concepts/data", "an environment variable, at most {} KiB", VARIABLE_BYTES_MAX // KIB),
-    ("how-to/secrets", "A command has {:.0f} seconds", lookups.LOOKUP_SECONDS_MAX),
+    ("how-to/secrets", "A command has {:.0f} seconds", secret_commands.LOOKUP_SECONDS_MAX),
     ("how-to/secrets", "A value has {} characters at least", secrets.VALUE_CHARS_MIN),
     ("how-to/secrets", "and {} KiB at most", secrets.VALUE_BYTES_MAX // KIB),
     ("how-to/secrets", "lines of {} or more characters", secret_encodings.LINE_CHARS_MIN),
@@ -52,7 +52,7 @@ SAID = [
     ("how-to/reports", "| steps in a drawing | {:,} |", report.DRAWN_STEPS_MAX),
     ("how-to/reports", "| an input or output | {:,} characters |", report.VALUE_CHARS_MAX),
     ("how-to/reports", "| events | the last {} |", report.EVENTS_MAX),
-    ("reference/command-line", "before it is ended (default `{}GiB`)", flood.LOG_BYTES_MAX >> 30),
+    ("reference/command-line", "before it is ended (default `{}GiB`)", log_limit.LOG_BYTES_MAX >> 30),
 ]
 
 
@@ -65,6 +65,6 @@ def test_a_number_on_a_page_is_that_of_the_code(page: str, said: str, number: fl
 
 def test_numbers_that_pages_say_in_words() -> None:
     """Five minutes in secrets.md, ten times a second in resources.md, at most four outputs in agents.md."""
-    said = (lookups.FRESH_SECONDS, supervisor.MEMORY_SECONDS, failure_context.UPSTREAM_OUTPUTS_MAX)
+    said = (secret_commands.FRESH_SECONDS, supervisor.MEMORY_SECONDS, failure_context.UPSTREAM_OUTPUTS_MAX)
 
     assert said == (300.0, 0.1, 4)

@@ -33,6 +33,16 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
         assert ours - set(archive.namelist()) == set()
 
 
+def test_jinja2_is_installed_for_noetl_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+
+    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: jinja2")]
+
+    assert needed == ['Requires-Dist: jinja2>=3.1.6 ; extra == "noetl"']
+
+
 def test_the_schema_in_the_wheel_is_what_the_command_prints(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         installed = archive.read("mulligan/workflow.schema.json")

@@ -25,7 +25,7 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
-from mulligan.service.verbs import Prepared, prepare
+from mulligan.service.run_control import Prepared, prepare
 from mulligan.testing.history import Answers
 
 BATCH = 500
@@ -79,7 +79,7 @@ def _new(prepared: Prepared, now: datetime) -> NewRun:
 
 
 def _past(held: Turn, graph: Graph, request: int, now: datetime) -> Commit:
-    """All that a run did, as one commit: until it has ended, or waits."""
+    """Write everything that a run did as one commit: until it ended, or waits."""
     state = State(graph.workflow, graph)
     state.begin()
     entries, timers = [], []
@@ -92,13 +92,13 @@ def _past(held: Turn, graph: Graph, request: int, now: datetime) -> Commit:
                 timers += [effect] if isinstance(effect, fx.SetTimer) and effect.due > now else []
     status, has_ended = state.run.status, state.run.status == "completed"
     return Commit(
-        held,
-        0,
-        entries,
-        changes(state),
-        status,
-        1,
-        now,
+        turn=held,
+        after=0,
+        entries=entries,
+        rows=changes(state),
+        status=status,
+        round=1,
+        at=now,
         degraded=state.run.degraded,
         timers=timers,
         drained=[(request, None)],
@@ -120,7 +120,7 @@ def _answers(effect: Any, now: datetime) -> Iterator[r.Report]:
 if __name__ == "__main__":
     ended, waiting, kind = int(sys.argv[1]), int(sys.argv[2]), (sys.argv[3:] or ["approval"])[0]
     opened = find_home().open()
-    # Those that wait are the oldest: whoever looks for them cannot stop at the newest.
+    # Runs that wait are the oldest: a search for them cannot stop at the newest.
     fill(opened, kind, waiting)
     fill(opened, "ended", ended)
     opened.close()

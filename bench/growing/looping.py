@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
@@ -22,7 +22,7 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 from mulligan.testing.history import Answers
 
 WORKER = "filler"
@@ -80,9 +80,16 @@ class Looping:
 
     def _write(self, *, is_last: bool = False) -> None:
         run = self.state.run
-        queued = [task(self.state, "poll")] if is_last else []
+        queued = [make_task(self.state, "poll")] if is_last else []
         written = Commit(
-            self.turn, self.written_seq, self.entries, changes(self.state), run.status, 1, self.now, queued=queued
+            turn=self.turn,
+            after=self.written_seq,
+            entries=self.entries,
+            rows=changes(self.state),
+            status=run.status,
+            round=1,
+            at=self.now,
+            queued=queued,
         )
         written.drained, self.drained = self.drained, []
         self.store.commit([written])

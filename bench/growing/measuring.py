@@ -1,4 +1,4 @@
-"""One command in a process of its own, measured from outside: wall time, processor time, peak memory."""
+"""Run one command in its own process, and measure it from outside: wall time, cpu time, peak memory."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def best(command: Command, folder: Path, rounds: int, codes: tuple[int, ...] = (
 
 
 def startup(place: Place, rounds: int, *arguments: str) -> float:
-    """The seconds of a command that has next to nothing to do, in a home of its own: a run of one step, or after it."""
+    """Return the seconds of a command with almost nothing to do, in its own home: a run of one step, or after it."""
     apart = Place(place.folder / "startup")
     apart.folder.mkdir(exist_ok=True)
     command = apart.verb("run", apart.write("hello.yaml", HELLO), "--json")
@@ -98,7 +98,7 @@ def startup(place: Place, rounds: int, *arguments: str) -> float:
 def point(
     group: str, series: str, place: Place, size: int, spent: Spent, amount: float | None = None, idle: float = 0.0
 ) -> Point:
-    """What was measured, told on stderr while it grows; `amount` makes a rate of it, free of the `idle` seconds."""
+    """Print a measurement to stderr as it grows; `amount` makes a rate of it, without the `idle` seconds."""
     seconds, cpu, megabytes = spent
     rate = None if amount is None else amount / max(seconds - idle, 0.001)
     found = Point(group, series, place.store, size, seconds, cpu, megabytes, rate)

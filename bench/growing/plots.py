@@ -27,7 +27,7 @@ Words = Callable[[float], str]
 
 
 class Axis(NamedTuple):
-    """What is measured along it, and how its marks are told."""
+    """What an axis measures, and how its marks are labelled."""
 
     name: str
     words: Words
@@ -64,7 +64,7 @@ def marks(shown: Span) -> list[float]:
 
 
 def size_marks(sizes: Sequence[float]) -> list[float]:
-    """The sizes that are marked: all of a few near each other, else the powers of ten."""
+    """Return the sizes that are marked: all of a few that are close together, otherwise powers of ten."""
     if sizes[-1] / sizes[0] < 100:
         return list(sizes)
     return [size for size in sizes if math.log10(size).is_integer()]
@@ -127,7 +127,7 @@ def chart(title: str, note: str, lines: Sequence[Line], x: Axis, y: Axis) -> str
 
 
 def _told(line: Line, y: Axis) -> str:
-    """The line in words, for who cannot see it."""
+    """Describe the line in words, as alternative text."""
     return f"{line.name} from {y.words(_short(line.points[0][1]))} to {y.words(_short(line.points[-1][1]))}"
 
 

@@ -1,4 +1,4 @@
-"""How cost grows with the runs in a store: everybody's verbs, and a new run from its start to its end."""
+"""How cost grows with the runs in a store: all verbs, and a new run from its start to its end."""
 
 from __future__ import annotations
 

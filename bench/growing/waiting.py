@@ -42,8 +42,8 @@ def _settled(pid: int, size: int) -> tuple[float, float]:
 
 
 def _bury(place: Place) -> None:
-    """The worker was killed: whoever comes next must not wait for it."""
+    """Expire the killed worker, so that the next one does not have to wait."""
     store = Home(place.folder / "home", place.database).open()
     for worker in store.workers():
-        store.bury(worker.name, is_dead=True)
+        store.expire(worker.name, is_dead=True)
     store.close()

@@ -11,8 +11,9 @@ from subprocess import Popen
 
 from mulligan.language import load_text
 from mulligan.ports import Store
+from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 
 from .figures import Point
 from .measuring import Place, Spent, beside, point, used_by, wait_until
@@ -37,9 +38,9 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
                 amount = runs * STEPS_PER_RUN
                 spent = min(_emptied(home, store, shell, runs, workers) for _ in range(rounds))
                 yield point(GROUP, series, place, size, spent, amount)
-        # They were killed: whoever comes next must not wait for their leases.
+        # They were killed: the next worker must not wait for their leases.
         for worker in store.workers():
-            store.bury(worker.name, is_dead=True)
+            store.expire(worker.name, is_dead=True)
     store.close()
 
 

@@ -25,7 +25,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A number of ours beside its bar."""
+    """One of our numbers beside its bar."""
 
     what: str
     unit: str

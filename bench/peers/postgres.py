@@ -93,7 +93,7 @@ def _binaries(folder: Path) -> Path:
 
 
 def _unprivileged(folder: Path) -> dict[str, Any]:
-    """For root: how to run as `nobody`, who gets the folder. For everybody else: as oneself."""
+    """Return how to run as `nobody`, who gets the folder, for root; unchanged for other users."""
     if os.getuid():
         return {}
     nobody = pwd.getpwnam("nobody")

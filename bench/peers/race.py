@@ -38,7 +38,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A workload and what became of it."""
+    """A workload and its results."""
 
     workload: Workload
     results: list[Result]

@@ -1,4 +1,4 @@
-"""The workloads, as a table: who runs what, how often, and what was promised."""
+"""The workloads, as a table: the contestants, the counts, and the promised bars."""
 
 from __future__ import annotations
 

@@ -11,17 +11,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mulligan.testing.arguments import above_zero, at_least_one
+from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
-from proof.chaos.conductor import Chaos, Report, Settings
+from proof.chaos.campaign import Chaos, Report, Settings
 
-# Of many findings of one kind the first say enough.
+# The first findings of a kind are enough.
 SHOWN_MAX = 40
 
 
 def main(words: list[str]) -> int:
     given = _parser().parse_args(words)
-    # In the background Ctrl-C may be ignored; and whoever is told to end cleans up as well.
+    # In the background Ctrl-C may be ignored; a SIGTERM has to clean up too.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     settings = Settings(given.seed, given.runs, given.minutes, given.workers, given.lease)
@@ -39,11 +39,11 @@ def main(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m proof.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=above_zero, default=20.0, help="how long there is trouble")
-    parser.add_argument("--runs", type=at_least_one, default=5000)
+    parser.add_argument("--minutes", type=positive_float, default=20.0, help="how long there is trouble")
+    parser.add_argument("--runs", type=positive_int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=at_least_one, default=4)
-    parser.add_argument("--lease", type=above_zero, default=2.0, metavar="SECONDS")
+    parser.add_argument("--workers", type=positive_int, default=4)
+    parser.add_argument("--lease", type=positive_float, default=2.0, metavar="SECONDS")
     parser.add_argument("--keep", action="store_true", help="keep what everybody said, whatever was found")
     return parser
 
@@ -65,7 +65,7 @@ def perform(settings: Settings, folder: Path) -> Report:
 
 def told(report: Report) -> Iterator[str]:
     """The report in words, with its numbers."""
-    tally, settings = report.tally, report.settings
+    totals, settings = report.totals, report.settings
     if report.is_interrupted:
         yield "interrupted: what follows is what there was until then, and nothing was checked"
     yield f"{settings.workers} workers, a lease of {settings.lease_seconds:g}s, seed {settings.seed}"
@@ -73,10 +73,10 @@ def told(report: Report) -> Iterator[str]:
     yield f"{seconds}, {report.check_seconds:.0f}s to check"
     for name, times in sorted(report.troubles.items()):
         yield f"  {times:6} {name}"
-    endings = ", ".join(f"{count} {status}" for status, count in sorted(tally.endings.items()))
-    yield f"{tally.runs} runs with their children ({endings}), {tally.events} events, {tally.rounds} rounds more"
-    yield f"{tally.attempts} attempts, {tally.lost} lost, {tally.reruns} rerun for it, {tally.retries} retries"
-    yield f"{tally.results} results held against the journal, {tally.refused_reports} late reports refused"
+    endings = ", ".join(f"{count} {status}" for status, count in sorted(totals.endings.items()))
+    yield f"{totals.runs} runs with their children ({endings}), {totals.events} events, {totals.rounds} rounds more"
+    yield f"{totals.attempts} attempts, {totals.lost} lost, {totals.reruns} rerun for it, {totals.retries} retries"
+    yield f"{totals.results} results held against the journal, {totals.refused_reports} late reports refused"
     yield from _told_recoveries(report.recoveries)
     yield "the operators: " + (
         ", ".join(f"{count} {deed}" for deed, count in sorted(report.deeds.items())) or "nothing"

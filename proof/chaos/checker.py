@@ -1,4 +1,4 @@
-"""What must hold when the trouble is over and everything has ended. Each check yields what it finds, in words."""
+"""What must hold when the faults are over and everything has ended. Each check yields its findings."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import MulliganError
 from mulligan.ports import RunRecord
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 from mulligan.testing.run_invariants import check
-from mulligan.testing.store_contents import StoreContents, look_into_tables
+from mulligan.testing.store_contents import StoreContents, read_tables
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
-    Known,
-    promise_7_nobody_holds_a_run_that_is_over,
-    promise_7_the_dead_are_buried,
+    StoreHistory,
+    promise_7_dead_workers_are_expired,
+    promise_7_no_worker_holds_a_finished_run,
     promise_10_every_message_is_answered,
 )
+from proof.chaos.faults import Outage
 from proof.chaos.flows import FLOWS
 from proof.chaos.journal import Line
-from proof.chaos.trouble import Outage
 
 Findings = Iterator[str]
 PAGE = 1000
@@ -35,7 +35,7 @@ PAGE = 1000
 TOLD_MAX = 20
 
 
-class Tally(msgspec.Struct):
+class Totals(msgspec.Struct):
     """What the logs say was done."""
 
     runs: int = 0
@@ -53,7 +53,7 @@ class Tally(msgspec.Struct):
 def all_runs(service: Service) -> list[RunRecord]:
     """Every run, the oldest first."""
     found: list[RunRecord] = []
-    while page := service.store.runs(limit=PAGE, before=found[-1].run_id if found else None):
+    while page := service.reader.store.runs(limit=PAGE, before=found[-1].run_id if found else None):
         found += page
     return found[::-1]
 
@@ -62,7 +62,7 @@ def all_runs(service: Service) -> list[RunRecord]:
 
 
 def check_starts(numbers: range, acknowledged: Mapping[int, int], started: Mapping[int, Sequence[int]]) -> Findings:
-    """Every run that was asked for is there, once. `started`: the runs at the top by their number."""
+    """Every requested run exists, once. `started`: the top-level runs by their number."""
     for n in numbers:
         found = started.get(n, ())
         if n not in acknowledged:
@@ -74,10 +74,10 @@ def check_starts(numbers: range, acknowledged: Mapping[int, int], started: Mappi
 # -- one run ---------------------------------------------------------------------------------------------------------
 
 
-def check_run(service: Service, record: RunRecord, tally: Tally) -> tuple[list[str], list[e.Entry]]:
+def check_run(service: Service, record: RunRecord, totals: Totals) -> tuple[list[str], list[e.Entry]]:
     """What is wrong with one run, and its log."""
-    log = list(service.events(record.run_id))
-    _count(tally, record, log)
+    log = list(service.reader.events(record.run_id))
+    _count(totals, record, log)
     return [f"run {record.run_id} ({record.workflow}): {found}" for found in _of_run(service, record, log)], log
 
 
@@ -85,15 +85,15 @@ def _of_run(service: Service, record: RunRecord, log: list[e.Entry]) -> Findings
     if record.status not in RUN_ENDED:
         yield f"it is still {record.status}"
         return
-    state = service.state(record.run_id)
+    state = service.reader.state(record.run_id)
     try:
         check(log, state)
     except AssertionError as broken:
         yield str(broken)
-    differing = service.verify(record.run_id).differing
+    differing = service.replay(record.run_id).differing
     if differing:
         yield f"its log and its tables differ: {', '.join(differing)}"
-    if not any(line.text for line in service.explain(record.run_id)):
+    if not any(sentence.line.text for sentence in service.story(record.run_id)):
         yield "nothing explains it"
     yield from _unexpected_failures(service, record, state)
 
@@ -103,7 +103,7 @@ def _unexpected_failures(service: Service, record: RunRecord, state: State) -> F
     if record.status != "failed":
         return
     allowed = {"WORKER_LOST", *FLOWS[record.workflow].may_fail_with}
-    if any(child.status == "failed" for child in service.store.children(record.run_id)):
+    if any(child.status == "failed" for child in service.reader.store.children(record.run_id)):
         allowed.add("CHILD_FAILED")
     for found in state.failures:
         codes = set(_codes(found.failure))
@@ -118,24 +118,24 @@ def _codes(failure: object) -> Iterator[str]:
         failure = getattr(failure, "cause", None)
 
 
-def _count(tally: Tally, record: RunRecord, log: list[e.Entry]) -> None:
+def _count(totals: Totals, record: RunRecord, log: list[e.Entry]) -> None:
     kinds = Counter(type(entry.fact) for entry in log)
-    tally.runs += 1
-    tally.events += len(log)
-    tally.attempts += kinds[e.AttemptStarted]
-    tally.lost += kinds[e.AttemptLost]
-    tally.reruns += sum(isinstance(x.fact, e.AttemptScheduled) and x.fact.cause == "lost" for x in log)
-    tally.retries += kinds[e.RetryScheduled]
-    tally.rounds += kinds[e.RunReopened]
-    tally.refused_reports += kinds[e.ReportRefused]
-    tally.endings[record.status] += 1
+    totals.runs += 1
+    totals.events += len(log)
+    totals.attempts += kinds[e.AttemptStarted]
+    totals.lost += kinds[e.AttemptLost]
+    totals.reruns += sum(isinstance(x.fact, e.AttemptScheduled) and x.fact.cause == "lost" for x in log)
+    totals.retries += kinds[e.RetryScheduled]
+    totals.rounds += kinds[e.RunReopened]
+    totals.refused_reports += kinds[e.ReportRefused]
+    totals.endings[record.status] += 1
 
 
 # -- what was done, against what the logs say ------------------------------------------------------------------------
 
 
-def check_work(lines: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]], tally: Tally) -> Findings:
-    """Every result was made under the lease that it names; no lease was worked off twice; no two at one thing."""
+def check_work(lines: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]], totals: Totals) -> Findings:
+    """Every result was made under the lease that it names; no lease was used twice; no two attempts overlapped."""
     begun: dict[int, Line] = {}
     ended: dict[int, Line] = {}
     last: dict[tuple[int, str], Line] = {}
@@ -149,17 +149,17 @@ def check_work(lines: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]], tal
             newer = last[line.run_id, line.place]
             if newer.fence != line.fence:
                 yield f"two attempts overlapped: {newer} began before {line}"
-    yield from _check_results(ended, logs, tally)
+    yield from _check_results(ended, logs, totals)
     yield from _check_counts(begun.values(), logs)
 
 
-def _check_results(ended: Mapping[int, Line], logs: Mapping[int, Sequence[e.Entry]], tally: Tally) -> Findings:
+def _check_results(ended: Mapping[int, Line], logs: Mapping[int, Sequence[e.Entry]], totals: Totals) -> Findings:
     used: set[int] = set()
     for run_id, log in logs.items():
         for fact in (entry.fact for entry in log if isinstance(entry.fact, e.AttemptSucceeded)):
             if not str(fact.output).isdigit():
                 continue
-            tally.results += 1
+            totals.results += 1
             fence = int(fact.output)
             line = ended.get(fence)
             if line is None or (line.run_id, line.place) != (run_id, fact.place):
@@ -186,7 +186,7 @@ def _check_counts(begun: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]]) 
 def check_outages(outages: Iterable[tuple[Outage, Sequence[Line]]], logs: Mapping[int, Sequence[e.Entry]]) -> Findings:
     """An outage of the server loses nothing: no attempt counts as lost, and what ended meanwhile is not done again.
 
-    With each outage comes what the steps wrote while it lasted: nobody could report it then.
+    With each outage comes what the steps wrote while it lasted: nothing could be reported then.
     """
     for outage, lines in outages:
         ended = {(line.run_id, line.place) for line in lines if line.verb == "end"}
@@ -211,33 +211,33 @@ class InvariantChecker:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._known = Known()
+        self._known = StoreHistory()
 
     def look(self) -> list[str]:
         """What is broken now; nothing where the server is away."""
         try:
-            held = holdings(self._url)
+            held = read_store_contents(self._url)
         except psycopg.OperationalError:
             return []
         # Operators are cut off while they wait: answers that they have fetched are not told apart.
         self._known.fetched |= self._known.asked
         found = [said for promise in STORE_PROMISES for said in _asked(partial(promise, self._known, held))]
-        self._known.note(held)
+        self._known.record(held)
         return found
 
 
-def holdings(url: str) -> StoreContents:
+def read_store_contents(url: str) -> StoreContents:
     """The tables at one moment."""
     with psycopg.connect(url, connect_timeout=5) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        return look_into_tables(connection)
+        return read_tables(connection)
 
 
 def check_rest(held: StoreContents) -> Findings:
-    """Nothing is left lying about when everybody has gone."""
+    """Nothing is left when all processes have gone."""
     yield from _asked(lambda: promise_10_every_message_is_answered(held))
-    yield from _asked(lambda: promise_7_nobody_holds_a_run_that_is_over(held))
-    yield from _asked(lambda: promise_7_the_dead_are_buried(held, ()))
+    yield from _asked(lambda: promise_7_no_worker_holds_a_finished_run(held))
+    yield from _asked(lambda: promise_7_dead_workers_are_expired(held, ()))
     if held.tasks:
         yield f"{len(held.tasks)} tasks are left: {', '.join(map(str, held.tasks[:TOLD_MAX]))}"
     if held.timers:
@@ -262,14 +262,14 @@ def check_all(
     numbers: range,
     acknowledged: Mapping[int, int],
     lines: Iterable[Line],
-    tally: Tally,
+    totals: Totals,
     outages: Iterable[tuple[Outage, Sequence[Line]]] = (),
 ) -> Findings:
     logs: dict[int, list[e.Entry]] = {}
     started: dict[int, list[int]] = defaultdict(list)
     for record in all_runs(service):
         try:
-            found, log = check_run(service, record, tally)
+            found, log = check_run(service, record, totals)
         except (MulliganError, AssertionError) as error:
             found, log = [f"run {record.run_id} cannot be looked at: {error}"], []
         yield from found
@@ -277,5 +277,5 @@ def check_all(
         if record.parent_run_id is None and log and isinstance(log[0].fact, e.RunStarted):
             started[log[0].fact.inputs["n"]].append(record.run_id)
     yield from check_starts(numbers, acknowledged, started)
-    yield from check_work(lines, logs, tally)
+    yield from check_work(lines, logs, totals)
     yield from check_outages(outages, logs)

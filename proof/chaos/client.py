@@ -13,9 +13,10 @@ from pathlib import Path
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
+from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Prepared, Service, prepare
-from proof.chaos.flows import drawn
+from mulligan.service.run_control import Prepared, prepare
+from proof.chaos.flows import choose_flow
 
 # A store that is away is asked again so soon.
 AGAIN_SECONDS = 0.2
@@ -27,11 +28,11 @@ def start_all(seed: int, numbers: range, per_second: float) -> None:
         # Not all at once: there is something to do for as long as there is trouble.
         due = begun_at + done / per_second if per_second else 0.0
         time.sleep(max(0.0, due - time.monotonic()))
-        print(n, start(_prepared(drawn(seed, n), n), f"run {n}"), flush=True)
+        print(n, start(_prepared(choose_flow(seed, n), n), f"run {n}"), flush=True)
 
 
 def start(prepared: Prepared, key: str) -> int:
-    """Until somebody has said which run it is."""
+    """Retry until the run's id is known."""
     while True:
         service = Service(find_home())
         try:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from mulligan.worker.processes import Process, look_at, send, snapshot
+from mulligan.worker.processes import Process, find_process, send_signal, snapshot
 from proof.chaos.proxy import Proxy
 from proof.stage import Stage
 
@@ -61,10 +61,10 @@ class Worker:
     @property
     def alone(self) -> list[Process]:
         """Its own process, if it runs."""
-        return [process for process in (look_at(self.pid),) if process is not None]
+        return [process for process in (find_process(self.pid),) if process is not None]
 
     def sample(self) -> None:
-        process = look_at(self.pid)
+        process = find_process(self.pid)
         if process is not None:
             with suppress(OSError):
                 files = len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -78,13 +78,13 @@ class Worker:
         self.start()
 
     def kill_with_supervisor(self) -> None:
-        """Both at once: nobody is left to end what they ran."""
-        send(self.alone, signal.SIGSTOP)
-        send(self.supervisors, signal.SIGKILL)
+        """Kill both at once: nothing is left that ends what they ran."""
+        send_signal(self.alone, signal.SIGSTOP)
+        send_signal(self.supervisors, signal.SIGKILL)
         self.kill()
 
     def kill_supervisor(self) -> None:
-        send(self.supervisors, signal.SIGKILL)
+        send_signal(self.supervisors, signal.SIGKILL)
 
     def stop(self) -> Callable[[], None]:
         """Until what is returned is called."""
@@ -99,8 +99,8 @@ class Worker:
 
 def stopped(processes: list[Process]) -> Callable[[], None]:
     """Until what is returned is called."""
-    send(processes, signal.SIGSTOP)
-    return lambda: send(processes, signal.SIGCONT)
+    send_signal(processes, signal.SIGSTOP)
+    return lambda: send_signal(processes, signal.SIGCONT)
 
 
 class Fleet:
@@ -109,7 +109,7 @@ class Fleet:
     def __init__(self, stage: Stage, url: str, count: int) -> None:
         self._exits = ExitStack()
         self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
-        # Those that died though nobody had killed them.
+        # Workers that died without being killed.
         self.deaths: list[str] = []
 
     def __enter__(self) -> Fleet:
@@ -153,8 +153,8 @@ class Fleet:
                     yield f"worker {worker.number} ended with {code} when it was told to: see {worker.said}"
 
 
-def grown(samples: list[Sample]) -> str:
-    """What a worker holds more at its end than in the middle of its life, in words; "" if it is about the same."""
+def growth_of(samples: list[Sample]) -> str:
+    """Describe how much more memory a worker uses at its end than in the middle; "" if it is about the same."""
     if len(samples) < SAMPLES_MIN:
         return ""
     early, late = samples[len(samples) // 2], samples[-1]

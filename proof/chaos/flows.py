@@ -13,7 +13,7 @@ import msgspec
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """A workflow, how often it is drawn, and the codes with which it may fail though nothing was lost."""
+    """A workflow, how often it is choose_flow, and the codes with which it may fail though nothing was lost."""
 
     text: str
     weight: int = 1
@@ -202,7 +202,7 @@ def written(folder: Path) -> None:
         (folder / f"{name}.yaml").write_text(flow.text.lstrip(), encoding="utf-8")
 
 
-def drawn(seed: int, n: int) -> str:
+def choose_flow(seed: int, n: int) -> str:
     """Which of them run number `n` is."""
     (name,) = random.Random(f"{seed} {n}").choices(list(FLOWS), [flow.weight for flow in FLOWS.values()])
     return name

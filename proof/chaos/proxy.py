@@ -1,4 +1,4 @@
-"""A way to a PostgreSQL server that can be cut, slowed down, or made to swallow what is sent."""
+"""A proxy to a PostgreSQL server that can cut, delay or swallow what is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Link:
-    """One connection through the proxy. What it once swallows it swallows for ever, as a forgotten connection does."""
+    """One connection through the proxy. Once it swallows data it always does, like a forgotten connection."""
 
     def __init__(self, inward: asyncio.StreamWriter, outward: asyncio.StreamWriter) -> None:
         self.ends = (inward, outward)
@@ -86,7 +86,7 @@ class Proxy:
         self._change(delay_seconds=seconds)
 
     def swallow(self, *directions: str) -> None:
-        """What is sent to the `server`, to the `client`, or both, never arrives, and nobody is told."""
+        """Swallow what is sent to the `server`, to the `client`, or both, without an error."""
         self._change(swallowed=frozenset(directions))
         self._now(self._mute_all)
 

@@ -1,4 +1,4 @@
-"""`python -m proof.crashes`: everything that can happen to a process, at every moment, and what became of the run.
+"""`python -m proof.crashes`: everything that can happen to a process, at every moment, and how its run ended.
 
 python -m proof.crashes                                    all sweeps, at every moment: many hours
 python -m proof.crashes kills disk --every 7               some of them, at each 7th moment
@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mulligan.testing.arguments import above_zero, at_least_one
-from proof.crashes import calls, shorts
+from mulligan.testing.arguments import positive_float, positive_int
+from proof.crashes import calls, short_writes
+from proof.crashes.faults import Trial, parsed
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
-from proof.crashes.trouble import Trial, parsed
 
 PROGRESS_SECONDS = 20.0
 ALL = (*SWEEPS, "pairs")
@@ -27,16 +27,16 @@ ALL = (*SWEEPS, "pairs")
 NEEDED = {
     "calls": ("strace", calls.is_there),
     "supervisors": ("strace", calls.is_there),
-    "shorts": ("C compiler", shorts.is_there),
+    "short_writes": ("C compiler", short_writes.is_there),
 }
 
 
 class TimeUp(Exception):
-    """As long as was asked for."""
+    """Yield while there is time left."""
 
 
 class Account:
-    """Holds trials, says how far it is, and tells in the end what was found."""
+    """Run trials, print the progress, and report the findings."""
 
     def __init__(self, theatre: Theatre, minutes: float | None) -> None:
         self._theatre = theatre
@@ -52,7 +52,7 @@ class Account:
         began = time.monotonic()
         tried = self._theatre.hold(trial)
         self._slowest = max(self._slowest, (time.monotonic() - began, str(trial)))
-        if tried.is_met:
+        if tried.has_happened:
             self.held[trial.store, _kind(trial)] += 1
         if tried.complaints:
             self.found[trial] = tried.complaints
@@ -106,17 +106,17 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m proof.crashes", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("what", nargs="*", default=list(ALL), help=f"{', '.join(ALL)}, or one trial")
     parser.add_argument(
-        "--every", type=at_least_one, default=1, help="how many moments lie between two trials of a sweep"
+        "--every", type=positive_int, default=1, help="how many moments lie between two trials of a sweep"
     )
     parser.add_argument("--only", default="", help="of the sweeps only what has this in its name: openat, after_commit")
-    parser.add_argument("--pairs", type=at_least_one, default=200, help="how many double crashes on each store")
+    parser.add_argument("--pairs", type=positive_int, default=200, help="how many double crashes on each store")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
-    parser.add_argument("--minutes", type=above_zero, help="how long at most")
+    parser.add_argument("--minutes", type=positive_float, help="how long at most")
     return parser.parse_args(words)
 
 
 def _kind(trial: Trial) -> str:
-    return " and ".join(trouble.kind for trouble in trial.troubles)
+    return " and ".join(fault.kind for fault in trial.troubles)
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Of trouble that is counted here.
+# Of fault that is counted here.
 KINDS = ("call", "supervisor")
 # Of the process that drives a run: its logs, artifacts, side files, lock, pipes. SQLite's own calls are among them.
 FAULTS = (
@@ -30,7 +30,7 @@ def is_there() -> bool:
 
 
 def attach(pid: int, what: str, nth: int, told: Path) -> subprocess.Popen[bytes]:
-    """From now on the calls of a process are counted, and what is done to one is told in a file."""
+    """Count the system calls of a process from now on; a file says when something was done to one."""
     call, outcome = what.split(".")
     effect = "signal=KILL" if outcome == "KILL" else f"error={outcome}"
     expressions = ("-e", f"trace={_names(call)}", "-e", f"inject={_names(call)}:{effect}:when={nth}")

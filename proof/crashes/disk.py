@@ -139,7 +139,7 @@ class FaultyFile(apsw.VFSFile):
         super().xLock(level)
 
     def xFileControl(self, op: int, pointer: int) -> bool:
-        """Who has another number of pages in mind is told that it is so."""
+        """Confirm any requested number of pages."""
         if op == apsw.SQLITE_FCNTL_PRAGMA:
             pragma = apsw.VFSFcntlPragma(pointer)
             if pragma.name == "wal_autocheckpoint":

@@ -1,4 +1,4 @@
-"""A home that is moved while a run is driven there, and somebody who resumes the run at the new place at once."""
+"""Move a home while a run is driven there, and resume the run at the new place at once."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class Follower:
         self._stage.environment["MULLIGAN_HOME"] = str(self._new)
         wrong = [f"'{self._old}' was made again: {sorted(self._old.rglob('*'))}"] if self._old.exists() else []
         code = self._resumed.returncode
-        # A run that failed, or waits for a person, is no refusal of ours: what became of it is looked at later.
+        # A run that failed, or waits for a person, was not refused: its outcome is checked later.
         return wrong if code >= 0 else [*wrong, f"'resume' at the new place was ended by {-code}: {said}"]

@@ -1,4 +1,4 @@
-"""A way to a PostgreSQL server on which one answer is lost: what was asked is done, and nobody hears of it."""
+"""A proxy to a PostgreSQL server that loses one answer: the request is done, and its answer does not arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class LossyProxy:
-    """Listens in a folder of its own while the context lasts. `nth` 0: no answer is lost."""
+    """Listens in its own folder during the context. `nth` 0: no answer is lost."""
 
     def __init__(self, url: str, nth: int = 0) -> None:
         self._server = str(conninfo_to_dict(url).get("host", ""))

@@ -8,9 +8,9 @@ from itertools import count, product
 from typing import NamedTuple
 
 from mulligan.ports import FAULT_POINTS
-from proof.crashes import calls, disk, shorts
+from proof.crashes import calls, disk, short_writes
+from proof.crashes.faults import STORES, Fault, Trial
 from proof.crashes.trials import Tried
-from proof.crashes.trouble import STORES, Trial, Trouble
 
 # Where a pair may strike: a run passes no point more often.
 PASSES_MAX = 45
@@ -34,7 +34,7 @@ SWEEPS = {
     "calls": Sweep("call", ("sqlite",), calls.FAULTS),
     "supervisors": Sweep("supervisor", ("sqlite",), calls.SUPERVISOR_FAULTS),
     "moves": Sweep("move", ("sqlite",), POINTS),
-    "shorts": Sweep("short", ("sqlite",), shorts.FAULTS),
+    "short_writes": Sweep("short", ("sqlite",), short_writes.FAULTS),
 }
 
 Hold = Callable[[Trial], Tried]
@@ -47,7 +47,7 @@ def swept(sweep: Sweep, every: int, hold: Hold, only: str = "") -> None:
     """
     for store, what in product(sweep.stores, (what for what in sweep.whats if only in what)):
         for nth in count(1, every):
-            if not hold(Trial(store, (Trouble(sweep.kind, what, nth),))).is_met:
+            if not hold(Trial(store, (Fault(sweep.kind, what, nth),))).has_happened:
                 break
 
 
@@ -56,5 +56,5 @@ def pairs(number: int, seed: int, stores: Iterable[str] = STORES) -> Iterator[Tr
     chance = random.Random(seed)
     for store in stores:
         for _ in range(number):
-            first, second = (Trouble("kill", chance.choice(POINTS), chance.randint(1, PASSES_MAX)) for _ in range(2))
+            first, second = (Fault("kill", chance.choice(POINTS), chance.randint(1, PASSES_MAX)) for _ in range(2))
             yield Trial(store, (first, second))

@@ -1,4 +1,4 @@
-"""One trial: a run to whose processes something happens, taken up again until it ends; and what is wrong then."""
+"""One trial: a run with a fault in one of its processes, resumed until it ends; and what is wrong then."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
-from proof.crashes import shorts
-from proof.crashes.aftermath import Aftermath, complaints, steady
-from proof.crashes.mortals import Ended, Mortals, mortals
+from proof.crashes import short_writes
+from proof.crashes.command_runner import CommandExit, CommandRunner, command_runner
+from proof.crashes.faults import Fault, Trial
 from proof.crashes.moving import Follower
+from proof.crashes.outcome_checks import TrialOutcome, complaints, steady
 from proof.crashes.proxy import LossyProxy
-from proof.crashes.trouble import Trial, Trouble
 from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage
 
@@ -34,9 +34,9 @@ REFUSING = {"disk", "call", "supervisor", "short"}
 
 
 class Tried(NamedTuple):
-    """What came of a trial: whether what was to happen did, and what is wrong."""
+    """The result of a trial: whether the fault happened, and what is wrong."""
 
-    is_met: bool
+    has_happened: bool
     complaints: list[str]
 
 
@@ -60,14 +60,14 @@ class Theatre:
         self._open.close()
 
     @cached_property
-    def _mortals(self) -> Mortals:
-        return self._open.enter_context(mortals(Stage(self._folder), self._folder))
+    def _mortals(self) -> CommandRunner:
+        return self._open.enter_context(command_runner(Stage(self._folder), self._folder))
 
     @cached_property
-    def _short_mortals(self) -> Mortals:
-        """Those whose writes can be shortened."""
-        preloaded = {"LD_PRELOAD": str(shorts.built(self._folder))}
-        return self._open.enter_context(mortals(Stage(self._folder), self._folder, preloaded))
+    def _short_mortals(self) -> CommandRunner:
+        """Return the processes whose writes can be shortened."""
+        preloaded = {"LD_PRELOAD": str(short_writes.built(self._folder))}
+        return self._open.enter_context(command_runner(Stage(self._folder), self._folder, preloaded))
 
     @cached_property
     def _server(self) -> PostgresServer:
@@ -79,7 +79,7 @@ class Theatre:
         """Hold one trial. Where all was well, nothing of it is left."""
         expected = self._undisturbed(trial.store)
         with self._scene(trial) as scene:
-            is_short = any(trouble.kind == "short" for trouble in trial.troubles)
+            is_short = any(fault.kind == "short" for fault in trial.troubles)
             processes = self._short_mortals if is_short else self._mortals
             tried = Play(processes, scene).held(trial, expected)
             if not tried.complaints:
@@ -105,10 +105,10 @@ class Theatre:
         if trial.store == "sqlite":
             yield Scene(Stage(folder))
             return
-        lost = [trouble.nth for trouble in trial.troubles if trouble.kind == "answer"]
+        lost = [fault.nth for fault in trial.troubles if fault.kind == "answer"]
         with own_schema(self._server_url or self._server.url) as url, LossyProxy(url, *lost) as way:
             stage = Stage(folder, f"{way.url if lost else url}&application_name={uuid4().hex}")
-            if any(trouble.kind == "server" for trouble in trial.troubles):
+            if any(fault.kind == "server" for fault in trial.troubles):
                 stage.environment["POSTMASTER"] = str(self._postmaster)
                 yield Scene(stage, self._keep_server_up)
             else:
@@ -134,13 +134,13 @@ class Scene(NamedTuple):
 class Play:
     """One trial on its stage."""
 
-    def __init__(self, processes: Mortals, scene: Scene) -> None:
+    def __init__(self, processes: CommandRunner, scene: Scene) -> None:
         self._processes = processes
         self._scene = scene
         self._stage = scene.stage
         self._said: list[str] = []
-        self._is_met = False
-        # Whether nobody has driven the run since somebody was killed who did.
+        self._has_happened = False
+        # Whether the run has no driver since its last one was killed.
         self._is_last_dead = False
 
     def held(self, trial: Trial, expected: dict[str, Any]) -> Tried:
@@ -148,16 +148,18 @@ class Play:
         follower = Follower(self._stage) if first.kind == "move" else None
         if follower is not None:
             self._scene = self._scene._replace(meanwhile=follower.look)
-        self._run("run", written(self._stage), "--json", trouble=first)
+        self._run("run", written(self._stage), "--json", fault=first)
         lost = [] if follower is None else follower.arrive()
         with self._stage.service() as service:
-            for trouble in later:
-                self._go_on(service, trouble)
+            for fault in later:
+                self._go_on(service, fault)
             ended = self._brought_to_its_end(service)
             wrong = self._looked_at(service, ended, expected, is_refused=_is_refused(trial))
-        return Tried(self._is_met, [*lost, *wrong, *self._unsaid()])
+        return Tried(self._has_happened, [*lost, *wrong, *self._unsaid()])
 
-    def _looked_at(self, service: Service, ended: Ended, expected: dict[str, Any], *, is_refused: bool) -> list[str]:
+    def _looked_at(
+        self, service: Service, ended: CommandExit, expected: dict[str, Any], *, is_refused: bool
+    ) -> list[str]:
         """What is wrong. Where a disk refused something a step may have failed, in words; then another round helps."""
         if is_refused and ended.shown.get("status") == "failed":
             ended = self._run("retry", str(ended.shown["run_id"]), "--follow", "--json")
@@ -165,31 +167,31 @@ class Play:
             return [f"its end is not shown: {ended.code}: {ended.said}"]
         if is_refused or self._is_last_dead:
             # Killed, or not heard, when the run was over already: whoever comes next buries the dead.
-            with service.driver(None):
+            with service.control.driver(None):
                 pass
-        return complaints(Aftermath(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
+        return complaints(TrialOutcome(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
 
-    def _brought_to_its_end(self, service: Service) -> Ended:
+    def _brought_to_its_end(self, service: Service) -> CommandExit:
         for _ in range(RESUMES_MAX):
             ended = self._go_on(service)
             if ended.shown.get("status") in RUN_ENDED:
                 break
         return ended
 
-    def _go_on(self, service: Service, trouble: Trouble | None = None) -> Ended:
-        """Take the run up again, or begin it where the first process did not come so far; else look at it."""
-        runs = [run for run in service.runs(limit=100) if run.parent_run_id is None]
+    def _go_on(self, service: Service, fault: Fault | None = None) -> CommandExit:
+        """Resume the run, or start it if the first process did not get that far; otherwise show it."""
+        runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
         if not runs:
-            return self._run("run", "flow.yaml", "--json", trouble=trouble)
+            return self._run("run", "flow.yaml", "--json", fault=fault)
         verb = "show" if runs[0].status in RUN_ENDED else "resume"
-        return self._run(verb, str(runs[0].run_id), "--json", trouble=trouble)
+        return self._run(verb, str(runs[0].run_id), "--json", fault=fault)
 
-    def _run(self, *words: str, trouble: Trouble | None = None) -> Ended:
-        asked = trouble if trouble is not None and trouble.kind != "answer" else None
-        ended = self._processes.run(self._stage, *words, trouble=asked, meanwhile=self._scene.meanwhile)
-        self._is_met |= ended.is_met
+    def _run(self, *words: str, fault: Fault | None = None) -> CommandExit:
+        asked = fault if fault is not None and fault.kind != "answer" else None
+        ended = self._processes.run(self._stage, *words, fault=asked, meanwhile=self._scene.meanwhile)
+        self._has_happened |= ended.has_happened
         if self._scene.way is not None:
-            self._is_met |= self._scene.way.has_lost
+            self._has_happened |= self._scene.way.has_lost
             self._scene.way.heal()
         self._said.append(ended.said)
         if words[0] != "show":
@@ -201,4 +203,4 @@ class Play:
 
 
 def _is_refused(trial: Trial) -> bool:
-    return bool({trouble.kind for trouble in trial.troubles} & REFUSING)
+    return bool({fault.kind for fault in trial.troubles} & REFUSING)

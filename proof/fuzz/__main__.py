@@ -15,15 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.testing.arguments import above_zero
+from mulligan.testing.arguments import positive_float
 
 from . import bombs, guided
 from .seeds import PROJECT
-from .stint import Found, Went, noted
+from .session import Found, Went, noted
 from .targets import TARGETS, Target
 from .watching import Watch
 
-# Beyond its time, a stint may shrink what it has found; then it hangs.
+# Beyond its time, a session may shrink what it has found; then it hangs.
 PATIENCE_SECONDS = 150
 # Below that, its start takes longer than its work.
 GUIDED_SECONDS_MIN = 15
@@ -40,7 +40,7 @@ class Tally(msgspec.Struct):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m proof.fuzz")
-    parser.add_argument("--minutes", type=above_zero, default=10.0)
+    parser.add_argument("--minutes", type=positive_float, default=10.0)
     parser.add_argument(
         "--seed", type=int, default=int(time.time()), help="the same seed tries the same, but for atheris"
     )
@@ -102,8 +102,8 @@ def _shares(targets: list[Target], seconds: float, is_guided: bool) -> Iterator[
 
 
 def _stints(target: Target, share: tuple[float, float], seed: int) -> Iterator[tuple[str, Went, int]]:
-    with tempfile.TemporaryDirectory(prefix="fuzz-stint-") as folder:
-        yield "hypothesis", stint(target.name, share[0], seed, Path(folder)), 0
+    with tempfile.TemporaryDirectory(prefix="fuzz-session-") as folder:
+        yield "hypothesis", session(target.name, share[0], seed, Path(folder)), 0
         if share[1]:
             try:
                 yield ("atheris", *guided.work(target.name, share[1], seed, Path(folder)))
@@ -111,12 +111,12 @@ def _stints(target: Target, share: tuple[float, float], seed: int) -> Iterator[t
                 say(f"{target.name}: not guided by coverage: {reason}")
 
 
-def stint(target: str, seconds: float, seed: int, folder: Path) -> Went:
+def session(target: str, seconds: float, seed: int, folder: Path) -> Went:
     """How one process went. One that died, or never came back, has found what it had in hand."""
     command = [
         sys.executable,
         "-m",
-        "proof.fuzz.stint",
+        "proof.fuzz.session",
         target,
         f"--seconds={seconds}",
         f"--seed={seed}",

@@ -1,4 +1,4 @@
-"""Small inputs that stand for large work: each ends soon, in little memory, with a refusal that says why.
+"""Small inputs that cause large work: each ends soon, in little memory, with a refusal that says why.
 
 `python -m proof.fuzz.bombs NAME` sets one off in this process, under the same limits.
 """
@@ -50,7 +50,7 @@ def _laughs() -> str:
 
 
 def _read(text: Callable[[], str]) -> Callable[[], object]:
-    """A file of ours. Its text is made when the bomb is lit: some are large."""
+    """A Mulligan file. Its text is made when the bomb runs: some are large."""
     return lambda: load_text(text())
 
 
@@ -75,7 +75,7 @@ def _calls(*names: str) -> str:
 
 
 def _evaluated(source: str, **inputs: Callable[[], object]) -> Callable[[], object]:
-    """An expression, with inputs that are made when the bomb is lit."""
+    """An expression, with inputs that are made when the bomb runs."""
     return lambda: evaluate(check(source), {"inputs": {name: make() for name, make in inputs.items()}})
 
 
@@ -155,7 +155,7 @@ BOMBS = [
 
 
 def set_off(bomb: Bomb) -> str:
-    """What is wrong with how a bomb went off in a process of its own; "" where nothing is."""
+    """Return what was wrong with a bomb that ran in its own process; "" if nothing was."""
     command = [sys.executable, "-m", "proof.fuzz.bombs", bomb.name]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "src")])}
     done = subprocess.run(

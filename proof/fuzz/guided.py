@@ -1,4 +1,4 @@
-"""Guided by coverage: atheris (libFuzzer), in an environment of its own, where it can be built.
+"""Fuzzing guided by coverage: atheris (libFuzzer), in its own environment, where it can be built.
 
 It comes as source and wants a clang with libFuzzer. Where that is not to be had, the reason is said and nothing is lost
 but this second way to look.
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from .seeds import PROJECT
-from .stint import Found, Went
+from .session import Found, Went
 
 PIN = "atheris==3.0.0"
 ENVIRONMENT = Path(__file__).parent / ".env"
@@ -23,11 +23,11 @@ _RAISED = re.compile(r"Uncaught Python exception: ===\n(.*?)\n(?:Traceback|\n|==
 
 
 class NotBuilt(Exception):
-    """There is no atheris here; the text says why."""
+    """Atheris is not available; the text says why."""
 
 
 def python() -> str:
-    """The interpreter that has atheris, made when first asked for. NotBuilt where that cannot be."""
+    """Return the interpreter that has atheris, created on first use. NotBuilt if that fails."""
     found = ENVIRONMENT / "bin" / "python"
     problem = ENVIRONMENT / "problem"
     if problem.exists():
@@ -57,11 +57,11 @@ def _build(found: str) -> None:
 
 
 def work(target: str, seconds: float, seed: int, folder: Path) -> tuple[Went, int]:
-    """A stint of one target; how it went, and how many branches of the code it has seen."""
+    """A session of one target; how it went, and how many branches of the code it has seen."""
     command = [
         python(),
         "-m",
-        "proof.fuzz.guided_stint",
+        "proof.fuzz.guided_session",
         target,
         "--seconds",
         str(int(seconds)),

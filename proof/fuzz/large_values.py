@@ -1,4 +1,4 @@
-"""Runs that hand large values around: whoever drives them has to hear everything else meanwhile.
+"""Runs that pass large values around: their driver must still handle everything else in time.
 
 The heartbeat is the loop's own: it says each time that it has come round. Both bounds are generous, for a machine that
 has much else to do; a loop that waits for a reader, or works through the values itself, is far beyond them.
@@ -17,9 +17,10 @@ from typing import Any
 from mulligan.core.model.events import Entry
 from mulligan.core.state.state import State
 from mulligan.formats import load
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 
 # Between two turns of the loop: on the clock, and of its own computing.
 SECONDS_MAX = 5.0
@@ -80,7 +81,7 @@ def _drive(path: Path) -> str:
         with service.driver(Capacity(cpus=2.0, memory=8 << 30), heartbeat) as driver:
             (run_id,) = service.start(prepare(load(path), {}, path.parent), driver)
             driver.drive(run_id)
-            status = service.store.run(run_id).status
+            status = service.reader.store.run(run_id).status
     finally:
         service.close()
     heartbeat.judge()

@@ -1,7 +1,7 @@
-"""A target in which a value meets a path: wherever it stands, nothing outside of its folder is touched or entered.
+"""A target in which a value becomes part of a path: nothing outside of its folder may be touched or entered.
 
-The first byte chooses where the value stands, the others are the value. It goes the way of any value: from the file
-into the run, the task, and the worker's hands. Then the file system is asked, and not the guard.
+The first byte chooses the position of the value, the others are the value. It takes the way of any value: from the
+file into the run, the task and the executor. Then the file system is checked, not the guard.
 
 Whatever the guard lets through, the value stays in a folder of ours: an absolute path is made one below that folder,
 and there are no more '..' in it than the folder is deep.
@@ -20,16 +20,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.testing.history import History
-from mulligan.worker.environment import folder_of
+from mulligan.worker.environment import working_folder_of
 from mulligan.worker.folders import Folders
-from mulligan.worker.inside import check_paths
 from mulligan.worker.log_links import link_logs
+from mulligan.worker.path_containment import check_paths
 
 from .sentences import require, require_whole
 
@@ -39,7 +39,7 @@ _FLOW = "inputs: {{x: string}}\nsteps:\n- step: a\n  shell: make\n  {}\n"
 
 
 class Place(NamedTuple):
-    """Where a value stands, and the folder below the run's that it must not lead out of."""
+    """Where a value is, and the folder below the run's that it must not leave."""
 
     text: str
     folder: str
@@ -64,7 +64,7 @@ Check = Callable[[Task, Folders], object]
 
 
 def path(data: bytes, check: Check = check_paths, link: Check = link_logs) -> None:
-    """A value in a path: refused in words, or what becomes of it is below its folder. What was there stays."""
+    """A value in a path: refused with a message, or what it leads to is below its folder. Existing files stay."""
     place = PLACES[data[0] % len(PLACES) if data else 0]
     ground = _ground()
     told = ground.task(place, _kept_within(data[1:].decode("utf-8", "replace"), ground.top))
@@ -79,13 +79,13 @@ def path(data: bytes, check: Check = check_paths, link: Check = link_logs) -> No
         root = os.path.join(ground.run, place.folder).rstrip("/")
         ground.require_inside(root)
         if told.cwd:
-            _require_entered(folder_of(told), (root, ground.folders.home))
+            _require_entered(working_folder_of(told), (root, ground.folders.home))
     finally:
         ground.clear()
 
 
 class _Ground:
-    """The folders of the inputs: the run's, the home, a folder of somebody else's, and links that lead to it."""
+    """The folders of the inputs: the run's, the home, a foreign folder, and links that lead to it."""
 
     def __init__(self, top: str) -> None:
         self.top = top
@@ -113,7 +113,7 @@ class _Ground:
 
     def task(self, place: Place, value: str) -> Task:
         run = History(_flow(place.text), evaluator=Cel()).start({"x": value}, cwd=self.run)
-        return msgspec.structs.replace(task(run.state, "a"), run_id=1)
+        return msgspec.structs.replace(make_task(run.state, "a"), run_id=1)
 
     def require_inside(self, root: str) -> None:
         after = _listed(self.top)
@@ -124,7 +124,7 @@ class _Ground:
             require(is_inside, f"'{one}' is new, and not below '{root}'")
 
     def clear(self) -> None:
-        """All as it was for the next input; where that cannot be, the next one gets a ground of its own."""
+        """Restore everything for the next input; if that is not possible, the next one gets new folders."""
         new = _listed(self.top).keys() - self.before.keys()
         for one in sorted(new, key=len, reverse=True):
             os.rmdir(one) if os.path.isdir(one) and not os.path.islink(one) else os.unlink(one)
@@ -145,7 +145,7 @@ def _flow(text: str) -> Workflow:
 
 
 def _kept_within(value: str, top: str) -> str:
-    """The value, unable to name anything that is not ours, whoever uses it as it is."""
+    """Return the value, unable to name anything outside of our folders, however it is used."""
     parts, ups = [], 0
     for part in value[:2000].split("/"):
         ups += part == ".."

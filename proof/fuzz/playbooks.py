@@ -1,4 +1,4 @@
-"""Targets in which a value meets a program of a NoETL playbook: shells and DuckDB are asked whether it stayed a value.
+"""Targets in which a value meets a program of a NoETL playbook: shells and DuckDB show whether it stayed a value.
 
 As in `shells`, the bytes choose among texts, contexts and values from tables: the worst that a program could do is to
 touch a file, or to drop a table, that is looked for afterwards.
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import duckdb
 
 from mulligan import StepError
-from mulligan.worker.actions.noetl.file_texts import of_file
-from mulligan.worker.actions.noetl.placeholders import marked
-from mulligan.worker.actions.noetl.shell_text import bound as bound_command
-from mulligan.worker.actions.noetl.sql_text import bound as bound_query
+from mulligan.formats.noetl.runtime.file_texts import mark_file_texts
+from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.shell_text import bind_command
+from mulligan.formats.noetl.runtime.sql_text import bind_query
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import require
@@ -83,7 +83,7 @@ def shell(data: bytes) -> None:
         text = CONTEXTS[next(choice) % len(CONTEXTS)].format(text)
     value = VALUES[next(choice) % len(VALUES)]
     try:
-        command = bound_command(marked(text, {"x": value, "file": of_file("echo ")}))
+        command = bind_command(mark_values(text, {"x": value, "file": mark_file_texts("echo ")}))
     except StepError:
         return
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
@@ -110,7 +110,9 @@ def sql(data: bytes) -> None:
         queries = []
         for x in ("harmless", value):
             try:
-                queries.append(bound_query(marked(text, {"x": x, "file": of_file("a")}, is_query=True), dialect))
+                queries.append(
+                    bind_query(mark_values(text, {"x": x, "file": mark_file_texts("a")}, is_query=True), dialect)
+                )
             except StepError:
                 return
         plain, found = (statements(query.text, dialect) for query in queries)
@@ -124,10 +126,10 @@ def _ask(query: str, values: dict[str, object], value: str, text: str) -> None:
     with duckdb.connect(":memory:") as connection:
         connection.execute("create table canary (n integer)")
         for one in statements(query, Dialect.DUCKDB):
-            spots = [spot for spot in one.spots if spot.name in values]
-            one.spots = spots
+            spots = [spot for spot in one.placeholders if spot.name in values]
+            one.placeholders = spots
             try:
-                sent = one.sent([f"${spot.name}" for spot in spots]).text
+                sent = one.render([f"${spot.name}" for spot in spots]).text
                 connection.execute(sent, {spot.name: values[spot.name] for spot in spots}).fetchall()
             except duckdb.Error:
                 break

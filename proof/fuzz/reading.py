@@ -42,7 +42,7 @@ def _parsed(data: bytes, *, is_c: bool) -> Any:
 
 
 def workflow(data: bytes) -> None:
-    """A file of ours: refused, or a workflow that survives being kept, and can be drawn."""
+    """A Mulligan file: refused, or a workflow that survives storing, and can be drawn."""
     with refusing():
         found = load_text(data, "w.yaml")
         require(decode(encode(found)) == found, "a workflow is another after it was kept")
@@ -75,7 +75,7 @@ def _read(data: bytes, parse: Callable[[Source], Node]) -> None:
 
 
 def anybodys(data: bytes) -> None:
-    """A file of which nobody says whose it is."""
+    """A file of unknown format."""
     _converted(data, "w.yaml", None)
 
 

@@ -1,4 +1,4 @@
-"""Targets that are records of ours: events, rows, references; what a task leaves in files and says on its pipe."""
+"""Targets that are our own records: events, rows, references; what a task leaves in files and on its pipe."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.classify import classify
-from mulligan.core.deciding.end_status import said_by_end
-from mulligan.core.effects.snapshot import Row, changes, place_alone, restore, tally_of
+from mulligan.core.deciding.end_status import parse_end_output
+from mulligan.core.effects.snapshot import Row, changes, read_place, read_tally, restore
 from mulligan.core.evolve.evolve import evolve
 from mulligan.core.model import artifacts, codec
 from mulligan.core.model.outcome import Outcome
@@ -24,8 +24,8 @@ from mulligan.errors import ArtifactDamaged, CodecError
 from mulligan.store import columns
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 from mulligan.worker import outputs
-from mulligan.worker.children import Child, ChildBroke, ChildRaves
-from mulligan.worker.frames import Frames, frame
+from mulligan.worker.frames import FrameDecoder, encode_frame
+from mulligan.worker.warm_child import ChildDisconnected, ChildProtocolError, WarmChild
 
 from .sentences import require, require_whole
 
@@ -83,8 +83,8 @@ def row(data: bytes) -> None:
     damaged = [*rows()[:number], (kind, key, tag, data[1:]), *rows()[number + 1 :]]
     for read in (
         lambda: restore(history().state.workflow, damaged),
-        lambda: tally_of(data[1:]),
-        lambda: place_alone(key, data[1:]),
+        lambda: read_tally(data[1:]),
+        lambda: read_place(key, data[1:]),
     ):
         try:
             read()
@@ -107,19 +107,19 @@ def workflow_seeds() -> list[bytes]:
 def reference(data: bytes) -> None:
     """Any JSON in which something may look like a reference to an artifact."""
     try:
-        value = outputs.from_json(data, "it")
-    except outputs.NotUsable:
+        value = outputs.decode_json(data, "it")
+    except outputs.OutputInvalid:
         return
     artifacts.holds_reference(value)
     for found in artifacts.references(value):
         try:
-            artifact = artifacts.referred(found)
+            artifact = artifacts.parse_reference(found)
         except ArtifactDamaged as error:
             require_whole(error)
             continue
-        artifacts.run_of(artifact.name)
+        artifacts.run_id_of(artifact.name)
         require(".." not in artifact.name.split("/") and artifact.name[0] != "/", "a name that leads elsewhere")
-    artifacts.replaced(value, lambda found: None)
+    artifacts.replace_references(value, lambda found: None)
 
 
 def written(data: bytes) -> None:
@@ -135,8 +135,8 @@ def written(data: bytes) -> None:
             (nowhere, path, "text"),
         ):
             _captured(out, side, capture)
-        reported, problem = outputs.reports(path)
-    msgspec.json.encode(said_by_end(data.decode("utf-8", "replace")))
+        reported, problem = outputs.read_reported_errors(path)
+    msgspec.json.encode(parse_end_output(data.decode("utf-8", "replace")))
     failure, warnings = classify(Outcome(exit_code=0, reported=reported, report_error=problem))
     for found in filter(None, (failure, *warnings)):
         msgspec.json.encode(found)
@@ -144,8 +144,8 @@ def written(data: bytes) -> None:
 
 def _captured(out: str, side: str, capture: str) -> None:
     try:
-        value = outputs.captured(out, side, capture)
-    except (outputs.NotUsable, outputs.NoOutput) as problem:
+        value = outputs.read_output(out, side, capture)
+    except (outputs.OutputInvalid, outputs.NoOutput) as problem:
         require(bool(str(problem)), "no word about why an output cannot be taken")
         return
     require(msgspec.json.decode(msgspec.json.encode(value)) == value, "an output is another after it was kept")
@@ -153,7 +153,7 @@ def _captured(out: str, side: str, capture: str) -> None:
 
 def frames(data: bytes) -> None:
     """Messages arrive as they were sent, however the stream is cut: at each of these bytes."""
-    stream, found, reader, at = b"".join(map(frame, SAID)), [], Frames(), 0
+    stream, found, reader, at = b"".join(map(encode_frame, SAID)), [], FrameDecoder(), 0
     for size in [*data, len(stream)]:
         found += reader.feed(stream[at : at + size])
         at += size
@@ -162,7 +162,7 @@ def frames(data: bytes) -> None:
 
 def answer(data: bytes) -> None:
     """What a warm child says, or a step of a user's that writes to what is ours: an answer, or raving."""
-    child = Child(1, "v", "python", "/nowhere")
+    child = WarmChild(1, "v", "python", "/nowhere")
     theirs: Any = child._theirs
     try:
         child._number = 1
@@ -170,7 +170,7 @@ def answer(data: bytes) -> None:
         theirs.shutdown(1)
         while child.receive() is None:
             pass
-    except (ChildRaves, ChildBroke):
+    except (ChildProtocolError, ChildDisconnected):
         pass
     finally:
         child.close()
@@ -182,7 +182,7 @@ def answer_seeds() -> list[bytes]:
 
 
 def references() -> list[bytes]:
-    found = artifacts.reference(artifacts.described("17/build/1/2/output.json", b"{}", "json"))
+    found = artifacts.make_reference(artifacts.describe_artifact("17/build/1/2/output.json", b"{}", "json"))
     return [
         msgspec.json.encode(value)
         for value in (found, [found, {"a": found}], {"a": 1}, {"$artifact": {"name": "../x"}})
@@ -208,7 +208,7 @@ _ROWS: list[tuple[Callable[[Sequence[Any]], object], list[Any]]] = [
 
 
 def stored_row(data: bytes) -> None:
-    """A row of a store's tables, one column of which is other than it was: what it stands for, or a CodecError."""
+    """A row of a store's tables with one changed column: it decodes, or raises a CodecError."""
     read, row = _ROWS[data[0] % len(_ROWS) if data else 0]
     column = data[1] % len(row) if len(data) > 1 else 0
     value: Any = data[2:]

@@ -18,7 +18,7 @@ _WORDS_MAX = 300
 
 @cache
 def workflows() -> tuple[bytes, ...]:
-    """Files of ours: the examples, and what the tests refuse."""
+    """Return Mulligan files: the examples, and what the tests refuse."""
     found = [path.read_bytes() for path in sorted((PROJECT / "examples").glob("*.yaml"))]
     texts = [path.read_text() for path in sorted((PROJECT / "tests/language/refusals").glob("*.txt"))]
     return _bounded([*found, *(match[1].encode() for text in texts for match in _REFUSED.finditer(text))])

@@ -1,4 +1,4 @@
-"""What a refusal must be: a sentence of ours, whole, that can be shown."""
+"""What a refusal must be: one of our own complete sentences, which can be shown."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 from mulligan.errors import LanguageError, MulliganError
 
-# Words of Python's in a sentence of ours: somebody has passed on what he did not understand.
+# Python's words in one of our messages: an error was passed on unexplained.
 _FOREIGN = re.compile(r"Traceback|object at 0x|<class |RecursionError|Exceeds the limit|NoneType")
 
 
 class Wrong(AssertionError):
-    """What a target promises does not hold for an input."""
+    """An input broke what its target promises."""
 
 
 @contextmanager
 def refusing(*others: type[Exception]) -> Iterator[None]:
-    """Nothing may come out of here but a refusal of ours, or one of the others that are said."""
+    """Allow nothing to be raised but our own refusals, or the given other ones."""
     try:
         yield
     except MulliganError as error:
@@ -28,7 +28,7 @@ def refusing(*others: type[Exception]) -> Iterator[None]:
 
 
 def require_whole(error: MulliganError) -> None:
-    """Wrong, where a refusal has no words, or words that nobody can show or understand."""
+    """Raise Wrong if a refusal has no message, or one that cannot be shown or understood."""
     sentences = [problem.message for problem in error.problems] if isinstance(error, LanguageError) else [error.message]
     shown = error.render()
     if not sentences or not all(sentences):

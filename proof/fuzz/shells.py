@@ -1,4 +1,4 @@
-"""Targets in which a value meets a program: bash and SQLite are asked themselves whether it stayed a value.
+"""Targets in which a value meets a program: bash and SQLite themselves show whether it stayed a value.
 
 The bytes choose: pieces of text from the tables here, put into each other, and a value. So whatever they are, the
 program is one of ours, and all that it could do is to touch a file that is looked for afterwards.
@@ -16,7 +16,7 @@ import apsw
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.shell import ShellRefused, environment_value, rewrite
-from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import require
@@ -181,13 +181,13 @@ def _answers(query: str, values: dict[str, str]) -> list[object]:
     connection.execute("create table canary(x)")
     cells: list[object] = []
     found = statements(query, Dialect.SQLITE)
-    for name in named(found, values, Dialect.SQLITE):
+    for name in bind_parameters(found, values, Dialect.SQLITE):
         require(name in values, "a value that nobody gave")
     for one in found:
-        bound = {spot.name: values[spot.name] for spot in one.spots}
+        bound = {spot.name: values[spot.name] for spot in one.placeholders}
         cells += [
             cell
-            for answer in connection.execute(one.sent([f":{spot.name}" for spot in one.spots]).text, bound)
+            for answer in connection.execute(one.render([f":{spot.name}" for spot in one.placeholders]).text, bound)
             for cell in answer
         ]
     connection.execute("select * from canary")

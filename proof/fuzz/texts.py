@@ -14,17 +14,17 @@ from mulligan.cli.dispatch import call_for
 from mulligan.cli.run import given_inputs
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.credentials import HIDDEN, hide_credentials
-from mulligan.core.model.durations import duration, moment, wait_seconds
+from mulligan.core.model.durations import parse_duration, parse_time, parse_wait
+from mulligan.formats.noetl.runtime import templates
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.inputs import check_inputs, refuse_references
 from mulligan.language.nodes import Refusal, Scalar, Source
 from mulligan.language.regular_expressions import SEARCHED
 from mulligan.language.shell import ShellText, rewrite
-from mulligan.service.decisions import decision, read_decisions
-from mulligan.service.handler_trial import failure_from
-from mulligan.worker.actions.noetl import templates
-from mulligan.worker.databases.parameters import named
+from mulligan.service.decisions import make_decision, read_decisions
+from mulligan.service.handler_trial import parse_failure
+from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import refusing, require
@@ -109,26 +109,26 @@ def query(data: bytes) -> None:
             found = statements(text, dialect)
             for one in found:
                 require(0 <= one.start <= one.end <= len(text), "a statement that is not in the query")
-                spots = [(spot.start, spot.end) for spot in one.spots]
+                spots = [(spot.start, spot.end) for spot in one.placeholders]
                 require(spots == sorted(spots), "places of values out of order")
-                sent = one.sent([text[start:end] for start, end in spots])
+                sent = one.render([text[start:end] for start, end in spots])
                 require(sent.text == text[one.start : one.end], "a statement that was changed")
-            named(found, {spot.name: 1 for one in found for spot in one.spots}, dialect)
+            bind_parameters(found, {spot.name: 1 for one in found for spot in one.placeholders}, dialect)
 
 
 def quantity(data: bytes) -> None:
     """Durations, sizes, factors, moments and plain scalars: a value, or a ValueError."""
     text = data.decode("utf-8", "replace")
-    for read in (duration, wait_seconds, quantities.size, quantities.factor, moment, scalars.resolve):
+    for read in (parse_duration, parse_wait, quantities.size, quantities.factor, parse_time, scalars.resolve):
         with refusing(ValueError):
             read(text)
     quantities.suggest_duration(text)
 
 
 def template(data: bytes) -> None:
-    """NoETL's templates, filled in and asked. What comes out is plain JSON, whatever was asked for."""
+    """NoETL's templates, filled in and evaluated. The result is plain JSON, whatever the input is."""
     text = data.decode("utf-8", "replace")
-    for fill in (templates.filled, templates.filled_text, templates.holds):
+    for fill in (templates.render_value, templates.render_text, templates.holds):
         with refusing(StepError):
             msgspec.json.encode(fill(text, NAMES))
 
@@ -175,15 +175,15 @@ def command_line(data: bytes) -> None:
         with refusing():
             check_inputs(ASKED, {"s": "", "i": 1, "n": 1, "b": True, "a": [], "o": {}, "e": "x", name: words[0]})
     with refusing():
-        failure_from(_text(data))
+        parse_failure(_text(data))
     with refusing():
         read_decisions(data)
     with refusing():
-        decision(1, "a", "retry", "", memory=words[0], timeout=words[-1])
+        make_decision(1, "a", "retry", "", memory=words[0], timeout=words[-1])
 
 
 def credentials(data: bytes) -> None:
-    """What a failed step said: without what looks like a credential, and what looks ordinary is not made longer."""
+    """The output of a failed step: without what looks like a credential, and ordinary text is not made longer."""
     text = _text(data)
     shown = hide_credentials(text)
     require("password=hunter2" not in shown, "a password is shown")

@@ -24,7 +24,7 @@ _MAY_FORK = ("expression",)
 
 
 class TooLong(Wrong):
-    """An input that takes longer than anybody waits."""
+    """An input that takes too long."""
 
 
 class Watch:

@@ -1,1 +1,1 @@
-"""Whether the tests would notice: the core is changed in one small place, and they are asked. Thousands of times."""
+"""Mutation testing of the core: change it in one small place, and run the tests. Thousands of times."""

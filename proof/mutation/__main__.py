@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import judged
-from .hunt import Quarry, hunt
 from .ledger import Ledger
+from .line_coverage import LineCoverage, measure
+from .mutant_runs import MutantTask, run_mutants
 from .mutants import Mutant
 from .project import Project
-from .touched import Touched, measure
 
 TESTS = ("tests/core", "tests/golden")
 _PROGRESS_SECONDS = 10
 
 
 class Row(NamedTuple):
-    """What became of the mutants of one module."""
+    """The results for the mutants of one module."""
 
     module: str
     killed: int
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Search:
-    """The mutants of some modules, what is known of them, and the hunt for the others."""
+    """The mutants of some modules, what is known of them, and the runs of the others."""
 
     def __init__(self, project: Project, modules: Sequence[str], options: argparse.Namespace) -> None:
         self.project = project
@@ -55,32 +55,32 @@ class Search:
     def run(self) -> None:
         """Hunt whatever is not known. What was found is kept, however this ends."""
         measure(self.project, self.options.fresh, _say)
-        quarries = self._quarries(Touched(self.project))
-        _say(f"{len(quarries)} mutants to hunt")
+        tasks = self._tasks(LineCoverage(self.project))
+        _say(f"{len(tasks)} mutants to run")
         shown = time.monotonic()
         try:
-            for result in hunt(self.project, quarries):
-                self.ledgers[quarries[result.number].mutant.module].note(quarries[result.number], result)
+            for result in run_mutants(self.project, tasks):
+                self.ledgers[tasks[result.number].mutant.module].note(tasks[result.number], result)
                 self.tried += 1
                 if time.monotonic() - shown > _PROGRESS_SECONDS:
                     shown = time.monotonic()
-                    _say(f"{self.tried} of {len(quarries)} tried")
+                    _say(f"{self.tried} of {len(tasks)} tried")
                     self._keep()
         finally:
             self._keep()
 
-    def _quarries(self, touched: Touched) -> list[Quarry]:
-        for test in touched.broken:
+    def _tasks(self, coverage: LineCoverage) -> list[MutantTask]:
+        for test in coverage.broken:
             _say(f"not asked, since it fails without any change: {test}")
         mutants = [mutant for module in self.mutants.values() for mutant in module if not self._is_settled(mutant)]
-        found = (self.ledgers[mutant.module].quarry(mutant, touched, self.options.patience) for mutant in mutants)
-        quarries = [quarry for quarry in found if quarry is not None]
-        if self.options.sample and self.options.sample < len(quarries):
-            quarries = random.Random(self.options.seed).sample(quarries, self.options.sample)
-        return quarries
+        found = (self.ledgers[mutant.module].task(mutant, coverage, self.options.patience) for mutant in mutants)
+        tasks = [task for task in found if task is not None]
+        if self.options.sample and self.options.sample < len(tasks):
+            tasks = random.Random(self.options.seed).sample(tasks, self.options.sample)
+        return tasks
 
     def _is_settled(self, mutant: Mutant) -> bool:
-        """A survivor that somebody has judged is not hunted by every new test."""
+        """Skip a survivor that was judged: new tests do not run it again."""
         is_judged = (mutant.module, mutant.name) in self.judged
         return is_judged and self.ledgers[mutant.module].status(mutant) == "survived"
 
@@ -122,7 +122,7 @@ def _line(row: Row, accepted: set[tuple[str, str]]) -> str:
 
 
 def summary(search: Search, seconds: float) -> int:
-    """Print what was found; 1 if anything survived that nobody has judged."""
+    """Print the findings; return 1 if a mutant survived that was not judged."""
     rows, judgements, accepted = search.rows(), search.judgements, search.judged
     names = {module: {mutant.name for mutant in mutants} for module, mutants in search.mutants.items()}
     wrong = list(judged.faults((one for one in judgements if one.module in names), names))
@@ -159,7 +159,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def core() -> Project:
-    """The core and the tests that speak of nothing else."""
+    """Return the core, and the tests that are only about it."""
     root = Path(__file__).parents[2]
     return Project(root, ("mulligan.core", "mulligan.history"), TESTS, Path(__file__).with_name("judged.toml"))
 

@@ -1,4 +1,4 @@
-"""Forked processes: each is a group of its own, is never left behind, and says how it ended."""
+"""Forked processes: each is its own process group, is never left behind, and says how it ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fork(run: Callable[[Say], object]) -> Iterator[Child]:
         os.close(reading)
         _live(run, lambda line: _write(writing, line))
     os.close(writing)
-    # Here and in the child: whoever comes first, its group is there before anybody may want to end it.
+    # In the parent and in the child, so that the group exists before it may have to be killed.
     with suppress(PermissionError):
         os.setpgid(pid, pid)
     child = Child(pid, reading)

@@ -1,4 +1,4 @@
-"""The survivors that somebody has looked at, and why each is no gap in the tests: `judged.toml`."""
+"""The survivors that a person has judged, and why each is not a gap in the tests: `judged.toml`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(path: Path) -> list[Judgement]:
 
 
 def written(module: str, mutants: Iterable[Mutant]) -> str:
-    """Survivors as they stand in the file, but for what is to be said of them."""
+    """Return survivors as rows of the file, without a reason."""
     return "\n".join(_row(module, mutant) for mutant in mutants)
 
 

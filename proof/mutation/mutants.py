@@ -1,4 +1,4 @@
-"""The mutants of a module: every change of every function, table and default in it, each with a name of its own."""
+"""The mutants of a module: every change of every function, table and default in it, each with its own name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from .operators import removal, replacements, without_row
 
 _TEXT_CHARS_MAX = 110
-# What a struct is told that changes nothing it does, only what a programmer may do to it.
+# Options of a struct that change only what a programmer may do to it.
 _GUARDS = {"frozen", "gc", "weakref", "cache_hash", "kw_only", "order", "eq"}
-# What a function takes if nobody says otherwise is made when it is defined: a unit beside it.
+# Default values are evaluated when a function is defined: a separate unit.
 DEFAULTS = " (defaults)"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Unit(NamedTuple):
-    """A function, a method, or a statement of a module that is neither: what is changed and judged as one."""
+    """A function, a method, or another statement of a module: what is changed and judged as one."""
 
     name: str
     node: ast.stmt
@@ -173,7 +173,7 @@ class _Walk:
                 yield without_row(child, row)
 
     def _values(self, joined: ast.JoinedStr) -> Iterator[Mutant]:
-        """What stands in the braces of a text; the text around it is changed as a whole."""
+        """Change what is in the braces of an f-string; the text around it is changed as a whole."""
         self.above.append(joined)
         for value in joined.values:
             if isinstance(value, ast.FormattedValue):

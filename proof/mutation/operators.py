@@ -1,6 +1,6 @@
-"""What can be changed in a piece of code: for a node of its tree, the nodes that may stand in its place.
+"""What can be changed in a piece of code: for a node of its tree, the nodes that may replace it.
 
-A change is small, lawful Python, and different: what the tests cannot tell from the original is either a gap in them
+A change is small, valid Python, and different: what the tests cannot distinguish is either a gap in them
 or no change at all. Left alone are docstrings, annotations, assertions (they speak to the type checker), imports,
 and what only guards the programmer (`frozen=True`).
 """
@@ -43,14 +43,14 @@ _SIBLINGS = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "
 
 
 def replacements(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that may stand in the place of this one."""
+    """Return the nodes that may replace this one."""
     make = _OPERATORS.get(type(node))
     for new in make(node) if make is not None else ():
         yield ast.fix_missing_locations(ast.copy_location(new, node))
 
 
 def removal(statement: ast.stmt) -> ast.stmt | None:
-    """What stands where a statement was taken out; None for one without which the code would not even be lawful."""
+    """Return what replaces a removed statement; None if the code would not be valid without it."""
     if isinstance(statement, ast.Expr):
         is_yield = isinstance(statement.value, ast.Yield | ast.YieldFrom)
         # A generator without a yield would be none any more: it still is one, and yields nothing.

@@ -1,4 +1,4 @@
-"""What is changed and who is asked: the code, its tests, and where the results of earlier hunts are kept."""
+"""The code that is changed, its tests, and where the results of earlier runs are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .mutants import Source
 
 
 class Project:
-    """Packages whose mutants are hunted, and the tests that hunt them."""
+    """The packages whose mutants are run, and their tests."""
 
     def __init__(self, root: Path, packages: tuple[str, ...], tests: tuple[str, ...], judged: Path) -> None:
         self.root = root

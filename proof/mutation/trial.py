@@ -36,7 +36,7 @@ class _Loop:
         self.loop = loop
 
     def pytest_collection(self) -> None:
-        """From here on a property that fails is not made smaller: one example is as good as another."""
+        """Do not shrink a failing property from here on: one example is as good as another."""
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
         hypothesis.settings.register_profile("mutation", hypothesis.settings(), phases=phases, database=None)
         hypothesis.settings.load_profile("mutation")

@@ -41,7 +41,11 @@ class StepError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
-_LAZY = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
+_LAZY = {
+    "ActionPlugin": "mulligan.plugins",
+    "FormatPlugin": "mulligan.plugins",
+    "Workflow": "mulligan.language.builder",
+}
 
 
 def __getattr__(name: str) -> Any:

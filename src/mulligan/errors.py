@@ -1,10 +1,10 @@
-"""What can go wrong, as one tree. Each class has a stable code, an HTTP status and an exit code.
+"""All errors, as one tree. Each class has a stable code, an HTTP status and an exit code.
 
     MulliganError                       mulligan                 500   1
-      Refused                           refused                  409   2   a verb that makes no sense now
+      Refused                           refused                  409   2   a verb that is not possible now
         RunFinished                     run.finished             409   2
-        RunDriven                       run.driven               409   2   a live process has it
-        KeyUsed                         run.key_used             409   2   a run was started under it before
+        RunDriven                       run.driven               409   2   a live process drives it
+        KeyUsed                         run.key_used             409   2   a run was already started with this key
         RunNotFinished                  run.not_finished         409   2
         NothingToRetry                  run.nothing_to_retry     409   2
         StepNotParked                   step.not_parked          409   2
@@ -16,24 +16,24 @@
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
       ExpressionFailed                  expression.failed        422   2
-      Conflict                          store.conflict           409   1   somebody else has written the run
-      StaleLease                        task.stale_lease         409   1   a worker reports under a void lease
-      StoreUnavailable                  store.unavailable        503   1   it may come back: wait, or say so
-        NoFreeConnection                store.no_connection      503   1   the server has as many as it allows
-      StoreRefused                      store.refused            500   1   it cannot be used as it is
-        HomeUnusable                    home.unusable            500   1   nor can the folder of the runs
-        StoreLibraryMissing             store.library_missing    500   1   what opens it is not installed
-        DatabaseMissing                 store.no_database        500   1   the server has none of that name
-        LoginRefused                    store.login_refused      500   1   the server does not let us in
-        StoreForbidden                  store.forbidden          500   1   we may not make or write its tables
-      HomeMoved                         home.moved               410   1   while a process of ours used it
-      ArtifactGone                      artifact.gone            410   1   somebody has removed what a run refers to
-      ArtifactDamaged                   artifact.damaged         500   1   it is not what was kept
-      CodecError                        codec                    500   1   what was kept cannot be read
-      Unlawful                          internal.unlawful        500   1   a bug of ours: a fact that may not follow
+      Conflict                          store.conflict           409   1   another process has written the run
+      StaleLease                        task.stale_lease         409   1   a worker reports with an expired lease
+      StoreUnavailable                  store.unavailable        503   1   temporary: retry later
+        NoFreeConnection                store.no_connection      503   1   the server has reached its limit
+      StoreRefused                      store.refused            500   1   the store cannot be used as it is
+        HomeUnusable                    home.unusable            500   1   the folder of the runs cannot be used
+        StoreLibraryMissing             store.library_missing    500   1   the library for it is not installed
+        DatabaseMissing                 store.no_database        500   1   the server has no database of that name
+        LoginRefused                    store.login_refused      500   1   the server refuses the login
+        StoreForbidden                  store.forbidden          500   1   no permission for its tables
+      HomeMoved                         home.moved               410   1   while a process used it
+      ArtifactGone                      artifact.gone            410   1   a run refers to it, but it was removed
+      ArtifactDamaged                   artifact.damaged         500   1   its content has changed
+      CodecError                        codec                    500   1   stored data cannot be read
+      IllegalTransition                 internal.unlawful        500   1   a bug: a fact that is not allowed
 
-A message says where, what, and what to do: the user's words quoted, lower case, no full stop.
-An exception carries its data as fields, so that no face ever parses a sentence.
+A message says what happened, where, and what to do: the user's words quoted, lower case, no full stop.
+An exception carries its data as fields, so that no caller has to parse a sentence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ import msgspec
 
 
 class MulliganError(Exception):
-    """Anything Mulligan says no to."""
+    """The base of all errors of Mulligan."""
 
     code: ClassVar[str] = "mulligan"
     http_status: ClassVar[int] = 500
@@ -59,13 +59,13 @@ class MulliganError(Exception):
         self.data = data
 
     def render(self) -> str:
-        """The message as a terminal shows it: code, what, and on the next line what to do."""
+        """The message as a terminal shows it: code and message, and on the next line the hint."""
         text = f"error[{self.code}]: {self.message}"
         return f"{text}\n  {self.hint}" if self.hint else text
 
 
 class Refused(MulliganError):
-    """A verb that makes no sense for the run as it is. Nothing was changed."""
+    """A verb that is not possible for the run in its current state. Nothing was changed."""
 
     code = "refused"
     http_status = 409
@@ -77,13 +77,13 @@ class RunFinished(Refused):
 
 
 class RunDriven(Refused):
-    """A live process drives the run already."""
+    """A live process already drives the run."""
 
     code = "run.driven"
 
 
 class KeyUsed(Refused):
-    """A run was started under this key before."""
+    """A run was already started with this key."""
 
     code = "run.key_used"
 
@@ -126,14 +126,14 @@ class UnknownBreaker(NotFound):
     code = "breaker.unknown"
 
 
-# What the code of a problem begins with that refuses nothing.
+# The prefix of the code of a problem that does not refuse the file.
 WARNING = "warning."
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing wrong with a file: where, what, and what to do. Lines and columns count from 1; 0 is "nowhere".
+    """A problem in a file: where, what, and what to do. Lines and columns count from 1; 0 means no position.
 
-    What is lawful and most likely a slip has a code that begins with `warning.`: it is shown, and refuses nothing.
+    A code that begins with `warning.` marks a likely mistake: it is shown and does not refuse the file.
     """
 
     code: str
@@ -152,11 +152,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def shown_code(self) -> str:
-        """The code without what tells its kind."""
+        """The code without the prefix of warnings."""
         return self.code.removeprefix(WARNING)
 
     def render(self) -> str:
-        """The problem as a terminal shows it: the sentence, the line itself, and a caret under the words."""
+        """The problem as a terminal shows it: the message, the line, and carets under the words."""
         place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
         return f"{self.kind}[{self.shown_code}]: {place}{self.message}" + self._excerpt()
 
@@ -173,7 +173,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LanguageError(MulliganError):
-    """A file is refused. Carries every problem found, in the order of the file."""
+    """A file is refused. Has every problem found, in file order."""
 
     code = "language"
     http_status = 422
@@ -183,7 +183,7 @@ class LanguageError(MulliganError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems), key=lambda p: (p.file, p.line, p.column, p.code, p.message)))
-        super().__init__(self.problems[0].message if self.problems else "the file is refused")
+        super().__init__(self.problems[0].message if self.problems else "the file was refused")
 
     def __str__(self) -> str:
         return self.render()
@@ -195,7 +195,7 @@ class LanguageError(MulliganError):
         return "\n".join([*shown, f"and {more} more"] if more else shown)
 
 
-# A line is shown whole up to this many characters; of a longer one, what is around the caret.
+# A longer line is cut to this many characters around the caret.
 _SHOWN_CHARS_MAX = 160
 
 
@@ -214,7 +214,7 @@ def _cells(char: str) -> int:
 
 
 def _blank(char: str) -> str:
-    """White space as wide as the character above it; a tab stays a tab, since only the terminal knows its width."""
+    """White space as wide as the character above it. A tab stays a tab, since its width depends on the terminal."""
     return char if char == "\t" else " " * _cells(char)
 
 
@@ -233,40 +233,40 @@ class ExpressionFailed(MulliganError):
 
 
 class Conflict(MulliganError):
-    """Somebody else has taken the run's turn, or written its log. Nothing of the commit was written."""
+    """Another process has taken the turn of the run or written its log. Nothing of the commit was written."""
 
     code = "store.conflict"
     http_status = 409
 
 
 class StaleLease(MulliganError):
-    """The lease is void: it ran out, or was taken back. What was reported under it was not accepted."""
+    """The lease has expired or was revoked. The report was not accepted."""
 
     code = "task.stale_lease"
     http_status = 409
 
 
 class StoreUnavailable(MulliganError):
-    """The store does not answer now: a lost connection, a lock that is held, a full disk. It may come back."""
+    """The store does not answer now: a lost connection, a lock, a full disk. It may recover."""
 
     code = "store.unavailable"
     http_status = 503
 
 
 class NoFreeConnection(StoreUnavailable):
-    """The server has as many connections as it allows. One may become free."""
+    """The server has reached its limit of connections. One may become free."""
 
     code = "store.no_connection"
 
 
 class StoreRefused(MulliganError):
-    """The store cannot be used as it is: a newer schema, no database at all, a folder that may not be written."""
+    """The store cannot be used as it is: a newer schema, not a database, a folder without write permission."""
 
     code = "store.refused"
 
 
 class HomeUnusable(StoreRefused):
-    """The folder in which runs are kept may not be read or written, or is no folder."""
+    """The folder of the runs cannot be read or written, or is not a folder."""
 
     code = "home.unusable"
 
@@ -278,39 +278,39 @@ class StoreLibraryMissing(StoreRefused):
 
 
 class DatabaseMissing(StoreRefused):
-    """The server answers, and has no database of that name."""
+    """The server has no database of that name."""
 
     code = "store.no_database"
 
 
 class LoginRefused(StoreRefused):
-    """The server answers, and does not let this user in: an unknown user, a wrong password, no right to connect."""
+    """The server refuses the login: an unknown user, a wrong password, no permission to connect."""
 
     code = "store.login_refused"
 
 
 class StoreForbidden(StoreRefused):
-    """The server lets us in, and we may not make or write the tables."""
+    """The user has no permission to create or write the tables."""
 
     code = "store.forbidden"
 
 
 class HomeMoved(MulliganError):
-    """Somebody has moved, replaced or removed the home while this process drove runs in it."""
+    """The home was moved, replaced or removed while this process drove runs in it."""
 
     code = "home.moved"
     http_status = 410
 
 
 class ArtifactGone(MulliganError):
-    """A large output that a run refers to is not there any more."""
+    """A large output that a run refers to no longer exists."""
 
     code = "artifact.gone"
     http_status = 410
 
 
 class ArtifactDamaged(MulliganError):
-    """A large output is not what was kept, or a reference refers to nothing."""
+    """The content of a large output has changed, or a reference to one is not valid."""
 
     code = "artifact.damaged"
 
@@ -319,18 +319,18 @@ class CodecError(MulliganError):
     code = "codec"
 
 
-class Unlawful(MulliganError):
-    """A fact that the table of lawful transitions does not know. It changes nothing."""
+class IllegalTransition(MulliganError):
+    """A fact that the table of transitions does not allow. It changes nothing."""
 
     code = "internal.unlawful"
 
 
 def error_by_code(code: str) -> type[MulliganError]:
-    """The class that an error's code stands for; `MulliganError` for one we do not know."""
-    return next((found for found in _below(MulliganError) if found.code == code), MulliganError)
+    """The class for an error's code; `MulliganError` for an unknown code."""
+    return next((found for found in _subclasses(MulliganError) if found.code == code), MulliganError)
 
 
-def _below(error: type[MulliganError]) -> Iterator[type[MulliganError]]:
+def _subclasses(error: type[MulliganError]) -> Iterator[type[MulliganError]]:
     yield error
     for below in error.__subclasses__():
-        yield from _below(below)
+        yield from _subclasses(below)

@@ -11,27 +11,27 @@ from mulligan.core.model.artifacts import (
     ENDINGS,
     INLINE_BYTES_MAX,
     Artifact,
-    checked,
-    content,
-    described,
+    decode_content,
+    describe_artifact,
+    fetch_references,
     holds_reference,
     is_artifact,
-    is_name,
-    reference,
+    is_artifact_name,
+    make_reference,
+    parse_reference,
     references,
-    referred,
-    replaced,
-    run_of,
-    whole,
+    replace_references,
+    run_id_of,
+    verify_content,
 )
 from mulligan.errors import ArtifactDamaged
 
-ONE = described("17/build/1/2/output.json", b"[1]", "json")
-TWO = described("17/check[3].0/1/1/output.txt", b"text", "text")
+ONE = describe_artifact("17/build/1/2/output.json", b"[1]", "json")
+TWO = describe_artifact("17/check[3].0/1/1/output.txt", b"text", "text")
 
 
 def test_a_reference_is_a_mapping_with_one_key_that_says_it() -> None:
-    assert reference(ONE) == {
+    assert make_reference(ONE) == {
         "$artifact": {
             "name": "17/build/1/2/output.json",
             "size": 3,
@@ -39,13 +39,13 @@ def test_a_reference_is_a_mapping_with_one_key_that_says_it() -> None:
             "format": "json",
         }
     }
-    assert referred(reference(ONE)) == ONE
+    assert parse_reference(make_reference(ONE)) == ONE
 
 
 @pytest.mark.parametrize(
     ("value", "is_one"),
     [
-        (reference(ONE), True),
+        (make_reference(ONE), True),
         ({"$artifact": 5}, True),
         ({"$artifact": {}, "more": 1}, False),
         ({}, False),
@@ -65,32 +65,32 @@ def test_a_text_that_speaks_of_references_holds_none() -> None:
 
 
 def test_every_reference_in_a_value_is_found_and_replaced() -> None:
-    value = {"a": [reference(ONE), 1], "b": {"c": reference(TWO)}}
+    value = {"a": [make_reference(ONE), 1], "b": {"c": make_reference(TWO)}}
 
-    assert [referred(one).name for one in references(value)] == [ONE.name, TWO.name]
-    assert replaced(value, lambda one: referred(one).size) == {"a": [3, 1], "b": {"c": 4}}
+    assert [parse_reference(one).name for one in references(value)] == [ONE.name, TWO.name]
+    assert replace_references(value, lambda one: parse_reference(one).size) == {"a": [3, 1], "b": {"c": 4}}
 
 
 def test_what_replaces_a_reference_is_not_looked_into() -> None:
-    assert replaced(reference(ONE), lambda _: reference(TWO)) == reference(TWO)
+    assert replace_references(make_reference(ONE), lambda _: make_reference(TWO)) == make_reference(TWO)
 
 
 def test_what_was_kept_comes_back_as_it_was() -> None:
-    assert content(ONE, checked(ONE, b"[1]")) == [1]
-    assert content(TWO, checked(TWO, b"text")) == "text"
+    assert decode_content(ONE, verify_content(ONE, b"[1]")) == [1]
+    assert decode_content(TWO, verify_content(TWO, b"text")) == "text"
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"[2]", "it is not what was kept"),
-        (b"[1] ", "it has 4 bytes, and 3 were kept"),
-        (b"", "it has 0 bytes, and 3 were kept"),
+        (b"[2]", "its hash does not match"),
+        (b"[1] ", "it has 4 bytes instead of 3"),
+        (b"", "it has 0 bytes instead of 3"),
     ],
 )
 def test_anything_else_is_damaged(data: bytes, reason: str) -> None:
     with pytest.raises(ArtifactDamaged) as damaged:
-        checked(ONE, data)
+        verify_content(ONE, data)
 
     assert damaged.value.message == f"artifact '{ONE.name}' is damaged: {reason}"
     assert damaged.value.data == {"name": ONE.name}
@@ -114,12 +114,12 @@ def test_anything_else_is_damaged(data: bytes, reason: str) -> None:
     ],
 )
 def test_a_name_leads_nowhere_but_below(name: str, is_one: bool) -> None:
-    assert is_name(name) is is_one
+    assert is_artifact_name(name) is is_one
 
 
 def test_a_name_says_whose_it_is() -> None:
-    assert run_of("17/build/1/2/output.json") == 17
-    assert (run_of("readme"), run_of("x/y")) == (0, 0)
+    assert run_id_of("17/build/1/2/output.json") == 17
+    assert (run_id_of("readme"), run_id_of("x/y")) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_name_says_whose_it_is() -> None:
     ],
 )
 def test_a_number_that_no_store_has_given_is_no_run(name: str, run_id: int) -> None:
-    assert run_of(name) == run_id
+    assert run_id_of(name) == run_id
 
 
 def test_what_is_larger_than_64_kib_is_kept_beside_the_log_and_a_file_says_what_is_in_it() -> None:
@@ -144,22 +144,22 @@ def test_what_is_larger_than_64_kib_is_kept_beside_the_log_and_a_file_says_what_
 def test_an_artifact_is_described_by_its_size_and_its_hash() -> None:
     digest = hashlib.sha256(b"[1]").hexdigest()
 
-    assert described("1/a/output.json", b"[1]", "json") == Artifact("1/a/output.json", 3, digest, "json")
+    assert describe_artifact("1/a/output.json", b"[1]", "json") == Artifact("1/a/output.json", 3, digest, "json")
     assert Artifact("1/a/output.json", 3, digest).format == "json"
 
 
 @pytest.mark.parametrize(
     ("written", "message", "data"),
     [
-        ({}, "'$artifact' is no reference to an artifact: object missing required field `name`", {}),
+        ({}, "'$artifact' is not a reference to an artifact: object missing required field `name`", {}),
         (
             {"name": 7, "size": 1, "sha256": ""},
-            "'$artifact' is no reference to an artifact: expected `str`, got `int` - at `$.name`",
+            "'$artifact' is not a reference to an artifact: expected `str`, got `int` - at `$.name`",
             {},
         ),
         (
             {"name": "../etc/passwd", "size": 1, "sha256": ""},
-            "'../etc/passwd' is no name of an artifact",
+            "'../etc/passwd' is not a name of an artifact",
             {"name": "../etc/passwd"},
         ),
     ],
@@ -168,7 +168,7 @@ def test_a_reference_that_somebody_wrote_by_hand_refers_to_nothing(
     written: dict[str, Any], message: str, data: dict[str, Any]
 ) -> None:
     with pytest.raises(ArtifactDamaged) as damaged:
-        referred({"$artifact": written})
+        parse_reference({"$artifact": written})
 
     assert (damaged.value.message, damaged.value.data) == (message, data)
 
@@ -176,6 +176,6 @@ def test_a_reference_that_somebody_wrote_by_hand_refers_to_nothing(
 def test_a_value_is_whole_with_what_is_in_its_artifacts() -> None:
     kept = {ONE.name: b"[1]", TWO.name: b"text"}
 
-    found = whole({"a": reference(ONE), "b": [reference(TWO), 7]}, lambda one: kept[one.name])
+    found = fetch_references({"a": make_reference(ONE), "b": [make_reference(TWO), 7]}, lambda one: kept[one.name])
 
     assert found == {"a": [1], "b": ["text", 7]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.lifecycle import files_due
+from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model.events import RunStopping
 from mulligan.core.model.failure import CAUSES_MAX, failure
@@ -161,13 +161,13 @@ def test_the_last_command_of_a_recovery_owes_the_files_that_its_step_declared():
     steps = step("a", writes=("mesh",), on_failure=recovery), step("b", writes=("log",), on_failure=handler(rerun=1))
     run = History(workflow(*steps)).start().fail("a").fail("b")
 
-    assert files_due(run.state, run["a.on_failure@1.0"]) == ()
+    assert expected_files(run.state, run["a.on_failure@1.0"]) == ()
     # The step's own action runs again: it owes them itself.
-    assert files_due(run.state, run["b.on_failure@1.0"]) == ()
+    assert expected_files(run.state, run["b.on_failure@1.0"]) == ()
     run.ok("a.on_failure@1.0")
-    assert files_due(run.state, run["a.on_failure@1.1"]) == ("mesh",)
+    assert expected_files(run.state, run["a.on_failure@1.1"]) == ("mesh",)
     run.fail("a.on_failure@1.1")
-    assert files_due(run.state, run["a.on_failure@1.1.on_failure@1.0"]) == ("mesh",)
+    assert expected_files(run.state, run["a.on_failure@1.1.on_failure@1.0"]) == ("mesh",)
 
 
 def test_an_alert_rings_again_in_the_round_in_which_a_step_fails_again():

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from mulligan.core.deciding.breaker import (
     CLOSED,
     Circuit,
-    Counted,
     Guard,
+    GuardedOutcome,
     Verdict,
     admission,
-    count,
-    judge,
-    probed,
-    refusal,
+    breaker_verdict,
+    count_outcome,
+    open_circuit_outcome,
+    start_probe,
 )
 from mulligan.core.deciding.classify import classify
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.core.model.workflow import Breaker
@@ -37,12 +37,12 @@ FAILING = Guard("llm", Breaker(failures=3, reset=60.0, when_open="fail"))
 
 def after(*verdicts: Verdict, circuit: Circuit = CLOSED, token: int = 1, now: datetime = T0) -> Circuit:
     for verdict in verdicts:
-        circuit = count(circuit, Counted(token, GUARD, verdict), now)
+        circuit = count_outcome(circuit, GuardedOutcome(token, GUARD, verdict), now)
     return circuit
 
 
 OPEN = after("failure", "failure", "failure")
-HALF_OPEN = probed(OPEN, 7)
+HALF_OPEN = start_probe(OPEN, 7)
 
 
 # -- opening ---------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_who_may_pass(circuit: Circuit, now: datetime, is_probe_alive: bool, wai
 
 
 def test_a_task_that_will_not_wait_is_told_which_breaker_is_open_and_until_when():
-    failure, warnings = classify(refusal(FAILING, T0 + timedelta(seconds=60, microseconds=5)))
+    failure, warnings = classify(open_circuit_outcome(FAILING, T0 + timedelta(seconds=60, microseconds=5)))
 
     assert failure is not None and not warnings
     assert (failure.code, failure.retryable, failure.exit_code) == ("CIRCUIT_OPEN", False, None)
@@ -139,7 +139,7 @@ ENDS: dict[str, tuple[Report, Verdict]] = {
 
 @pytest.mark.parametrize(("report", "verdict"), ENDS.values(), ids=ENDS)
 def test_what_the_end_of_a_task_says_about_what_is_guarded(report: Report, verdict: Verdict):
-    assert judge(report, GUARD) == verdict
+    assert breaker_verdict(report, GUARD) == verdict
 
 
 # -- whatever happens ------------------------------------------------------------------------------------------------
@@ -177,11 +177,13 @@ class World:
         self.last_token += 1
         self.held.append(self.last_token)
         if found == "probe":
-            self.circuit = probed(self.circuit, self.last_token)
+            self.circuit = start_probe(self.circuit, self.last_token)
 
     def end(self, index: int, verdict: Verdict) -> None:
         if index < len(self.held):
-            self.circuit = count(self.circuit, Counted(self.held.pop(index), self.guard, verdict), self.now)
+            self.circuit = count_outcome(
+                self.circuit, GuardedOutcome(self.held.pop(index), self.guard, verdict), self.now
+            )
 
     def lose(self, index: int) -> None:
         if index < len(self.held):
@@ -220,5 +222,5 @@ def test_a_task_carries_its_breaker_with_what_the_workflow_says_of_it():
     )
     history = History(load_text(text)).start()
 
-    assert task(history.state, "a").guard == Guard("llm", Breaker(failures=2, reset=5.0))
-    assert task(history.state, "b").guard is None
+    assert make_task(history.state, "a").guard == Guard("llm", Breaker(failures=2, reset=5.0))
+    assert make_task(history.state, "b").guard is None

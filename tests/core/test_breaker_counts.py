@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mulligan.core.deciding.breaker import Circuit, Counted, Guard, admission, count, judge
+from mulligan.core.deciding.breaker import Circuit, Guard, GuardedOutcome, admission, breaker_verdict, count_outcome
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
@@ -20,12 +20,12 @@ GUARD = Guard("llm", Breaker(failures=3, reset=60.0, ignore=("HTTP_4XX",)))
 def test_what_tells_nothing_neither_adds_to_the_row_of_failures_nor_ends_it(failures: int) -> None:
     before = Circuit(failures=failures)
 
-    assert count(before, Counted(1, GUARD, "neither"), T0) == before
+    assert count_outcome(before, GuardedOutcome(1, GUARD, "neither"), T0) == before
 
 
 def test_one_failure_less_than_too_many_leaves_it_closed() -> None:
-    assert count(Circuit(failures=1), Counted(1, GUARD, "failure"), T0) == Circuit(failures=2)
-    assert count(Circuit(failures=2), Counted(1, GUARD, "failure"), T0) == Circuit(
+    assert count_outcome(Circuit(failures=1), GuardedOutcome(1, GUARD, "failure"), T0) == Circuit(failures=2)
+    assert count_outcome(Circuit(failures=2), GuardedOutcome(1, GUARD, "failure"), T0) == Circuit(
         "open", 3, T0 + timedelta(seconds=60)
     )
 
@@ -35,7 +35,7 @@ def test_a_failure_that_was_made_up_counts_as_little_as_one_that_happened(code: 
     """Somebody tries what follows from it: the failure is believed, whatever its code."""
     report = TaskEnded(T0, "a", 1, Outcome(said=failure(code, "made up")))
 
-    assert judge(report, GUARD) == "neither"
+    assert breaker_verdict(report, GUARD) == "neither"
 
 
 def test_one_that_is_open_for_nobody_knows_how_long_may_be_probed() -> None:

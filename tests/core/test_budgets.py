@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.spending import Spent
@@ -75,7 +75,7 @@ def test_an_attempt_that_is_lost_or_interrupted_stays_a_call() -> None:
 def test_a_result_that_is_reported_twice_is_counted_once() -> None:
     run = History(workflow(agent("a", rules=retry(1)))).start().fail("a", usage={"tokens": 7})
 
-    run.tell(TaskEnded(run.clock, "a", 1, usage={"tokens": 7}))
+    run.report(TaskEnded(run.clock, "a", 1, usage={"tokens": 7}))
 
     assert run["a"].spent == Spent(2, 7)
 
@@ -91,7 +91,7 @@ def test_a_call_that_was_never_made_is_given_back() -> None:
 def test_an_agent_that_takes_over_an_earlier_result_makes_no_call_and_is_warned_of_nothing() -> None:
     run = History(workflow(agent("a"), budget=Budget(tokens=10))).start()
 
-    run.tell(TaskEnded(run.clock, "a", 1, output="x", fingerprint="f", reused_run_id=7))
+    run.report(TaskEnded(run.clock, "a", 1, output="x", fingerprint="f", reused_run_id=7))
 
     assert (run.status, run.state.run.spent, run["a"].warnings) == ("completed", Spent(), run["end"].warnings)
 
@@ -278,11 +278,11 @@ def test_a_worker_is_told_what_is_left_the_attempts_own_call_included() -> None:
 
     run.ok("a", usage={"tokens": 40, "cost": "0.25"})
 
-    assert task(run.state, "b").budget == Budget(tokens=60, cost=Decimal("0.75"), calls=4)
+    assert make_task(run.state, "b").budget == Budget(tokens=60, cost=Decimal("0.75"), calls=4)
 
 
 def test_a_worker_is_told_nothing_where_there_is_no_budget() -> None:
-    assert task(History(workflow(agent("a"))).start().state, "a").budget is None
+    assert make_task(History(workflow(agent("a"))).start().state, "a").budget is None
 
 
 def test_a_limit_of_which_nothing_was_reported_is_warned_of() -> None:
@@ -325,13 +325,13 @@ def test_a_raised_limit_leaves_the_other_limits_as_they_were() -> None:
 
     run.retry(budgets={"": Budget(calls=7)})
 
-    assert task(run.state, "b").budget == Budget(tokens=10, calls=6)
+    assert make_task(run.state, "b").budget == Budget(tokens=10, calls=6)
 
 
 def test_a_budget_that_would_leave_nothing_is_refused() -> None:
     run = exhausted()
 
-    with pytest.raises(InputInvalid, match=r"run 1 has spent \$1\.50, so a budget of \$1\.50 leaves nothing"):
+    with pytest.raises(InputInvalid, match=r"run 1 has already spent \$1\.50, so a budget of \$1\.50"):
         run.retry(budgets={"": usd("1.50")})
 
 

@@ -111,7 +111,10 @@ def test_a_child_whose_time_is_up_is_stopped_and_the_step_fails_with_timeout(lim
     assert run.statuses == {"c": "running"}
     run.child_ended("c", "cancelled")
 
-    assert (run["c"].failure.code, run["c"].failure.message) == ("TIMEOUT", "the child run took too long")
+    assert (run["c"].failure.code, run["c"].failure.message) == (
+        "TIMEOUT",
+        "the child run took longer than its timeout",
+    )
     assert run.status == "failed"
 
 
@@ -222,7 +225,7 @@ def test_a_child_that_ends_twice_is_heard_once() -> None:
 def test_the_end_of_a_child_of_an_earlier_attempt_is_refused() -> None:
     run = run_of(child(rules=retry(1))).child_ended("c", "failed")
 
-    run.tell(r.ChildEnded(run.clock, "c", 1, 2, "completed"))
+    run.report(r.ChildEnded(run.clock, "c", 1, 2, "completed"))
 
     assert run.follows == [e.ReportRefused("c", 1, "stale_attempt")]
 
@@ -239,7 +242,7 @@ def test_the_end_of_a_child_after_the_parents_end_is_refused() -> None:
 def test_the_end_of_a_child_that_nobody_started_is_refused() -> None:
     run = run_of(step("a"))
 
-    run.tell(r.ChildEnded(run.clock, "nobody", 1, 2, "completed"))
+    run.report(r.ChildEnded(run.clock, "nobody", 1, 2, "completed"))
 
     assert run.follows == [e.ReportRefused("nobody", 1, "unknown_place")]
 

@@ -84,8 +84,12 @@ def test_exit_zero_without_a_report_is_no_failure() -> None:
         ({"exit_code": 3}, "EXIT_NONZERO", "exit code 3"),
         ({"exit_code": None, "signal": 9}, "SIGNALED", "killed by signal 9"),
         ({"exit_code": None, "is_timed_out": True}, "TIMEOUT", "it took longer than its timeout"),
-        ({"exit_code": 137, "is_out_of_memory": True}, "OUT_OF_MEMORY", "it used more memory than it may"),
-        ({"missing_outputs": ("a.vtk", "b.vtk")}, "OUTPUT_MISSING", "not there after exit 0: a.vtk, b.vtk"),
+        ({"exit_code": 137, "is_out_of_memory": True}, "OUT_OF_MEMORY", "it used more memory than its limit"),
+        (
+            {"missing_outputs": ("a.vtk", "b.vtk")},
+            "OUTPUT_MISSING",
+            "declared files missing after exit code 0: a.vtk, b.vtk",
+        ),
         ({"output_error": "stdout is not JSON"}, "OUTPUT_INVALID", "stdout is not JSON"),
         ({"report_error": "is not JSON"}, "OUTPUT_INVALID", "$MULLIGAN_ERROR is not JSON"),
         # A code that the action found by itself, with its own words, or none.
@@ -150,7 +154,7 @@ def test_stderr_that_is_only_white_space_says_nothing() -> None:
 def test_stderr_of_a_program_that_ended_well_does_not_hide_what_is_missing() -> None:
     found = failure_of(missing_outputs=("a.vtk",), stderr_tail="warning: deprecated flag")
 
-    assert found.message == "not there after exit 0: a.vtk"
+    assert found.message == "declared files missing after exit code 0: a.vtk"
 
 
 def test_of_a_long_trace_the_end_is_kept() -> None:

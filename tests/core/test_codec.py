@@ -107,7 +107,7 @@ def test_a_version_that_nobody_can_lift_is_refused():
     with pytest.raises(CodecError) as refused:
         decode(old)
 
-    assert refused.value.message == "an event of version 0 cannot be lifted to 1"
+    assert refused.value.message == "an event of version 0 cannot be upcast to 1"
 
 
 def test_an_event_of_a_newer_mulligan_is_refused_with_what_to_do():
@@ -146,11 +146,11 @@ def test_an_event_that_is_nested_too_deep_is_refused_in_words():
     with pytest.raises(CodecError) as refused:
         decode(deep)
 
-    assert refused.value.message == "an event cannot be read: it is nested too deep"
+    assert refused.value.message == "an event cannot be read: it is nested too deeply"
 
 
 def test_a_workflow_that_was_kept_and_is_damaged_is_refused_in_words():
     with pytest.raises(CodecError) as refused:
         decode_workflow(b'{"name": 1}')
 
-    assert refused.value.message == "a workflow that was kept cannot be read: Expected `str`, got `int` - at `$.name`"
+    assert refused.value.message == "a stored workflow cannot be read: Expected `str`, got `int` - at `$.name`"

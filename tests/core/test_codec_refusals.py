@@ -50,8 +50,8 @@ def test_an_event_that_cannot_be_read_says_why_and_how_it_begins(data: bytes, sa
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"v":0,"seq":"' + b"a" * 300 + b'"}', "an event of version 0 cannot be lifted to 1"),
-        (b"[" * 5000, "an event cannot be read: it is nested too deep"),
+        (b'{"v":0,"seq":"' + b"a" * 300 + b'"}', "an event of version 0 cannot be upcast to 1"),
+        (b"[" * 5000, "an event cannot be read: it is nested too deeply"),
     ],
 )
 def test_of_a_long_one_only_the_beginning_is_shown(data: bytes, message: str) -> None:
@@ -62,13 +62,13 @@ def test_of_a_long_one_only_the_beginning_is_shown(data: bytes, message: str) ->
     ("data", "kind"), [(None, "NoneType"), ("text", "str"), (7, "int"), (memoryview(LINE), "memoryview")]
 )
 def test_what_is_no_bytes_is_no_event(data: Any, kind: str) -> None:
-    assert refused(data) == (f"an event cannot be read: it is {kind}, and not bytes", "")
+    assert refused(data) == (f"an event cannot be read: it is {kind}, not bytes", "")
 
 
 def test_where_one_lift_of_several_is_missing_it_is_named() -> None:
     data = b'{"v":1}'
 
-    assert refused(data, upcasts={1: dict}, version=3) == ("an event of version 2 cannot be lifted to 3", '{"v":1}')
+    assert refused(data, upcasts={1: dict}, version=3) == ("an event of version 2 cannot be upcast to 3", '{"v":1}')
 
 
 def test_an_event_of_the_present_version_is_not_lifted() -> None:

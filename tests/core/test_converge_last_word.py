@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import KEY, described, reference
+from mulligan.core.model.artifacts import KEY, describe_artifact, make_reference
 from mulligan.core.model.workflow import Map
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, expression, handler, shell, step, workflow
@@ -70,7 +70,7 @@ def test_an_undo_that_was_stopped_says_so() -> None:
     run.cancel(now=True).fail("a.undo@1", signal=15)
 
     failure = run.facts(e.UndoFailed)[0].failure
-    assert (failure.code, failure.message, failure.cause) == ("UNDO_FAILED", "it was stopped", ())
+    assert (failure.code, failure.message, failure.cause) == ("UNDO_FAILED", "the undo was stopped", ())
 
 
 # -- counts ----------------------------------------------------------------------------------------------------------
@@ -111,10 +111,10 @@ def test_a_map_counts_as_recovered_once_if_any_of_its_items_was(mended: tuple[in
     ],
 )
 def test_end_says_an_object_or_nothing(output: Any, said: dict[str, Any]) -> None:
-    assert said_by_end(output) == said
+    assert parse_end_output(output) == said
 
 
-LARGE = reference(described("1/end/1/1/output.json", b"{}", "json"))
+LARGE = make_reference(describe_artifact("1/end/1/1/output.json", b"{}", "json"))
 
 
 def test_what_end_says_at_length_is_fetched() -> None:

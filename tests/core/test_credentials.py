@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import described, reference
+from mulligan.core.model.artifacts import describe_artifact, make_reference
 from mulligan.core.model.credentials import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, failure
 from mulligan.core.model.failure_context import FailedSource, UpstreamOutput, assemble, failure_context
@@ -154,7 +154,7 @@ def test_values_of_objects_are_hidden_by_their_names() -> None:
 
 
 def test_a_reference_to_an_artifact_is_left_alone() -> None:
-    value = reference(described("1/token=abc123/1/1/output.json", b"{}", "json"))
+    value = make_reference(describe_artifact("1/token=abc123/1/1/output.json", b"{}", "json"))
 
     assert hide_in(value) == value
 
@@ -231,7 +231,7 @@ def test_an_agent_is_told_no_credential_in_its_prompt() -> None:
     run = routed(AGENT)
 
     assert run.facts(e.AttemptScheduled)[-1].bindings == {"P": "fix: login with password=[hidden] failed"}
-    assert "hunter2" not in str(task(run.state, "fix").context)
+    assert "hunter2" not in str(make_task(run.state, "fix").context)
 
 
 def test_a_shell_command_gets_the_message_as_it_is() -> None:
@@ -240,15 +240,15 @@ def test_a_shell_command_gets_the_message_as_it_is() -> None:
     run = routed(action)
 
     assert run.facts(e.AttemptScheduled)[-1].bindings == {"P": "login with password=hunter2 failed"}
-    assert "hunter2" not in task(run.state, "fix").context
+    assert "hunter2" not in make_task(run.state, "fix").context
 
 
 def test_a_workflow_can_turn_it_off() -> None:
     run = routed(AGENT, hides=False)
 
     assert "hunter2" in run.facts(e.AttemptScheduled)[-1].bindings["P"]
-    assert "hunter2" in task(run.state, "fix").context
-    assert task(run.state, "fix").told.hides is False
+    assert "hunter2" in make_task(run.state, "fix").context
+    assert make_task(run.state, "fix").agent_context.hides is False
 
 
 def test_the_summary_for_the_next_attempt_of_an_agent_has_no_credential() -> None:

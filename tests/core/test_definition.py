@@ -51,14 +51,14 @@ def test_everything_below_a_command_is_found_in_the_order_in_which_it_stands() -
         map=Map(lister=command("listed")),
     )
 
-    found = [one.action.params["text"] for one in w.commands((full, None, command("last"))) if one.action]
+    found = [one.action.params["text"] for one in w.all_commands((full, None, command("last"))) if one.action]
 
     assert found == ["told", "checked", "mended", "handled", "nested", "done", "undone", "listed", "last"]
-    assert next(iter(w.commands((full,)))) is full
+    assert next(iter(w.all_commands((full,)))) is full
 
 
 def test_a_plain_step_has_nothing_below_it() -> None:
-    assert list(w.commands([step("a")])) == [step("a")]
+    assert list(w.all_commands([step("a")])) == [step("a")]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_is_as_it_would_be_anyway_is_not_written() -> None:
         (b'{"name": "\xff"}', "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (
             b'{"name": "w", "steps": [], "end": {}, "inputs": {"x": {"default": ' + b"[" * 100_000,
-            "it is nested too deep",
+            "it is nested too deeply",
         ),
     ],
     ids=["cut", "empty", "newer", "text", "deep"],
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_workflow_are_refused_with_the_reason(data: bytes, rea
     with pytest.raises(CodecError) as refused:
         w.decode(data)
 
-    assert refused.value.message == f"a workflow that was kept cannot be read: {reason}"
+    assert refused.value.message == f"a stored workflow cannot be read: {reason}"
 
 
 # -- what holds where nothing is said --------------------------------------------------------------------------------
@@ -148,6 +148,6 @@ def test_what_holds_of_steps_where_the_file_says_nothing() -> None:
 def test_what_holds_of_runs_where_the_file_says_nothing() -> None:
     plain = Workflow("w", (), Step(name="end"))
     assert (plain.fail_fast, plain.cancel_grace, plain.description, plain.origin) == ("on_critical", 10.0, "", "")
-    assert (w.END, w.RERUNS_AFTER_LOSS_MAX, w.STEPS_HELD_MAX, w.AGENT) == ("end", 3, 1000, "agent")
+    assert (w.END, w.RERUNS_AFTER_LOSS_MAX, w.MAX_PARALLEL_STEPS, w.AGENT) == ("end", 3, 1000, "agent")
     assert (w.END_TIMEOUT_SECONDS, w.SCRIPT_TIMEOUT_SECONDS) == (300.0, 300.0)
     assert sorted(w.ENGINE_ACTIONS) == ["approve", "wait", "workflow"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.durations import moment, wait_seconds
+from mulligan.core.model.durations import parse_time, parse_wait
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from mulligan.core.model.durations import moment, wait_seconds
     ids=repr,
 )
 def test_a_computed_wait_is_a_duration_or_seconds(value: Any, seconds: float) -> None:
-    assert wait_seconds(value) == seconds
+    assert parse_wait(value) == seconds
 
 
 @pytest.mark.parametrize(
@@ -33,19 +33,19 @@ def test_a_computed_wait_is_a_duration_or_seconds(value: Any, seconds: float) ->
 )
 def test_a_wait_that_is_no_duration_says_so(value: Any) -> None:
     with pytest.raises(ValueError) as caught:
-        wait_seconds(value)
+        parse_wait(value)
 
     assert str(caught.value) == f"'{value}' is not a duration such as 30s"
 
 
 def test_a_moment_is_a_time_with_its_zone() -> None:
-    assert moment("2030-01-31T10:00:00+01:00") == datetime(2030, 1, 31, 9, tzinfo=UTC)
+    assert parse_time("2030-01-31T10:00:00+01:00") == datetime(2030, 1, 31, 9, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("value", ["soon", "", None, 5, "2030-13-01T00:00:00Z", "9999-12-31T23:59:59-12:00"], ids=repr)
 def test_what_is_no_moment_says_so(value: Any) -> None:
     with pytest.raises(ValueError) as caught:
-        moment(value)
+        parse_time(value)
 
     assert str(caught.value) == f"'{value}' is not a time such as 2030-01-31T09:00:00Z"
 
@@ -53,6 +53,6 @@ def test_what_is_no_moment_says_so(value: Any) -> None:
 @pytest.mark.parametrize("value", ["2030-01-31T09:00:00", "2030-01-31"])
 def test_a_moment_without_its_zone_says_so(value: str) -> None:
     with pytest.raises(ValueError) as caught:
-        moment(value)
+        parse_time(value)
 
     assert str(caught.value) == f"'{value}' has no time zone"

@@ -300,7 +300,7 @@ def test_a_run_with_more_first_steps_than_are_entered_at_once_is_told_where_the_
     run = History(workflow(*(step(name) for name in "abcde")))
     run.state.graph.starts_at_once = 2
 
-    run.tell_alone(r.RunRequested(T0, run_id=1))
+    run.report_once(r.RunRequested(T0, run_id=1))
 
     assert [effect for effect in asked(run) if isinstance(effect, fx.EnterMore)] == [fx.EnterMore(2), fx.EnterMore(4)]
 
@@ -309,6 +309,6 @@ def test_a_run_whose_first_steps_are_entered_at_once_is_told_of_no_others() -> N
     run = History(workflow(*(step(name) for name in "ab")))
     run.state.graph.starts_at_once = 2
 
-    run.tell_alone(r.RunRequested(T0, run_id=1))
+    run.report_once(r.RunRequested(T0, run_id=1))
 
     assert [type(effect) for effect in asked(run)] == [fx.QueueTask, fx.QueueTask]

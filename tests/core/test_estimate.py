@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Action, Map, Resources, Triage
 from mulligan.history.estimate import Measured, about, measured, remaining_seconds, typical
@@ -59,7 +59,7 @@ def test_a_step_that_took_over_an_earlier_result_tells_nothing_of_its_time():
 
 
 def test_a_faked_step_tells_nothing_of_its_time():
-    faked = with_fakes(workflow(step("a"), step("b")), {"a": [End(output=1)]})
+    faked = with_fakes(workflow(step("a"), step("b")), {"a": [FakeEnd(output=1)]})
     run = History(faked).start()
     run.started("b").wait(1).ok("b")
 

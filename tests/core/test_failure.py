@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.deciding.classify import classify
-from mulligan.core.model.failure import CAUSES_MAX, CODES, ENGINE_CODES, Failure, failure, figure
+from mulligan.core.model.failure import CAUSES_MAX, CODES, ENGINE_CODES, Failure, failure, number_or_zero
 from mulligan.core.model.outcome import Outcome
 
 # code: severity, whether it is retried by any rule, whether only the engine may say it
@@ -164,4 +164,4 @@ def test_a_failure_without_causes_has_none() -> None:
     [(3, 3.0), (0.5, 0.5), (True, 1.0), ("3", 0.0), (None, 0.0), (float("nan"), 0.0), (float("inf"), 0.0), ([1], 0.0)],
 )
 def test_a_figure_that_is_none_counts_for_nothing(said: Any, counts: float) -> None:
-    assert (figure(said), type(figure(said))) == (counts, float)
+    assert (number_or_zero(said), type(number_or_zero(said))) == (counts, float)

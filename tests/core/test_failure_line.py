@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.failure_line import telling_line
+from mulligan.core.model.failure_line import most_useful_line
 
 GCC = """
 main.c: In function 'main':
@@ -86,9 +86,9 @@ MPI = "Segmentation fault\n------------------------------\nrank 3 left the job\n
     ],
 )
 def test_the_line_is_the_one_that_a_person_would_search_for(output: str, line: str) -> None:
-    assert telling_line(output) == line
+    assert most_useful_line(output) == line
 
 
 def test_a_progress_bar_is_passed_over() -> None:
-    assert telling_line("loading model\n 45% [####    ]\n") == "loading model"
-    assert telling_line("fetching\n 45.5 % 1.2 MB/s eta\n100%\n") == "fetching"
+    assert most_useful_line("loading model\n 45% [####    ]\n") == "loading model"
+    assert most_useful_line("fetching\n 45.5 % 1.2 MB/s eta\n100%\n") == "fetching"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.fakes import End, with_fakes
+from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
@@ -12,15 +12,15 @@ from mulligan.history.story import story
 from mulligan.history.views import run_json
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
-FAILS = End(failure=failure("EXIT_NONZERO", "broken", exit_code=11))
+FAILS = FakeEnd(failure=failure("EXIT_NONZERO", "broken", exit_code=11))
 
 
-def faked(definition: Workflow, **ends: tuple[End, ...]) -> History:
+def faked(definition: Workflow, **ends: tuple[FakeEnd, ...]) -> History:
     return History(with_fakes(definition, ends)).start()
 
 
 def test_a_faked_step_ends_at_once_with_its_output_and_no_worker_has_it() -> None:
-    run = faked(workflow(step("a"), step("b", needs=["a"])), a=(End({"rows": 3}),))
+    run = faked(workflow(step("a"), step("b", needs=["a"])), a=(FakeEnd({"rows": 3}),))
 
     assert run["a"].output == {"rows": 3}
     assert run.queued == ["b"]
@@ -28,7 +28,7 @@ def test_a_faked_step_ends_at_once_with_its_output_and_no_worker_has_it() -> Non
 
 
 def test_the_log_the_story_and_the_run_say_that_it_was_faked() -> None:
-    run = faked(workflow(step("a"), step("b", needs=["a"])), a=(End(),)).ok("b")
+    run = faked(workflow(step("a"), step("b", needs=["a"])), a=(FakeEnd(),)).ok("b")
 
     assert {fact.place: fact.is_faked for fact in run.facts(e.AttemptStarted)} == {"a": True}
     assert "completed, faked" in [line.text for line in story(run.log, run.state.workflow)]
@@ -36,7 +36,9 @@ def test_the_log_the_story_and_the_run_say_that_it_was_faked() -> None:
 
 
 def test_its_failure_climbs_as_any_other() -> None:
-    run = faked(workflow(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix")), a=(FAILS, End("well")))
+    run = faked(
+        workflow(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix")), a=(FAILS, FakeEnd("well"))
+    )
 
     assert run["a"].failure is not None
     assert (run["a"].failure.code, run["a"].failure.exit_code) == ("EXIT_NONZERO", 11)
@@ -45,7 +47,7 @@ def test_its_failure_climbs_as_any_other() -> None:
 
 
 def test_attempts_end_one_after_the_other_as_said_and_the_last_end_stays() -> None:
-    run = faked(workflow(step("a", rules=retry(5))), a=(FAILS, FAILS, End("third time")))
+    run = faked(workflow(step("a", rules=retry(5))), a=(FAILS, FAILS, FakeEnd("third time")))
 
     assert (run["a"].attempt, run["a"].output) == (3, "third time")
 
@@ -58,7 +60,7 @@ def test_its_handler_is_real() -> None:
 
 def test_its_output_is_checked_as_a_real_one_is() -> None:
     definition = workflow(step("a", validate=expression("fine", "output")))
-    run = History(with_fakes(definition, {"a": (End("bad"),)}), {"fine": False}).start()
+    run = History(with_fakes(definition, {"a": (FakeEnd("bad"),)}), {"fine": False}).start()
 
     assert run["a"].failure is not None
     assert run["a"].failure.code == "VALIDATION_FAILED"
@@ -67,7 +69,7 @@ def test_its_output_is_checked_as_a_real_one_is() -> None:
 def test_the_files_that_it_should_write_are_looked_for() -> None:
     definition = workflow(step("a", writes=("model",)), files={"model": "model.bin"})
 
-    run = faked(definition, a=(End(),))
+    run = faked(definition, a=(FakeEnd(),))
 
     assert run.queued == ["a.validator@1"]
     assert run["a.validator@1"].spec.writes == ("model",)
@@ -76,13 +78,13 @@ def test_the_files_that_it_should_write_are_looked_for() -> None:
 def test_a_map_is_faked_as_a_whole() -> None:
     mapped = step("m", map=Map(over=expression("items", "inputs")), do=(Command(action=Action("shell")),))
 
-    run = faked(workflow(mapped), m=(End([1, 2]),))
+    run = faked(workflow(mapped), m=(FakeEnd([1, 2]),))
 
     assert (run.status, run["m"].output) == ("completed", [1, 2])
 
 
 def test_a_faked_step_waits_for_the_end_of_a_pause() -> None:
-    definition = with_fakes(workflow(step("a"), step("b", needs=["a"])), {"b": (End("late"),)})
+    definition = with_fakes(workflow(step("a"), step("b", needs=["a"])), {"b": (FakeEnd("late"),)})
     run = History(definition).start().pause().ok("a")
     assert run["b"].status == "ready"
 
@@ -92,7 +94,7 @@ def test_a_faked_step_waits_for_the_end_of_a_pause() -> None:
 
 
 def test_a_workflow_with_fakes_is_pinned_and_its_log_folds() -> None:
-    definition = with_fakes(workflow(step("a", rules=retry(1))), {"a": (FAILS, End({"n": 1.5}))})
+    definition = with_fakes(workflow(step("a", rules=retry(1))), {"a": (FAILS, FakeEnd({"n": 1.5}))})
     run = History(definition).start()
 
     assert decode(encode(definition)) == definition

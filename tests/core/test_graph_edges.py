@@ -216,7 +216,10 @@ def test_no_match_fail_makes_it_a_failure_that_is_routed():
     run.ok("a", output=7)
     failed = run.facts(e.StepFailed)[0]
 
-    assert (failed.failure.code, failed.failure.message) == ("NO_ROUTE", "none of its success edges holds")
+    assert (failed.failure.code, failed.failure.message) == (
+        "NO_ROUTE",
+        "the condition of none of its success edges holds",
+    )
     assert run.statuses == {"a": "failed", "b": "skipped", "fix": "ready"}
 
 

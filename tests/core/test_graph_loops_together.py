@@ -162,7 +162,7 @@ def test_the_visit_beyond_max_visits_fails_at_once_and_starts_nothing():
     failed = run.facts(e.StepFailed)[0]
 
     assert (failed.visit, failed.failure.code) == (4, "LOOP_LIMIT")
-    assert failed.failure.message == "visited 3 times already"
+    assert failed.failure.message == "the step was already visited 3 times (max_visits)"
     assert run.queued == []
     assert run.status == "failed"
 

@@ -116,12 +116,12 @@ class Checked(History):
         super().__init__(definition, ANSWERS)
         self.folded = State(definition, self.state.graph)
 
-    def tell(self, report: r.Report):
+    def report(self, report: r.Report):
         first = turn(self.state, report, self.evaluator)
         self.state.rollback()
         assert self.state == self.folded, "a turn that was taken back left something behind"
 
-        super().tell(report)
+        super().report(report)
         assert self.last == first, "the same report on the same state had other consequences"
         for entry in self.last:
             evolve(self.folded, entry)

@@ -75,7 +75,11 @@ def test_rerun_ends_at_max_visits_with_a_failure_that_another_edge_may_take():
     last = run.facts(e.StepFailed)[-1]
     run.ok("give_up")
 
-    assert (last.visit, last.failure.code, last.failure.message) == (3, "LOOP_LIMIT", "visited 2 times already")
+    assert (last.visit, last.failure.code, last.failure.message) == (
+        3,
+        "LOOP_LIMIT",
+        "the step was already visited 2 times (max_visits)",
+    )
     assert last.route.passed == (e.Passed(0, "fix", "loop_limit"),)
     assert run.status == "completed"
 
@@ -366,7 +370,10 @@ def test_who_would_stand_in_and_finds_no_edge_that_holds_leaves_the_source_faile
 
     (settled,) = run.facts(e.StepSettled)
     assert (settled.step, settled.outcome) == ("a", "failed")
-    assert (settled.failure.code, settled.failure.message) == ("NO_ROUTE", "none of its success edges holds")
+    assert (settled.failure.code, settled.failure.message) == (
+        "NO_ROUTE",
+        "the condition of none of its success edges holds",
+    )
     assert [cause.code for cause in settled.failure.cause] == ["EXIT_NONZERO"]
     assert run["a"].failure == settled.failure
     assert (run.state.failures[0].failure, run.state.failures[0].target, run.state.failures[0].then) == (

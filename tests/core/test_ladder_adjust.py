@@ -29,7 +29,7 @@ def adjusted(run: History) -> Adjusted | None:
 def out_of_memory(run: History, peak: int | None = None) -> History:
     usage = {} if peak is None else {"peak_memory": peak}
     outcome = Outcome(None, signal=9, is_out_of_memory=True)
-    return run.tell(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome, usage=usage))
+    return run.report(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome, usage=usage))
 
 
 MORE_MEMORY = Rule(codes=("OUT_OF_MEMORY",), adjust=Adjust(memory=1.5, max_memory=1000 * MIB))
@@ -134,7 +134,7 @@ def test_a_cap_keeps_nobody_from_a_retry_who_did_not_run_out_of_what_it_is_for(o
     rule = Rule(codes=("TIMEOUT", "EXIT_NONZERO", "OUT_OF_MEMORY"), adjust=Adjust(timeout=2.0, max_timeout=30.0))
     run = run_of(rule, timeout=30.0)
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, outcome))
+    run.report(r.TaskEnded(run.clock, "a", 1, outcome))
 
     assert len(run.facts(e.RetryScheduled)) == 1
 
@@ -197,11 +197,11 @@ def test_a_new_visit_starts_with_what_the_workflow_says():
 def test_a_success_that_had_more_memory_than_it_asks_for_carries_a_warning():
     run = run_of(resources=Resources(memory=60 * MIB))
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, usage={"peak_memory": 128 * MIB}))
+    run.report(r.TaskEnded(run.clock, "a", 1, usage={"peak_memory": 128 * MIB}))
 
     [warning] = run["a"].warnings
     assert (warning.code, warning.severity) == ("OUT_OF_MEMORY", "warning")
-    assert (warning.step, warning.message) == ("a", "it had 128MiB, and asks for 60MiB")
+    assert (warning.step, warning.message) == ("a", "used 128MiB of memory, more than the 60MiB it asks for")
     assert run.status == "completed"
 
 
@@ -209,6 +209,6 @@ def test_a_success_that_had_more_memory_than_it_asks_for_carries_a_warning():
 def test_one_that_kept_to_it_carries_none(usage: dict[str, object]):
     run = run_of(resources=Resources(memory=60 * MIB))
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, usage=usage))
+    run.report(r.TaskEnded(run.clock, "a", 1, usage=usage))
 
     assert run["a"].warnings == ()

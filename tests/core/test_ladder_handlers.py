@@ -123,7 +123,7 @@ def test_the_commands_of_a_handler_run_one_after_the_other():
 def test_a_handler_starts_once_for_a_failure_that_is_reported_twice():
     run = run_of(handler("fix")).fail("a")
 
-    run.tell(r.TaskEnded(run.clock, "a", 1))
+    run.report(r.TaskEnded(run.clock, "a", 1))
 
     assert len(run.facts(e.HandlerStarted)) == 1
 
@@ -330,7 +330,7 @@ def test_a_custom_handler_that_decides_nothing_has_failed(said):
     assert found is not None
     assert found.cause[0].code == "OUTPUT_INVALID"
     assert found.message == (
-        'a custom handler writes {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
+        'a custom handler must write {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
     )
 
 

@@ -52,7 +52,7 @@ def test_the_fourth_loss_is_a_failure_and_climbs():
     found = run["a"].failure
     assert run.status == "failed"
     assert found is not None
-    assert (found.code, found.message, found.attempt) == ("WORKER_LOST", "the worker that ran it is gone (w1)", 4)
+    assert (found.code, found.message, found.attempt) == ("WORKER_LOST", "the worker running it was lost (w1)", 4)
     assert run.passed == [("retry", "reruns_exhausted"), ("retry", "no_rule"), ("route", "no_route")]
 
 
@@ -135,10 +135,10 @@ def test_a_handler_command_that_is_lost_four_times_has_failed():
 
 
 def test_a_worker_that_nobody_knows_by_name_is_gone_all_the_same():
-    run = run_of(on_lost="fail").tell(r.LeaseExpired(run_of().clock, "a", 1))
+    run = run_of(on_lost="fail").report(r.LeaseExpired(run_of().clock, "a", 1))
 
     assert run["a"].failure is not None
-    assert run["a"].failure.message == "the worker that ran it is gone"
+    assert run["a"].failure.message == "the worker running it was lost"
 
 
 def test_below_a_handler_whose_time_is_up_nothing_that_is_lost_or_interrupted_runs_again():
@@ -250,7 +250,7 @@ LATE = [
 def refused(run: History, report: r.Report) -> list[e.Fact]:
     """What follows from a report that must change nothing but the log."""
     before = {key: str(place) for key, place in run.state.places.items()}
-    run.tell(report)
+    run.report(report)
     assert {key: str(place) for key, place in run.state.places.items()} == before
     return run.follows
 
@@ -332,6 +332,6 @@ def test_a_result_that_is_reported_twice_is_accepted_once():
 
 
 def test_a_result_that_comes_without_word_of_its_start_is_accepted():
-    run = run_of().tell(r.TaskEnded(run_of().clock, "a", 1, Outcome(0), output="x"))
+    run = run_of().report(r.TaskEnded(run_of().clock, "a", 1, Outcome(0), output="x"))
 
     assert run["a"].output == "x"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mulligan.core.deciding.ladder import delay_seconds, match
+from mulligan.core.deciding.conditions import matching_rule
+from mulligan.core.deciding.ladder import delay_seconds
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure
@@ -56,7 +57,7 @@ ANY = Rule(any=True)
 )
 def test_the_more_specific_kind_of_rule_wins_whatever_the_order_in_the_file(rules, expected):
     """Torc: specific exit codes win over the catch-all, whatever the order."""
-    found = match(rules, failure("EXIT_NONZERO", "the disk full", exit_code=11))
+    found = matching_rule(rules, failure("EXIT_NONZERO", "the disk full", exit_code=11))
 
     assert found == rules.index(expected)
 
@@ -71,7 +72,7 @@ def test_the_more_specific_kind_of_rule_wins_whatever_the_order_in_the_file(rule
     ],
 )
 def test_among_rules_of_the_same_kind_the_first_wins(rules):
-    assert match(rules, failure("EXIT_NONZERO", "xx", exit_code=1)) == 0
+    assert matching_rule(rules, failure("EXIT_NONZERO", "xx", exit_code=1)) == 0
 
 
 @pytest.mark.parametrize(
@@ -79,11 +80,11 @@ def test_among_rules_of_the_same_kind_the_first_wins(rules):
     [Rule(codes=("TIMEOUT",)), Rule(exit_codes=(2, 3)), Rule(pattern="^full"), Rule(codes=("exit_nonzero",))],
 )
 def test_a_rule_that_names_something_else_does_not_match(rule):
-    assert match((rule,), failure("EXIT_NONZERO", "disk full", exit_code=1)) is None
+    assert matching_rule((rule,), failure("EXIT_NONZERO", "disk full", exit_code=1)) is None
 
 
 def test_a_failure_without_an_exit_code_matches_no_list_of_exit_codes():
-    assert match((Rule(exit_codes=(0, 1)),), failure("TIMEOUT")) is None
+    assert matching_rule((Rule(exit_codes=(0, 1)),), failure("TIMEOUT")) is None
 
 
 def test_a_rule_for_128_and_more_matches_death_by_signal():
@@ -95,7 +96,7 @@ def test_a_rule_for_128_and_more_matches_death_by_signal():
 
 
 def test_a_pattern_is_looked_for_in_the_whole_message():
-    assert match((Rule(pattern="line 2$"),), failure("EXIT_NONZERO", "line 1\nline 2")) == 0
+    assert matching_rule((Rule(pattern="line 2$"),), failure("EXIT_NONZERO", "line 1\nline 2")) == 0
 
 
 @pytest.mark.parametrize("code", ["HTTP_4XX", "SECURITY_VIOLATION", "INPUT_INVALID"])
@@ -103,12 +104,12 @@ def test_a_fatal_failure_is_not_retried_by_exit_code_pattern_or_catch_all(code):
     """NL2SQL: fatal errors are not retried."""
     rules = (Rule(exit_codes=(1,)), Rule(pattern="."), Rule(any=True), Rule(codes=("EXIT_NONZERO",)))
 
-    assert match(rules, failure(code, "no", exit_code=1)) is None
+    assert matching_rule(rules, failure(code, "no", exit_code=1)) is None
 
 
 @pytest.mark.parametrize("code", ["HTTP_4XX", "SECURITY_VIOLATION"])
 def test_a_fatal_failure_is_retried_by_a_rule_that_names_its_code(code):
-    assert match((Rule(any=True), Rule(codes=(code,))), failure(code, "no")) == 1
+    assert matching_rule((Rule(any=True), Rule(codes=(code,))), failure(code, "no")) == 1
 
 
 def test_an_error_that_the_step_calls_not_retryable_is_fatal_too():
@@ -378,7 +379,7 @@ def test_jitter_is_the_same_for_the_same_place_and_differs_between_places_attemp
     first = History(flow).start().fail("a").fail("b")
     second = History(flow).start().fail("a").fail("b")
     other = History(flow)
-    other.tell(r.RunRequested(T0, run_id=2)).fail("a")
+    other.report(r.RunRequested(T0, run_id=2)).fail("a")
     later = History(flow).start().lose("a").fail("a")
 
     assert waited(first) == waited(second)
@@ -469,7 +470,7 @@ def test_a_result_that_is_reported_twice_reserves_one_retry():
     """Torc: the reservation is one transaction, so nobody can reserve the same retry twice."""
     run = run_of(*retry(3, delay=10)).fail("a")
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, Outcome(1)))
+    run.report(r.TaskEnded(run.clock, "a", 1, Outcome(1)))
 
     assert run.follows == [e.ReportRefused("a", 1, "already_ended")]
     assert granted(run) == [(0, 1)]
@@ -478,7 +479,7 @@ def test_a_result_that_is_reported_twice_reserves_one_retry():
 def test_a_timer_that_fires_twice_starts_one_attempt():
     run = run_of(*retry(3, delay=10)).fail("a").wait(10)
 
-    run.tell(r.TimerFired(run.clock, "retry", "a", 2))
+    run.report(r.TimerFired(run.clock, "retry", "a", 2))
 
     assert run.follows == []
 
@@ -486,7 +487,7 @@ def test_a_timer_that_fires_twice_starts_one_attempt():
 def test_a_timer_that_fires_early_starts_nothing():
     run = run_of(*retry(3, delay=10)).fail("a")
 
-    run.tell(r.TimerFired(run.clock + timedelta(seconds=9), "retry", "a", 2))
+    run.report(r.TimerFired(run.clock + timedelta(seconds=9), "retry", "a", 2))
 
     assert (run.follows, run["a"].status) == ([], "backing_off")
 
@@ -554,15 +555,15 @@ def _report(run: History, outcome: Outcome | str) -> None:
     if isinstance(outcome, str):
         run.lose("a")
     else:
-        run.tell(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome))
+        run.report(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome))
 
 
 @given(st.lists(RULES, max_size=6).map(tuple), OUTCOMES)
 def test_a_rule_that_matches_is_never_of_a_less_specific_kind_than_another_that_would(rules, outcome):
-    found: Failure = run_of().tell(r.TaskEnded(T0, "a", 1, outcome)).facts(e.AttemptFailed)[0].failure
+    found: Failure = run_of().report(r.TaskEnded(T0, "a", 1, outcome)).facts(e.AttemptFailed)[0].failure
     kinds = [next(i for i, k in enumerate((x.codes, x.exit_codes, x.pattern, x.any)) if k) for x in rules]
-    alone = [index for index, rule in enumerate(rules) if match((rule,), found) is not None]
+    alone = [index for index, rule in enumerate(rules) if matching_rule((rule,), found) is not None]
 
-    chosen = match(rules, found)
+    chosen = matching_rule(rules, found)
 
     assert chosen == min(alone, key=lambda index: (kinds[index], index), default=None)

@@ -96,7 +96,7 @@ def test_the_script_is_that_of_the_rule_that_matched():
 def test_a_failure_reported_twice_starts_one_script():
     run = run_of(scripted()).fail("a")
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, Outcome(1)))
+    run.report(r.TaskEnded(run.clock, "a", 1, Outcome(1)))
 
     assert run.follows == [e.ReportRefused("a", 1, "already_ended")]
     assert run.queued == ["a.script@1"]
@@ -211,7 +211,7 @@ def test_a_script_sees_the_failure_it_is_about():
 def test_a_late_result_of_the_failed_attempt_is_refused_while_the_script_runs():
     run = run_of(scripted()).fail("a").started("a.script@1")
 
-    run.tell(r.TaskEnded(run.clock, "a", 1, output="after all"))
+    run.report(r.TaskEnded(run.clock, "a", 1, output="after all"))
 
     assert run.follows == [e.ReportRefused("a", 1, "already_ended")]
     assert run["a"].output is None
@@ -278,7 +278,7 @@ def _make(run: History, move: str) -> None:
         if script in run.queued:
             run.ok(script) if move == "script ok" else run.fail(script)
     elif move == "twice":
-        run.tell(r.TaskEnded(run.clock, "a", run["a"].attempt - 1, Outcome(1)))
+        run.report(r.TaskEnded(run.clock, "a", run["a"].attempt - 1, Outcome(1)))
     elif "fix" in run.queued:
         run.ok("fix")
     elif "a" in run.queued:

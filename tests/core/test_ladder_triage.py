@@ -255,7 +255,7 @@ def test_the_second_classification_comes_too_late():
 def test_whoever_comes_second_is_told_who_decided_and_why():
     run = run_of().fail("a").classify("a", "fail", reason="hopeless")
 
-    assert refusal(run, "a", "retry").hint == "someone has said fail: hopeless"
+    assert refusal(run, "a", "retry").hint == "already classified as fail by someone: hopeless"
 
 
 def test_a_classification_after_the_timeout_comes_too_late():
@@ -275,10 +275,10 @@ def test_a_classification_needs_a_reason(reason):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"memory": 0}, "memory must be more than nothing, not 0"),
-        ({"memory": -5}, "memory must be more than nothing, not -5"),
-        ({"timeout": -1.0}, "timeout must be more than nothing, not -1"),
-        ({"timeout": 0.0}, "timeout must be more than nothing, not 0"),
+        ({"memory": 0}, "memory must be greater than 0, not 0"),
+        ({"memory": -5}, "memory must be greater than 0, not -5"),
+        ({"timeout": -1.0}, "timeout must be greater than 0, not -1"),
+        ({"timeout": 0.0}, "timeout must be greater than 0, not 0"),
     ],
 )
 def test_a_retry_with_less_than_nothing_is_refused(fields, message):
@@ -302,7 +302,7 @@ def test_when_nobody_comes_in_time_it_has_failed():
     assert (said.verdict, said.by, said.reason, said.is_default) == (
         "fail",
         "timeout",
-        "nobody classified it in time",
+        "not classified before the timeout",
         True,
     )
 
@@ -363,7 +363,7 @@ def test_only_steps_are_parked():
 def test_a_report_of_a_timer_for_a_step_that_was_classified_is_nothing():
     run = run_of(Triage(timeout=60.0)).fail("a").classify("a", "retry")
 
-    run.tell(r.TimerFired(T0 + timedelta(seconds=60), "triage", "a", 1))
+    run.report(r.TimerFired(T0 + timedelta(seconds=60), "triage", "a", 1))
 
     assert run.follows == []
 

@@ -655,7 +655,7 @@ def test_a_worker_lost_after_the_deadline_is_not_replaced() -> None:
 def test_a_result_for_an_item_that_has_ended_is_refused() -> None:
     run = run_of([1, 2], mapped()).ok("m[0].0")
 
-    run.tell(r.TaskEnded(run.clock, "m[0].0", 1, output="again"))
+    run.report(r.TaskEnded(run.clock, "m[0].0", 1, output="again"))
 
     assert run.follows == [e.ReportRefused("m[0].0", 1, "unknown_place")]
 

@@ -134,7 +134,7 @@ def test_two_processes_that_report_one_failure_reserve_one_retry() -> None:
     """T11: nobody can reserve a retry twice; the second report changes nothing."""
     run = run_of(RECOVERED).fail("my_job", 10)
 
-    run.tell(r.TaskEnded(run.clock, "my_job", 1, Outcome(10)))
+    run.report(r.TaskEnded(run.clock, "my_job", 1, Outcome(10)))
 
     assert run.follows == [e.ReportRefused("my_job", 1, "already_ended")]
     assert len(run.facts(e.RetryScheduled)) == 1
@@ -144,7 +144,7 @@ def test_a_job_that_ended_well_is_not_tried_again() -> None:
     """T14: only a job that ran and failed is retried; a late failure of one that completed is refused."""
     run = run_of(RECOVERED).ok("my_job")
 
-    run.tell(r.TaskEnded(run.clock, "my_job", 1, Outcome(10)))
+    run.report(r.TaskEnded(run.clock, "my_job", 1, Outcome(10)))
 
     assert run.follows == [e.ReportRefused("my_job", 1, "already_ended")]
     assert run["my_job"].status == "completed"
@@ -154,7 +154,7 @@ def test_a_failure_reported_by_an_earlier_round_reserves_nothing_in_this_one() -
     """T13: the run_id of a retry must be that of the current run; here an attempt of an old round is refused."""
     run = run_of("steps: [{step: a, shell: x, retry: 1}]").fail("a").fail("a").retry()
 
-    run.tell(r.TaskEnded(run.clock, "a", 2, Outcome(10)))
+    run.report(r.TaskEnded(run.clock, "a", 2, Outcome(10)))
 
     assert [type(fact) for fact in run.follows] == [e.ReportRefused]
     assert run["a"].attempt == 3
@@ -164,7 +164,7 @@ def test_a_failure_of_a_job_that_does_not_exist_is_refused() -> None:
     """T12: a report about nothing is nothing, and the run goes on."""
     run = run_of(RECOVERED)
 
-    run.tell(r.TaskEnded(run.clock, "no_such_job", 1, Outcome(10)))
+    run.report(r.TaskEnded(run.clock, "no_such_job", 1, Outcome(10)))
 
     assert [type(fact) for fact in run.follows] == [e.ReportRefused]
     assert run.queued == ["my_job", "other", "plain"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.paths import Path, beginning, fault_of, folder_of
+from mulligan.core.model.paths import TemplatedPath, folder_of, literal_prefix, path_problem
 from mulligan.core.model.workflow import Expression, Template
 
 ITEM = Expression("item", ("item",))
@@ -24,18 +24,18 @@ ANYWHERE = Expression("inputs.dir", ("inputs",), any_path=True)
     ],
 )
 def test_what_is_written_before_the_first_value_is_the_authors(parts: tuple, before: tuple) -> None:
-    assert beginning(Template(parts)) == Template(before)
+    assert literal_prefix(Template(parts)) == Template(before)
 
 
 @pytest.mark.parametrize("parts", [("/etc/../x",), (HOME, "/x"), (ANYWHERE,), ("a", MESH)])
 def test_a_path_without_a_value_is_the_authors_alone(parts: tuple) -> None:
-    assert beginning(Template(parts)) is None
+    assert literal_prefix(Template(parts)) is None
 
 
 def test_an_expression_that_reads_a_value_beside_the_environment_is_a_value() -> None:
     mixed = Expression("env.HOME + item", ("env", "item"))
 
-    assert beginning(Template((mixed,))) == Template(("",))
+    assert literal_prefix(Template((mixed,))) == Template(("",))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_folder_ends_with_the_last_slash(text: str, folder: str) -> None:
     ],
 )
 def test_a_text_that_leaves_its_folder_has_a_fault(text: str, folder: str) -> None:
-    assert fault_of(Path(text, folder))
+    assert path_problem(TemplatedPath(text, folder))
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_a_text_that_leaves_its_folder_has_a_fault(text: str, folder: str) -> No
     ],
 )
 def test_a_text_that_stays_in_its_folder_has_none(text: str, folder: str) -> None:
-    assert fault_of(Path(text, folder)) == ""
+    assert path_problem(TemplatedPath(text, folder)) == ""

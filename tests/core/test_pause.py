@@ -378,7 +378,7 @@ def test_at_resume_fail_fast_passes_over_what_may_fail_and_what_may_still_be_han
 @pytest.mark.parametrize("how", ["resume", "cancel"])
 def test_why_a_run_was_paused_is_forgotten_when_the_pause_is_over(how: str) -> None:
     run = History(workflow(step("a"))).start().started("a")
-    run.tell(r.PauseRequested(run.clock, by="someone", reason="the disk is full"))
+    run.report(r.PauseRequested(run.clock, by="someone", reason="the disk is full"))
     assert run.state.run.reason == "the disk is full"
 
     getattr(run, how)()

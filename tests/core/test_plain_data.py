@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing
+from mulligan.core.deciding.agent_context import AgentContext
 from mulligan.core.deciding.resource_usage import Proposal
 from mulligan.core.effects.effects import EnterMore, QueueTask, SetTimer
 from mulligan.core.effects.tasks import Task
@@ -23,7 +23,7 @@ from mulligan.testing.history import T0
     ("value", "written"),
     [
         (Failure("TIMEOUT"), {"code": "TIMEOUT"}),
-        (Briefing("a"), {"target": "a"}),
+        (AgentContext("a"), {"target": "a"}),
         (Proposal("a", "memory", 7), {"step": "a", "what": "memory", "given": 7}),
         (Wait("task", "attempt 1"), {"kind": "task", "text": "attempt 1"}),
         # An effect says which it is: it is written with the others.
@@ -78,4 +78,4 @@ def test_what_is_for_nobody_in_particular_names_nobody() -> None:
     assert (timer.place, timer.number) == ("", 0)
     assert (wait.place, wait.attempt, wait.worker, wait.count) == ("", 0, "", 0)
     assert (line.tone, line.seq, line.is_detail, line.is_whole, line.child_run_id) == ("plain", 0, False, False, 0)
-    assert Task(1, "a", 1, "shell", {}, "w", "v", "a", 1).told_attempt == 0
+    assert Task(1, "a", 1, "shell", {}, "w", "v", "a", 1).env_attempt == 0

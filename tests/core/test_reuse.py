@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.rounds import files_kept, plan_round, why_again
+from mulligan.core.deciding.rounds import kept_files, plan_round, rerun_reasons
 from mulligan.core.effects.fingerprints import FINGERPRINT_CHARS, fingerprint, result_of
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.outcome import Outcome
@@ -27,7 +27,7 @@ def started(*steps: Any, **fields: Any) -> History:
 
 
 def wanted(run: History, place: str = "a") -> Task:
-    return task(run.state, place)
+    return make_task(run.state, place)
 
 
 def ended(run: History, place: str = "a", **fields: Any) -> r.TaskEnded:
@@ -139,7 +139,7 @@ def test_a_result_is_found_once_its_step_has_completed_and_not_before():
 
 def test_a_result_that_was_not_accepted_or_was_recovered_is_not_found():
     rejected = started(step("a", cache=True, validator=command("false"), continue_on_error=True))
-    rejected.tell(ended(rejected))
+    rejected.report(ended(rejected))
     recovered = started(step("a", cache=True, on_failure=handler("true", strategy="fallback")))
     recovered.fail("a")
 
@@ -209,7 +209,7 @@ def test_of_a_log_without_records_the_paths_are_known():
     run = History(workflow(step("a", writes=("mesh", "b.txt")), step("b", needs=["a"]), files={"mesh": "out/mesh"}))
     run.start().ok("a").fail("b")
 
-    found = list(files_kept(run.state, ""))
+    found = list(kept_files(run.state, ""))
 
     assert found == [("a", FileRecord("mesh", "out/mesh")), ("a", FileRecord("b.txt", "b.txt"))]
 
@@ -222,4 +222,4 @@ def test_a_round_runs_steps_whose_files_are_stale_and_says_nothing_of_those_that
     plan = plan_round(run.state, r.RetryRequested(run.clock, "me", stale=stale))
 
     assert (plan.steps, plan.stale) == (("a", "b", "d"), stale[:1])
-    assert why_again(run.state, plan) == {"a": "f is gone", "b": "it is behind 'a'", "d": "it failed"}
+    assert rerun_reasons(run.state, plan) == {"a": "f is gone", "b": "it is behind 'a'", "d": "it failed"}

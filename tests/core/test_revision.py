@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.deciding.fork import plan_fork
 from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.revision import difference, lost_undos, plain_definition
+from mulligan.core.evolve.revision import compare_definitions, lost_undos, plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.file_records import StaleFile
@@ -47,7 +47,7 @@ def test_a_group_that_is_another_is_called_a_group() -> None:
         inside = workflow(step("one", action=shell(inner)))
         return workflow(step("g", action=group), step("load"), children={"flow.yaml#g": inside})
 
-    found = difference(Graph(with_group("a")), Graph(with_group("b")))
+    found = compare_definitions(Graph(with_group("a")), Graph(with_group("b")))
 
     assert found.changed == {"g": ("group",)}
 
@@ -58,7 +58,7 @@ def test_a_run_that_completed_keeps_its_definition_also_where_a_file_of_it_is_go
 
     data = encode(workflow(step("fetch", writes=("out",), action=shell("x"))))
     with pytest.raises(Refused) as refused:
-        run.retry(stale=gone, revised=Revised(version(data), plain_definition(data), {}))
+        run.retry(stale=gone, revised=Revised(version(data), plain_from_json(data), {}))
 
     assert "mulligan fork 1 --from STEP --file FILE" in refused.value.hint
     assert run.status == "completed"
@@ -66,7 +66,7 @@ def test_a_run_that_completed_keeps_its_definition_also_where_a_file_of_it_is_go
 
 def test_what_was_undone_is_no_result_for_later_runs_when_its_step_is_gone() -> None:
     run = History(workflow(step("fetch", undo=command("undo")), step("load", needs=["fetch"]))).start()
-    run.tell(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")
+    run.report(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")
     assert (run["fetch"].is_undone, run["fetch"].fingerprint) == (True, "f" * 32)
 
     run.retry_with(workflow(step("load")))
@@ -400,7 +400,7 @@ class Kept(History):
 
     rows: list[Any]
 
-    def tell_alone(self, report: Any) -> Kept:
+    def report_once(self, report: Any) -> Kept:
         self.last = turn(self.state, report, self.evaluator)
         self.rows = [*getattr(self, "rows", []), *changes(self.state)]
         self.state.commit()
@@ -466,7 +466,7 @@ def test_the_story_tells_each_round_by_the_definition_that_held_then() -> None:
 
 
 def changed(old: Any, new: Any, **fields: Any) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    found = difference(Graph(workflow(old)), Graph(workflow(new, **fields)))
+    found = compare_definitions(Graph(workflow(old)), Graph(workflow(new, **fields)))
     return found.changed, found.renewed
 
 
@@ -480,6 +480,6 @@ def test_a_step_is_another_if_a_file_it_uses_is_elsewhere_or_a_workflow_it_calls
 
 
 def test_what_of_the_workflow_itself_is_another_is_named() -> None:
-    found = difference(Graph(workflow(step("a"))), Graph(workflow(step("a"), timeout=3.0, max_parallel=1)))
+    found = compare_definitions(Graph(workflow(step("a"))), Graph(workflow(step("a"), timeout=3.0, max_parallel=1)))
 
     assert (found.settings, found.changed) == (("timeout", "max_parallel"), {})

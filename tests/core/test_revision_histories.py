@@ -17,7 +17,7 @@ from mulligan.core.turn import fold, turn
 from mulligan.testing.corrections import corrected
 from mulligan.testing.history import History
 from mulligan.testing.run_invariants import check
-from mulligan.testing.workflows import Dice, random_workflow
+from mulligan.testing.workflows import RandomEvaluator, random_workflow
 
 ROUNDS_MAX, MOVES_MAX = 4, 400
 
@@ -29,7 +29,7 @@ class Kept(History):
         super().__init__(definition, evaluator=evaluator)
         self.rows: list[Row] = []
 
-    def tell_alone(self, report: Report) -> Self:
+    def report_once(self, report: Report) -> Self:
         self.last = turn(self.state, report, self.evaluator)
         self.rows += changes(self.state)
         self.state.commit()
@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_under_corrected_definitions_keeps_every_promise(seed
     for number in range(seed, seed + 10):
         rng = Random(number)
         first = random_workflow(rng)
-        run = Kept(first, Dice(number)).start()
+        run = Kept(first, RandomEvaluator(number)).start()
         for _ in range(MOVES_MAX):
             if run.status not in RUN_ENDED:
                 move(run, rng)

@@ -204,7 +204,7 @@ def test_a_cancelled_run_is_no_longer_stopping_in_its_next_round() -> None:
 def test_a_stale_result_of_the_round_before_is_refused() -> None:
     run = run_of(step("a")).fail("a").retry()
 
-    run.tell(r.TaskEnded(run.clock, "a", attempt=1))
+    run.report(r.TaskEnded(run.clock, "a", attempt=1))
 
     assert run.follows == [e.ReportRefused("a", 1, "stale_attempt")]
     assert run.statuses == {"a": "ready"}
@@ -213,7 +213,7 @@ def test_a_stale_result_of_the_round_before_is_refused() -> None:
 def test_a_result_that_comes_after_the_last_event_is_refused() -> None:
     run = run_of(step("a")).cancel()
 
-    run.tell(r.TaskEnded(run.clock, "a", attempt=1))
+    run.report(r.TaskEnded(run.clock, "a", attempt=1))
 
     assert run.follows == [e.ReportRefused("a", 1, "run_ended")]
     assert run.status == "cancelled"
@@ -445,7 +445,7 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             "m",
             (),
             "error[run.nothing_to_retry]: no item of step 'm' of run 1 has failed, so there is nothing to retry\n"
-            "  to run one again all the same, name it: --item I",
+            "  to run one anyway, name it: --item I",
         ),
         (
             collected("ok", "bad"),
@@ -459,21 +459,21 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             (-1,),
             "error[refused]: step 'm' of run 1 has no item -1\n  its items are 0 to 1",
         ),
-        (collected("ok"), "after", (), "error[refused]: step 'after' of run 1 is no map: it has no items"),
+        (collected("ok"), "after", (), "error[refused]: step 'after' of run 1 is not a map: it has no items"),
         (collected("ok"), "nope", (), "error[step.unknown]: 'nope' is not a step of run 1"),
         (
             run_of(mapped(), answers={"list": []}),
             "m",
             (),
             "error[run.nothing_to_retry]: step 'm' of run 1 has no items, so there is nothing to retry\n"
-            "  to give the run another round: mulligan retry 1",
+            "  to run what failed again: mulligan retry 1",
         ),
         (
             run_of(mapped(), answers={"list": [1]}),
             "m",
             (),
-            "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1",
+            "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
+            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1",
         ),
         (
             run_of(
@@ -486,8 +486,8 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             .ok("m.undo@1"),
             "m",
             (0,),
-            "error[refused]: step 'm' of run 1 was undone, or what it was built on: none of its items can be kept\n"
-            "  to run all of it again: mulligan retry 1 --from m",
+            "error[refused]: step 'm' of run 1, or a step before it, was undone: none of its items can be kept\n"
+            "  to run the whole step again: mulligan retry 1 --from m",
         ),
     ],
     ids=["none failed", "no such item", "less than nothing", "no map", "no step", "empty", "running", "undone"],
@@ -522,14 +522,14 @@ def test_a_plain_retry_of_a_run_that_let_items_fail_points_to_them() -> None:
         (
             run_of(step("a")),
             "",
-            "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1",
+            "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
+            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1",
         ),
         (
             run_of(step("a")).pause(),
             "",
-            "error[run.not_finished]: run 1 is paused: it can be retried when it has ended\n"
-            "  to let it go on: mulligan resume 1",
+            "error[run.not_finished]: run 1 is paused; it can be retried after it has ended\n"
+            "  to resume it: mulligan resume 1",
         ),
         (
             run_of(step("a")).ok("a"),
@@ -558,7 +558,7 @@ def test_a_second_retry_finds_the_run_already_under_way() -> None:
     with pytest.raises(MulliganError) as refused:
         run.retry()
 
-    assert refused.value.message == "run 1 is running: it can be retried when it has ended"
+    assert refused.value.message == "run 1 is running; it can be retried after it has ended"
 
 
 @pytest.mark.parametrize("join", ["any", "all", "first", "each"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.rounds import items_again, plan_round, why_again
+from mulligan.core.deciding.rounds import items_to_rerun, plan_round, rerun_reasons
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Map
@@ -32,11 +32,11 @@ def collected(*outcomes: str, **policy: Any) -> History:
 
 
 def reasons(run: History, from_step: str = "") -> dict[str, str]:
-    return why_again(run.state, plan_round(run.state, r.RetryRequested(T0, by="ada", from_step=from_step)))
+    return rerun_reasons(run.state, plan_round(run.state, r.RetryRequested(T0, by="ada", from_step=from_step)))
 
 
 def items(run: History, from_step: str = "", named: tuple[int, ...] | None = None) -> dict[str, tuple[int, ...]]:
-    return items_again(
+    return items_to_rerun(
         run.state, plan_round(run.state, r.RetryRequested(T0, by="ada", from_step=from_step, items=named))
     )
 
@@ -62,7 +62,7 @@ def test_what_lies_between_what_was_undone_and_what_failed_runs_again() -> None:
 
     assert reasons(run) == {
         "a": "it was undone",
-        "mid": "what it was built on was undone",
+        "mid": "a step before it was undone",
         "bad": "it failed",
     }
 
@@ -73,7 +73,7 @@ def test_what_was_built_on_what_was_undone_says_so_also_where_the_round_starts_e
 
     assert reasons(run, "other") == {
         "a": "it was undone",
-        "mid": "what it was built on was undone",
+        "mid": "a step before it was undone",
         "bad": "it failed",
         "other": "the round starts here",
     }
@@ -206,7 +206,7 @@ def test_a_map_that_never_began_has_no_items() -> None:
 
     assert refusal(run, "m", items=()).render() == (
         "error[run.nothing_to_retry]: step 'm' of run 1 has no items, so there is nothing to retry\n"
-        "  to give the run another round: mulligan retry 1"
+        "  to run what failed again: mulligan retry 1"
     )
 
 

@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.artifacts import described, reference
+from mulligan.core.model.artifacts import describe_artifact, make_reference
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.workflow import Action, Command, Expression, Handler, Map, Rule, Step, Template
 from mulligan.core.state.scope import (
     Now,
-    attempt_told,
+    attempt_number,
     error_view,
-    fetched,
+    fetch_artifact,
     fill,
-    filled,
+    fill_params,
     holes,
     names,
     nearest_failure,
-    own_step,
+    own_step_view,
     reads_secrets,
     step_view,
 )
 from mulligan.testing.history import T0, Answers, History, command, edge, expression, handler, retry, step, workflow
 
 PER_ITEM = Map(over=expression("list"), name="pkg")
-LARGE = reference(described("1/a/1/1/output.json", b'"large"', "json"))
+LARGE = make_reference(describe_artifact("1/a/1/1/output.json", b'"large"', "json"))
 
 
 def run_of(*steps: Step, answers: dict[str, Any] | None = None, **fields: Any) -> History:
@@ -92,7 +92,7 @@ def test_an_attempt_knows_its_number_and_its_step() -> None:
 
     assert seen(run, "a", "attempt", "step") == {"attempt": 2, "step": {"name": "a", "number": 1}}
     assert seen(run, "b", "step") == {"step": {"name": "b", "number": 2}}
-    assert own_step(run.state, run["end"]) == {"name": "end", "number": 3}
+    assert own_step_view(run.state, run["end"]) == {"name": "end", "number": 3}
 
 
 def test_an_item_that_is_called_like_a_name_of_ours_is_that_item() -> None:
@@ -109,8 +109,8 @@ def test_attempts_are_numbered_by_what_they_are_attempts_of() -> None:
     run.fail("a").ok("m[0].0")
 
     # A script is about the attempt that failed; the commands of an item are numbered over the item.
-    assert attempt_told(run.state, run["a.script@1"]) == 1
-    assert attempt_told(run.state, run["m[0].1"]) == run["m[0]"].attempt + 1
+    assert attempt_number(run.state, run["a.script@1"]) == 1
+    assert attempt_number(run.state, run["m[0].1"]) == run["m[0]"].attempt + 1
 
 
 def test_output_is_what_a_check_checks_what_an_undo_undoes_and_what_the_command_before_gave() -> None:
@@ -237,7 +237,7 @@ def test_a_handler_is_about_the_failure_above_it_and_its_own_retry_about_that_on
     [
         (lambda run: run.cancel(), "the run was cancelled"),
         (lambda run: run.wait(60), "the run took longer than its timeout"),
-        (lambda run: run.fail("b", None, code="SECURITY_VIOLATION"), "the run stopped at another step's failure"),
+        (lambda run: run.fail("b", None, code="SECURITY_VIOLATION"), "the run stopped because another step failed"),
     ],
 )
 def test_a_cleanup_of_what_was_made_to_end_is_about_the_stop(stop: Any, said: str) -> None:
@@ -371,8 +371,8 @@ def test_what_is_said_here_is_fetched_and_what_a_worker_says_is_not(kind: str, i
 def test_only_a_reference_is_fetched_and_it_is_asked_for_by_its_name() -> None:
     evaluator = Answers({"output": lambda read: ("fetched", read)})
 
-    assert fetched(evaluator, LARGE) == ("fetched", {"output": LARGE})
-    assert fetched(evaluator, {"a": 1}) == {"a": 1}
+    assert fetch_artifact(evaluator, LARGE) == ("fetched", {"output": LARGE})
+    assert fetch_artifact(evaluator, {"a": 1}) == {"a": 1}
 
 
 def test_values_go_into_their_holes_and_are_not_looked_into() -> None:
@@ -381,7 +381,7 @@ def test_values_go_into_their_holes_and_are_not_looked_into() -> None:
 
     found = {"a": {"${}": "y"}, "b": [1, 7], "c": {"${}": "x", "d": 2}, "e": "${}"}
     assert fill(params, values) == found
-    assert filled(Action("http", params), values) == found
+    assert fill_params(Action("http", params), values) == found
     assert holes(params) == {"x", "y"}
     assert (holes("${}"), holes([]), holes({})) == (frozenset(), frozenset(), frozenset())
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.effects.snapshot import Row, changes, place_alone, restore
+from mulligan.core.effects.snapshot import Row, changes, read_place, restore
 from mulligan.core.evolve.evolve import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -17,7 +17,7 @@ from mulligan.core.model.codec import decode_log
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Action, Handler, Map, Need, Rule, Triage, Workflow, decode
-from mulligan.core.state.state import FailureRecord, Past, State, Undoable
+from mulligan.core.state.state import FailureRecord, PastVisit, State, UndoableVisit
 from mulligan.core.turn import fold, follow, turn
 from mulligan.errors import CodecError
 from mulligan.testing.history import (
@@ -63,12 +63,12 @@ class Kept(History):
         self.table = Table()
         self.written: list[Row] = []
 
-    def tell(self, report: r.Report) -> Kept:
+    def report(self, report: r.Report) -> Kept:
         turn(self.state, report, self.evaluator)
         self.written = changes(self.state)
         self.table.write(self.written)
         self.state.rollback()
-        super().tell(report)
+        super().report(report)
         return self
 
     def kinds(self) -> list[tuple[str, str]]:
@@ -181,7 +181,7 @@ def test_an_undo_finds_its_definition_and_its_output_again():
     restored = run.restored()
     assert restored == run.state
     assert restored.places["a.undo@1"].spec is flow.steps[0].undo
-    assert restored.undoables == [Undoable("a", 1, {"made": 1})]
+    assert restored.undoables == [UndoableVisit("a", 1, {"made": 1})]
 
 
 def test_what_no_value_of_a_run_may_lose_on_the_way():
@@ -230,7 +230,7 @@ def test_a_turn_writes_what_it_touched_and_the_run():
 def test_a_turn_that_refuses_a_report_writes_the_run_alone():
     run = Kept(chain(3)).start()
 
-    run.tell(r.TaskEnded(T0, "s0000", 9, output="late"))
+    run.report(r.TaskEnded(T0, "s0000", 9, output="late"))
 
     assert run.kinds() == [("run", "")]
     assert run.restored() == run.state
@@ -361,8 +361,8 @@ def test_what_is_changed_in_a_list_is_that_row():
 
 def test_what_is_taken_from_a_list_is_a_row_that_goes():
     state = State(chain(1))
-    state.append(state.undoables, Undoable("a", 1))
-    state.append(state.undoables, Undoable("b", 1))
+    state.append(state.undoables, UndoableVisit("a", 1))
+    state.append(state.undoables, UndoableVisit("b", 1))
     state.begin()
 
     state.take_last(state.undoables)
@@ -374,13 +374,13 @@ def test_what_is_taken_and_appended_in_one_turn_is_what_stands_there_now():
     state, table = State(chain(1)), Table()
     state.begin()
     for name in "abc":
-        state.append(state.undoables, Undoable(name, 1))
+        state.append(state.undoables, UndoableVisit(name, 1))
     table.write(changes(state))
     state.begin()
 
     state.take_last(state.undoables)
     state.take_last(state.undoables)
-    state.append(state.undoables, Undoable("d", 1))
+    state.append(state.undoables, UndoableVisit("d", 1))
 
     assert listed(state) == [("undoables", "1", False), ("undoables", "2", True)]
     table.write(changes(state))
@@ -404,7 +404,7 @@ def test_keys_of_step_and_visit_do_not_collide():
     state.begin()
 
     for number, pair in enumerate(pairs):
-        state.put(state.past, pair, Past("failed", number))
+        state.put(state.past, pair, PastVisit("failed", number))
         state.put(state.routed, pair, (number,))
     table.write(changes(state))
 
@@ -486,7 +486,7 @@ def test_a_run_in_every_kind_of_trouble_comes_back_whole():
     )
     run = Kept(flow).start()
 
-    run.tell(r.TaskEnded(T0, "a", 1, Outcome(9, reported=({"code": "SLOW", "severity": "warning", "message": "s"},))))
+    run.report(r.TaskEnded(T0, "a", 1, Outcome(9, reported=({"code": "SLOW", "severity": "warning", "message": "s"},))))
     run.started("b").fail("b").wait(3).cancel(reason="enough")
 
     assert run.restored() == run.state
@@ -502,9 +502,9 @@ DAMAGE: dict[str, tuple[Row, str]] = {
     "bytes": (("places", "s0000", "", b"\xc1"), "MessagePack data is malformed: invalid opcode '\\xc1' (byte 0)"),
     "type": (("arcs", "s0000#0", "", b"\x01"), "Expected `str`, got `int`"),
     # A release that is newer than this one wrote a table that this one does not know.
-    "kind": (("dreams", "a", "", b"\x01"), "nothing is known of 'dreams'"),
+    "kind": (("dreams", "a", "", b"\x01"), "unknown name 'dreams'"),
     # A row is missing in the middle of a list.
-    "gap": (("failures", "4", "", b"\x01"), "nothing is known of '0'"),
+    "gap": (("failures", "4", "", b"\x01"), "unknown name '0'"),
     "key": (("past", "a", "", b"\x01"), "invalid literal for int() with base 10: 'a'"),
 }
 
@@ -525,7 +525,7 @@ def test_rows_of_another_workflow_are_refused():
     with pytest.raises(CodecError) as refused:
         restore(chain(1), run.table.rows.values())
 
-    assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'other'"
+    assert refused.value.message == "the tables of the run cannot be read: unknown name 'other'"
 
 
 def test_a_command_whose_parent_is_gone_is_refused():
@@ -535,7 +535,7 @@ def test_a_command_whose_parent_is_gone_is_refused():
     with pytest.raises(CodecError) as refused:
         run.restored()
 
-    assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'a'"
+    assert refused.value.message == "the tables of the run cannot be read: unknown name 'a'"
 
 
 def test_a_place_can_be_read_from_its_row_without_the_run_around_it() -> None:
@@ -545,7 +545,7 @@ def test_a_place_can_be_read_from_its_row_without_the_run_around_it() -> None:
     (data,) = (data for kind, key, _, data in changes(run.state) if (kind, key) == ("places", "a"))
     assert data is not None
 
-    place = place_alone("a", data)
+    place = read_place("a", data)
 
     assert (place.key, place.status, place.failure, place.climb) == ("a", "pending_failed", *_failed(run))
 

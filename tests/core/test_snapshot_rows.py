@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.effects.snapshot import _PLACE_NAMES, Row, _reader, changes, place_alone, restore, tally_of
+from mulligan.core.effects.snapshot import _PLACE_NAMES, Row, _reader, changes, read_place, read_tally, restore
 from mulligan.core.evolve.places import ITEM
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Backoff, Map, Workflow
-from mulligan.core.state.state import NO_CLIMB, Place, Run, State, Tally, Undoable
+from mulligan.core.state.state import NO_CLIMB, Place, Run, State, Tally, UndoableVisit
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
@@ -83,7 +83,7 @@ def test_lists_tables_and_items_are_marked_with_nothing() -> None:
     state = State(workflow(step("a")))
     state.begin()
 
-    state.append(state.undoables, Undoable("a", 1))
+    state.append(state.undoables, UndoableVisit("a", 1))
     state.put(state.arcs, "a#0", "taken")
     state.put(state.tallies, "a:retry:0", Tally(tried=1))
 
@@ -190,7 +190,7 @@ def test_a_map_can_be_read_from_its_row_without_its_items() -> None:
     run = many_items(2)
     data = next(data for kind, key, _, data in everything(run) if (kind, key) == ("places", "m"))
 
-    place = place_alone("m", data or b"")
+    place = read_place("m", data or b"")
 
     assert (place.key, place.role, place.status, place.items) == ("m", "step", "running", None)
 
@@ -200,18 +200,18 @@ def test_a_tally_can_be_read_from_its_row() -> None:
     state.begin()
     state.put(state.tallies, "a:retry:0", Tally(3, 2, 2, 1.5))
 
-    assert tally_of(changes(state)[1][3] or b"") == Tally(3, 2, 2, 1.5)
+    assert read_tally(changes(state)[1][3] or b"") == Tally(3, 2, 2, 1.5)
 
 
 @pytest.mark.parametrize(
     ("read", "data", "reason"),
     [
         (
-            lambda data: place_alone("a", data),
+            lambda data: read_place("a", data),
             b"\xc1",
             "MessagePack data is malformed: invalid opcode '\\xc1' (byte 0)",
         ),
-        (tally_of, b"\x01", "Expected `object`, got `int`"),
+        (read_tally, b"\x01", "Expected `object`, got `int`"),
     ],
     ids=["bytes", "type"],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Workflow
 from mulligan.core.turn import fold
@@ -19,11 +19,11 @@ class Piecewise(History):
         super().__init__(definition, answers)
         self.state.graph.starts_at_once = 2
 
-    def tell(self, report: r.Report) -> Piecewise:
-        return self.tell_alone(report)
+    def report(self, report: r.Report) -> Piecewise:
+        return self.report_once(report)
 
     def go_on(self) -> Piecewise:
-        return self.tell(r.StartsDue(self.clock, self.starts.pop(0)))
+        return self.report(r.StartsDue(self.clock, self.starts.pop(0)))
 
 
 def five(**fields: object) -> Workflow:
@@ -56,7 +56,7 @@ def test_a_run_does_not_end_before_all_have_been_entered() -> None:
 def test_a_piece_that_was_entered_already_is_nothing() -> None:
     run = Piecewise(five()).start().ok("a", "b")
 
-    run.tell(r.StartsDue(run.clock, 2))
+    run.report(r.StartsDue(run.clock, 2))
 
     assert run.last == []
 
@@ -87,7 +87,7 @@ def test_a_paused_run_goes_on_to_enter_and_hands_out_nothing() -> None:
 def test_a_piece_that_comes_after_the_end_is_nothing() -> None:
     run = Piecewise(five()).start().ok("a", "b", "c", "d", "e")
 
-    run.tell(r.StartsDue(run.clock, 2))
+    run.report(r.StartsDue(run.clock, 2))
 
     assert (run.status, run.last) == ("completed", [])
 
@@ -97,15 +97,15 @@ def test_whoever_takes_the_run_up_knows_which_pieces_are_missing() -> None:
 
     taken_up = fold(run.state.workflow, run.log, run.state.graph)
 
-    assert list(unwoken(taken_up)) == [4]
-    assert list(unwoken(run.go_on().state)) == []
+    assert list(remaining_start_batches(taken_up)) == [4]
+    assert list(remaining_start_batches(run.go_on().state)) == []
 
 
 def test_a_step_that_waits_for_another_is_not_one_of_the_first() -> None:
     steps: list[Step] = [*five().steps, step("last", needs=list("abcde"))]
     run = Piecewise(workflow(*steps)).start().go_on().go_on()
 
-    assert list(unwoken(run.state)) == []
+    assert list(remaining_start_batches(run.state)) == []
 
 
 def test_a_step_that_nobody_has_come_to_yet_waits_for_its_turn_and_the_run_for_no_person_alone() -> None:

@@ -208,8 +208,8 @@ def test_a_second_pause_is_refused_and_names_who_holds_the_step():
     with pytest.raises(Refused) as refused:
         run.pause_step("a", by="bob")
 
-    assert refused.value.message == "step 'a' is paused already by ann"
-    assert refused.value.hint == "to let it go on: mulligan resume 1 a"
+    assert refused.value.message == "step 'a' is already paused by ann"
+    assert refused.value.hint == "to resume it: mulligan resume 1 a"
 
 
 @pytest.mark.parametrize("verb", ["pause_step", "resume_step"])

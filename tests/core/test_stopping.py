@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.tasks import task
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Triage, Workflow
@@ -423,7 +423,7 @@ def test_a_cleanup_handler_is_told_that_its_step_was_cancelled_whatever_an_attem
 
     run.cancel().fail("a", signal=15)
 
-    told = task(run.state, "a.on_failure@2.0")
+    told = make_task(run.state, "a.on_failure@2.0")
     assert (told.error_code, told.return_code) == ("CANCELLED", None)
 
 
@@ -488,7 +488,7 @@ def test_an_operators_word_outweighs_the_reasons_of_the_engine_and_the_first_wor
     run.cancel(reason="enough")
     assert run.state.run.stop == Stop("cancelled", by="someone", reason="enough")
 
-    run.tell(r.CancelRequested(run.clock, by="another", now=True))
+    run.report(r.CancelRequested(run.clock, by="another", now=True))
     assert run.state.run.stop == Stop("cancelled", now=True, by="someone", reason="enough")
 
     run.wait(60)
@@ -548,7 +548,7 @@ def test_now_while_an_undo_runs_stops_it_and_starts_no_other() -> None:
 
     run.cancel(now=True).fail("two.undo@1", signal=15)
 
-    assert run.facts(e.UndoFailed)[0].failure.message == "it was stopped"
+    assert run.facts(e.UndoFailed)[0].failure.message == "the undo was stopped"
     assert run.queued == ["end"]
 
 
@@ -605,7 +605,7 @@ def test_a_run_that_was_cancelled_cannot_be_cancelled_again_and_is_offered_anoth
 
     assert refused.value.render() == (
         "error[run.finished]: run 1 was cancelled on 2026-01-01 at 00:00 UTC, so there is nothing to cancel\n"
-        "  to give it another round: mulligan retry 1"
+        "  to run what failed again: mulligan retry 1"
     )
 
 

@@ -131,7 +131,7 @@ def test_a_worker_that_is_lost_again_and_again_is_told_until_it_is_a_failure():
     assert told(run)[6:9] == [
         "a: attempt 4 lost: its worker is gone",
         "a: lost more than 3 times: that is a failure now",
-        "a: failed, WORKER_LOST: the worker that ran it is gone (w1)",
+        "a: failed, WORKER_LOST: the worker running it was lost (w1)",
     ]
 
 
@@ -415,7 +415,7 @@ def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
         ("TIMEOUT", "it took longer than its deadline", {"timeout": 60}, "TIMEOUT: it took longer than its deadline"),
         (
             "OUT_OF_MEMORY",
-            "it used more memory than it may",
+            "it used more memory than its limit",
             {"peak_memory": 310 * 2**20, "memory": 256 * 2**20},
             "OUT_OF_MEMORY at 310MiB of 256MiB",
         ),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.effects.snapshot import changes, restore
-from mulligan.core.evolve.tallies import parts, tally_key
+from mulligan.core.evolve.tallies import parse_tally_key, tally_key
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -295,8 +295,8 @@ def test_a_tally_is_named_after_the_definition_and_not_after_items_and_attempts(
     key = tally_key("check[12].0.on_failure@3.1", "retry", 2)
 
     assert key == "check.0.on_failure.1:retry:2"
-    assert parts(key) == ("check", ("0", "on_failure", "1"), "retry", "2")
-    assert parts(tally_key("build-it", "triage")) == ("build-it", (), "triage", "")
+    assert parse_tally_key(key) == ("check", ("0", "on_failure", "1"), "retry", "2")
+    assert parse_tally_key(tally_key("build-it", "triage")) == ("build-it", (), "triage", "")
 
 
 def test_a_turn_writes_the_tallies_that_it_changed_and_a_turn_that_is_taken_back_counts_nothing():

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.core.effects.reuse import Reuse
-from mulligan.core.effects.tasks import Task, completed, task
+from mulligan.core.effects.tasks import Task, fill_late_values, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model.failure_context import FAILURE_HEADER
 from mulligan.core.model.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
@@ -19,7 +19,7 @@ from .writing import run_of
 
 
 def told(run: History, key: str) -> Task:
-    return task(run.state, key)
+    return make_task(run.state, key)
 
 
 # -- all of it -------------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def test_a_plain_step_is_told_where_it_belongs_and_what_it_runs():
         step="a",
         visit=1,
         home="/srv/runs",
-        told_attempt=1,
+        env_attempt=1,
     )
 
 
@@ -82,7 +82,7 @@ def test_a_step_with_everything_is_told_everything():
         memory=2**30,
         gpus=1,
         labels=("big",),
-        told_attempt=1,
+        env_attempt=1,
         files={"mesh": "out/mesh.vtk"},
         folders={"cwd": "work/"},
         reuse=Reuse(definition=told(run, "build").reuse.definition),
@@ -221,7 +221,7 @@ def test_a_task_is_completed_by_the_names_of_its_values_whatever_they_look_like(
     """
     late = told(run_of(text, body={"${}": "env.WHO"}), "a")
 
-    task = completed(late, dict.fromkeys(late.late, "hunter2"))
+    task = fill_late_values(late, dict.fromkeys(late.late, "hunter2"))
 
     assert task.params["args"] == {"token": "hunter2", "body": {"${}": "env.WHO"}}
     assert task.env == {"WHO": "hunter2"}
@@ -302,7 +302,7 @@ def test_a_recovery_script_is_told_the_attempt_that_failed_and_its_return_code()
     run.fail("a", exit_code=11)
 
     script = told(run, "a.script@2")
-    assert (script.step, script.role, script.attempt, script.told_attempt) == ("a", "script", 1, 2)
+    assert (script.step, script.role, script.attempt, script.env_attempt) == ("a", "script", 1, 2)
     assert (script.error_code, script.return_code) == ("EXIT_NONZERO", 11)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Command, Map, encode
 from mulligan.core.state.state import Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, _all, _stay
-from mulligan.errors import Unlawful
+from mulligan.errors import IllegalTransition
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.state_diagrams import COMMAND, DOCS, RUN_WORDS, STEP_WORDS, pages
 
@@ -33,7 +33,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.RunPaused(),
         e.RunResumed(),
         e.RunStopping("cancelled"),
-        e.RunRevised("v", plain_definition(encode(FLOW))),
+        e.RunRevised("v", plain_from_json(encode(FLOW))),
         e.RunReopened(2, "someone", "again"),
         e.RunCompleted(),
         e.RunFailed(),
@@ -191,7 +191,7 @@ def test_an_unlawful_fact_is_refused_and_changes_nothing(kind: type[e.Fact], sta
     state = with_status(fact, status)
     before = copy.deepcopy(state)
 
-    with pytest.raises(Unlawful) as refused:
+    with pytest.raises(IllegalTransition) as refused:
         evolve(state, entry(fact))
 
     said = "not there" if status == "new" else status
@@ -205,7 +205,7 @@ def test_a_fact_about_what_is_not_there_is_refused_and_changes_nothing(kind: typ
     state = with_status(fact, "new")
     before = copy.deepcopy(state)
 
-    with pytest.raises(Unlawful):
+    with pytest.raises(IllegalTransition):
         evolve(state, entry(fact))
 
     assert state == before
@@ -228,7 +228,7 @@ def test_a_place_is_made_only_below_one_that_can_have_it(fact: e.Fact, text: str
     state = started()
     before = copy.deepcopy(state)
 
-    with pytest.raises(Unlawful) as refused:
+    with pytest.raises(IllegalTransition) as refused:
         evolve(state, entry(fact))
 
     assert str(refused.value) == text
@@ -246,7 +246,7 @@ def test_a_run_obeys_its_table(kind: type[e.Fact], status: str) -> None:
 
         assert state.run.status == RUN[kind][status]
     else:
-        with pytest.raises(Unlawful) as refused:
+        with pytest.raises(IllegalTransition) as refused:
             evolve(state, entry(FACTS[kind]))
 
         assert str(refused.value) == f"{kind.__name__} cannot follow in a run that is {status}"

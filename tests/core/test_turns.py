@@ -68,9 +68,9 @@ class Told(History):
         # Of the definition that it was started with: a corrected one may have taken its place.
         self.first = self.state.graph
 
-    def tell(self, report: r.Report) -> Self:
+    def report(self, report: r.Report) -> Self:
         self.reports.append(report)
-        return super().tell(report)
+        return super().report(report)
 
 
 def long_history() -> Told:
@@ -119,7 +119,7 @@ def stopped_history() -> Told:
     run.ok("body", output="more").ok("round")
     run.fail("parked").pause().wait(20).resume().fail("parked").classify("parked", "retry").started("runs")
     run.fail("fixed.on_failure@1.0", signal=15).wait(20).fail("slow[0].0", signal=15)
-    run.tell(r.TaskEnded(run.clock, "told", 1)).tell(r.TaskStarted(run.clock, "nobody", 1))
+    run.report(r.TaskEnded(run.clock, "told", 1)).report(r.TaskStarted(run.clock, "nobody", 1))
     run.ok("body").cancel().fail("runs", signal=15).started("runs.on_failure@1.0").cancel(now=True)
     return run.fail("runs.on_failure@1.0", signal=15)
 
@@ -213,7 +213,7 @@ def test_entries_are_numbered_dated_and_caused_by_earlier_ones(tell: Any) -> Non
 def test_the_clock_of_the_log_never_goes_back() -> None:
     run = History(workflow(step("a"))).wait(60).start()
 
-    run.tell(r.TaskEnded(T0 - timedelta(days=1), "a", 1))
+    run.report(r.TaskEnded(T0 - timedelta(days=1), "a", 1))
 
     assert {entry.at for entry in run.log} == {T0 + timedelta(seconds=60)}
 
@@ -313,7 +313,7 @@ def test_a_verb_that_is_refused_changes_nothing_and_writes_nothing(report: r.Rep
     before = copy.deepcopy(run.state)
 
     with pytest.raises(MulliganError):
-        run.tell(report)
+        run.report(report)
 
     assert run.state == before
 
@@ -322,7 +322,7 @@ def test_a_report_that_is_refused_is_written_down_and_changes_nothing_else() -> 
     run = History(workflow(step("a"))).start()
     before = copy.deepcopy(run.state.places)
 
-    run.tell(r.TaskEnded(T0, "a", 7, Outcome(1)))
+    run.report(r.TaskEnded(T0, "a", 7, Outcome(1)))
 
     assert run.follows == [e.ReportRefused("a", 7, "stale_attempt")]
     assert run.state.places == before
@@ -332,7 +332,7 @@ def test_a_timer_that_nobody_waits_for_is_nothing_at_all() -> None:
     run = History(workflow(step("a"))).start()
 
     for kind in ("retry", "attempt", "handler", "triage", "deadline", "loop", "run"):
-        run.tell(r.TimerFired(T0, kind, "a", 1)).tell(r.TimerFired(T0, kind, "nobody", 1))  # type: ignore[arg-type]
+        run.report(r.TimerFired(T0, kind, "a", 1)).report(r.TimerFired(T0, kind, "nobody", 1))  # type: ignore[arg-type]
 
     assert [entry.fact for entry in run.log if entry.caused_by == 0] == [e.RunStarted(1, "test")]
 

@@ -179,7 +179,7 @@ def test_a_check_that_says_nothing_is_told_by_its_code():
 
     run.fail("a.validator@1", said=failure("DIRTY", ""))
 
-    assert (own(run).code, own(run).message) == ("VALIDATION_FAILED", "the check ended with DIRTY")
+    assert (own(run).code, own(run).message) == ("VALIDATION_FAILED", "the validator ended with DIRTY")
 
 
 def test_a_command_that_checks_reads_the_output():
@@ -285,7 +285,7 @@ def test_a_check_that_misses_the_declared_files_says_so_by_its_code():
 
     run.fail("a.validator@1", 0, missing_outputs=("mesh",))
 
-    assert (own(run).code, own(run).message) == ("OUTPUT_MISSING", "not there after exit 0: mesh")
+    assert (own(run).code, own(run).message) == ("OUTPUT_MISSING", "declared files missing after exit code 0: mesh")
 
 
 def test_a_best_effort_command_of_on_success_is_followed_by_the_next():

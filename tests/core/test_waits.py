@@ -50,7 +50,7 @@ def test_a_worker_is_looked_for_whatever_is_asked_before() -> None:
 def test_why_a_run_is_paused_is_told() -> None:
     run = run_of(step("a"))
 
-    run.tell(r.PauseRequested(run.clock, by="ann", reason="engine_error"))
+    run.report(r.PauseRequested(run.clock, by="ann", reason="engine_error"))
 
     assert [wait.text for wait in waiting(run.state)] == ["the pause to be lifted: engine_error"]
     plain = run_of(step("a")).pause()
@@ -84,7 +84,7 @@ def test_first_steps_that_nobody_has_come_to_wait_for_their_turn() -> None:
     run = History(workflow(*(step(name) for name in "abc")))
     run.state.graph.starts_at_once = 1
 
-    run.tell_alone(r.RunRequested(run.clock, run_id=1))
+    run.report_once(r.RunRequested(run.clock, run_id=1))
 
     assert texts(run, "b") == ["entry: its turn to be entered"]
     assert waiting(run.state)[-1] == Wait("entry", "more of its first steps to be entered")

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from mulligan.worker.processes import Process, environment_of, send, snapshot
+from mulligan.worker.processes import Process, environment_of, send_signal, snapshot
 from proof.stage import Stage
 
 
@@ -18,7 +18,7 @@ def _nothing_runs_on(tmp_path: Path) -> Iterator[None]:
     """However the test goes, what it started ends with it."""
     yield
     while found := _started_below(tmp_path):
-        send(found, signal.SIGKILL)
+        send_signal(found, signal.SIGKILL)
 
 
 def _started_below(folder: Path) -> list[Process]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.model.artifacts import is_artifact, referred
-from mulligan.service.verbs import Service
-from proof.crashes.mortals import mortals
-from proof.crashes.trouble import Trouble
+from mulligan.core.model.artifacts import is_artifact, parse_reference
+from mulligan.service import Service
+from proof.crashes.command_runner import command_runner
+from proof.crashes.faults import Fault
 from proof.stage import Stage
 
 LARGE = """
@@ -21,7 +21,7 @@ steps:
 
 
 def names(service: Service) -> list[str]:
-    return sorted(record.name for record in service.store.artifacts.records())
+    return sorted(record.name for record in service.reader.store.artifacts.records())
 
 
 # The task has ended and its output is kept: first nobody was told, then it was not yet written.
@@ -30,12 +30,12 @@ def test_an_artifact_whose_event_was_never_written_is_an_orphan_and_the_run_is_r
     tmp_path: Path, store_url: str, point: str, nth: int
 ) -> None:
     stage = Stage(tmp_path, store_url)
-    with mortals(stage, tmp_path) as processes:
-        dead = processes.run(stage, "run", stage.workflow(LARGE), "--json", trouble=Trouble("kill", point, nth))
+    with command_runner(stage, tmp_path) as processes:
+        dead = processes.run(stage, "run", stage.workflow(LARGE), "--json", fault=Fault("kill", point, nth))
         assert dead.code == -9, dead.said
 
         with stage.service() as service:
-            (run,) = service.runs(limit=1)
+            (run,) = service.reader.runs(limit=1)
             orphan = f"{run.run_id}/text/1/1/output.txt"
             assert names(service) == [orphan]
 
@@ -44,7 +44,7 @@ def test_an_artifact_whose_event_was_never_written_is_an_orphan_and_the_run_is_r
             output = ended.shown["steps"]["text"]["output"]
             assert (ended.code, ended.shown["steps"]["count"]["output"].strip()) == (0, "19999")
             assert is_artifact(output)
-            kept = referred(output).name
+            kept = parse_reference(output).name
             assert names(service) == sorted([orphan, kept])
             stage.expect_promises(service, run.run_id)
 

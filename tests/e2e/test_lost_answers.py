@@ -10,10 +10,11 @@ import pytest
 
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
-from mulligan.ports import Commit, Committed, Store
+from mulligan.ports import Commit, CommitResult, Store
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
-from mulligan.service.verbs import Service, prepare
-from proof.crashes.aftermath import steady
+from mulligan.service.run_control import prepare
+from proof.crashes.outcome_checks import steady
 from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage
 
@@ -32,7 +33,7 @@ class LosesAnAnswer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         written = self._store.commit(commits)
         self.left -= 1
         if self.left == 0:
@@ -43,7 +44,7 @@ class LosesAnAnswer:
 def ended(stage: Stage, nth: int) -> tuple[dict[str, Any], bool]:
     """How a run ends, and whether an answer was lost on the way."""
     service = Service(stage.home)
-    store = LosesAnAnswer(service.store, nth)
+    store = LosesAnAnswer(service.reader.store, nth)
     service.store = store  # type: ignore[misc]
     with service.driver(Capacity(2.0, 1 << 30)) as driver:
         (run_id,) = service.start(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)

@@ -46,8 +46,8 @@ def test_a_process_whose_home_is_moved_stops_what_it_runs_and_says_where_the_run
     assert code == 1
     assert said.splitlines()[-2:] == [
         f"error[home.moved]: the home '{old}' was moved to '{new}' while this process used it; "
-        "all that it ran was stopped",
-        f"  to go on there: mulligan resume --home {new}",
+        "all running tasks were stopped",
+        f"  to continue there: mulligan resume --home {new}",
     ]
     file_stage.expect_nothing_left()
     assert not old.exists()
@@ -74,7 +74,7 @@ def test_a_run_whose_home_was_moved_goes_on_at_its_new_place_and_no_two_attempts
     at_new = Stage(file_stage.folder, home=new)
     with at_new.service() as service:
         at_new.expect_promises(service, 1)
-        lost = [entry.fact for entry in service.events(1) if isinstance(entry.fact, e.AttemptLost)]
+        lost = [entry.fact for entry in service.reader.events(1) if isinstance(entry.fact, e.AttemptLost)]
     assert [(fact.place, fact.attempt) for fact in lost] == [("long", 1)]
 
 

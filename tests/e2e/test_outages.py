@@ -16,10 +16,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 from mulligan.testing.postgres import PostgresServer, own_server
-from mulligan.worker.processes import send
-from proof.chaos.trouble import family_of
+from mulligan.worker.processes import send_signal
+from proof.chaos.faults import family_of
 from proof.stage import Stage, heard, wait_until
 
 from .three import begun, expect_done_once
@@ -56,13 +56,13 @@ def workers(stage: Stage) -> Iterator[list[subprocess.Popen[str]]]:
 
 def crash(server: PostgresServer, pids: list[int]) -> Callable[[], None]:
     """All of its processes die; what is returned starts it again."""
-    send(pids, signal.SIGKILL)
+    send_signal(pids, signal.SIGKILL)
     return server.start
 
 
 def stay_silent(server: PostgresServer, pids: list[int]) -> Callable[[], None]:
     """It lives, its clock goes on, and nobody hears from it; what is returned ends that."""
-    return lambda: send(pids, signal.SIGCONT)
+    return lambda: send_signal(pids, signal.SIGCONT)
 
 
 def full(server: PostgresServer) -> tuple[str, Callable[[], None]]:
@@ -144,7 +144,7 @@ def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
 
         # From now on nothing can be written, also not what the short steps come to.
         pids = family_of(server.pid)
-        send(pids, signal.SIGSTOP)
+        send_signal(pids, signal.SIGSTOP)
         down_at = time.monotonic()
         (tmp_path / "go").touch()
         wait_until(lambda: not any("test -e go" in left for left in stage.leftovers()), "the steps do not end")
@@ -154,9 +154,9 @@ def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
         end()
         (tmp_path / "back").touch()
         with stage.service() as service:
-            wait_until(lambda: service.store.run(run_id).status == "completed", "the run does not end")
+            wait_until(lambda: service.reader.store.run(run_id).status == "completed", "the run does not end")
             stage.expect_promises(service, run_id)
-            facts = [entry.fact for entry in service.events(run_id)]
+            facts = [entry.fact for entry in service.reader.events(run_id)]
         for process in fleet:
             process.send_signal(signal.SIGTERM)
         said = [process.communicate()[1] for process in fleet]

@@ -62,8 +62,8 @@ def begun(stage: Stage, text: str) -> subprocess.Popen[str]:
 
 def facts(stage: Stage, kind: type[e.Fact]) -> list[e.Fact]:
     with stage.service() as service:
-        (run,) = service.runs()
-        return [entry.fact for entry in service.events(run.run_id) if isinstance(entry.fact, kind)]
+        (run,) = service.reader.runs()
+        return [entry.fact for entry in service.reader.events(run.run_id) if isinstance(entry.fact, kind)]
 
 
 def expect_resumed(stage: Stage) -> None:

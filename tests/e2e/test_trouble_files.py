@@ -68,7 +68,7 @@ def test_a_run_is_not_begun_on_a_full_disk(small_disk: Path, tmp_path: Path) -> 
     assert (code, shown) == (1, None)
     assert said == (
         f"error[store.unavailable]: the disk is full: '{stage.home.folder / DATABASE}' cannot be written\n"
-        "  make room on its disk\n"
+        "  free space on its disk\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_nothing_is_begun_or_lost_by_what_is_asked_of_a_full_disk(small_disk: Pa
 
     full = f"error[store.unavailable]: the disk is full: '{stage.home.folder / DATABASE}' cannot be written\n"
     assert (failed[0], failed[1]["status"]) == (1, "failed")
-    assert refused == dict.fromkeys(ASKED, (1, None, f"{full}  make room on its disk\n"))
+    assert refused == dict.fromkeys(ASKED, (1, None, f"{full}  free space on its disk\n"))
     assert (retried[0], retried[1]["status"]) == (0, "completed"), retried
     assert [line.verb for line in stage.lines()] == ["start", "end"] * 2
     with stage.service() as service:
@@ -139,8 +139,8 @@ def test_a_home_that_cannot_be_made_is_refused(closed_folder: Path, tmp_path: Pa
 
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[home.unusable]: '{closed_folder}/home' cannot be made: permission denied\n"
-        "  choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
+        f"error[home.unusable]: '{closed_folder}/home' cannot be created: permission denied\n"
+        "  choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
     )
 
 
@@ -158,11 +158,11 @@ def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: P
     assert first[0] == 0
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.refused]: '{stage.home.folder / DATABASE}' may not be written by this user\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+        f"error[store.refused]: '{stage.home.folder / DATABASE}' is not writable by this user\n"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
     )
     with stage.service() as service:
-        assert [run.status for run in service.runs()] == ["completed"]
+        assert [run.status for run in service.reader.runs()] == ["completed"]
 
 
 # -- a database that somebody holds ----------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_a_run_waits_while_another_process_holds_the_database(file_stage: Stage)
     holder.close()
 
     expect_done_once(file_stage, process, said)
-    assert f"! '{path}' is locked by another process for more than 5s; waiting for it\n" in said
+    assert f"! '{path}' has been locked by another process for more than 5s; waiting for it\n" in said
 
 
 def test_a_run_is_not_begun_while_another_process_holds_the_database(file_stage: Stage) -> None:
@@ -195,8 +195,8 @@ def test_a_run_is_not_begun_while_another_process_holds_the_database(file_stage:
     holder.close()
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.unavailable]: '{path}' is locked by another process for more than 5s\n"
-        f"  wait and try again, or see who has it: fuser '{path}'\n"
+        f"error[store.unavailable]: '{path}' has been locked by another process for more than 5s\n"
+        f"  wait and try again, or find the process: fuser '{path}'\n"
     )
 
 

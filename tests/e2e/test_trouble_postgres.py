@@ -13,10 +13,10 @@ import pytest
 
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
-from proof.crashes.dying import lose_connections
+from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, answered, heard, wait_until
 
 from .three import THREE, begun, expect_done_once
@@ -87,7 +87,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
         (before,) = other.workers()
 
         os.kill(process.pid, signal.SIGSTOP)
-        wait_until(lambda: other.bury(before.name), "it is not given up")
+        wait_until(lambda: other.expire(before.name), "it is not given up")
         lose_connections(named_url)
         os.kill(process.pid, signal.SIGCONT)
         (after,) = wait_until(other.workers, "it does not come back")
@@ -98,7 +98,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
 
         assert process.returncode == 0, said
         assert before.name != after.name
-        assert "this worker did not answer in time and was taken for dead; it starts anew\n" in said
+        assert "this worker sent no heartbeat in time and has expired; it starts again under a new name\n" in said
         assert [line.name for line in stage.lines() if line.verb == "start"] == ["one", "two", "two", "three"]
         stage.expect_promises(service, run_id)
     other.close()
@@ -113,7 +113,7 @@ def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -
     hung._link.connected().execute("BEGIN")
     hung._link.ask("beat", "hung")
 
-    is_buried = other.bury("hung", is_dead=True)
+    is_buried = other.expire("hung", is_dead=True)
 
     assert is_buried
     hung.close()
@@ -124,7 +124,7 @@ def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewel
     tmp_path: Path, named_url: str
 ) -> None:
     stage = Stage(tmp_path, named_url)
-    with stage.service() as service, service.driver(None):
+    with stage.service() as service, service.control.driver(None):
         lose_connections(named_url)
 
     with stage.service() as later:

@@ -23,9 +23,10 @@ from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import RunFinished
 from mulligan.language import load
-from mulligan.service.verbs import Service, prepare
-from mulligan.worker.processes import send, snapshot
-from proof.crashes.dying import lose_connections
+from mulligan.service import Service
+from mulligan.service.run_control import prepare
+from mulligan.worker.processes import send_signal, snapshot
+from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, wait_until
 
 LEASE_SECONDS = 1.5
@@ -141,7 +142,7 @@ class Fleet:
 
     def known(self) -> dict[str, int]:
         """Those that are not buried, with their processes."""
-        return {worker.name: worker.pid for worker in self.service.store.workers()}
+        return {worker.name: worker.pid for worker in self.service.reader.store.workers()}
 
     def _name(self, worker: subprocess.Popen[str]) -> str:
         """Its name now: one that was buried comes back under a new one."""
@@ -149,10 +150,10 @@ class Fleet:
 
     def written(self) -> int:
         """How many entries all logs have."""
-        return sum(run.seq for run in self.service.runs(limit=RUNS_MAX))
+        return sum(run.seq for run in self.service.reader.runs(limit=RUNS_MAX))
 
     def unfinished(self) -> list[Any]:
-        return [run for run in self.service.runs(limit=RUNS_MAX) if run.status not in RUN_ENDED]
+        return [run for run in self.service.reader.runs(limit=RUNS_MAX) if run.status not in RUN_ENDED]
 
     def is_done(self) -> bool:
         return not self.unfinished()
@@ -182,9 +183,9 @@ def stopped(*pids: int) -> Iterator[None]:
     """Others may end a supervisor that does not: what it ran is theirs to run."""
     now = snapshot()
     processes = [now[pid] for pid in pids if pid in now]
-    send(processes, signal.SIGSTOP)
+    send_signal(processes, signal.SIGSTOP)
     yield
-    send(processes, signal.SIGCONT)
+    send_signal(processes, signal.SIGCONT)
 
 
 def children_of(pid: int) -> list[int]:
@@ -208,7 +209,7 @@ def expect_success_unless_lost_too_often(service: Service, run_id: int, log: lis
     """No run fails, but for one in which, or in whose child, a task lost its worker again and again."""
     losses = Counter(entry.fact.place for entry in log if isinstance(entry.fact, e.AttemptLost))
     if isinstance(ending(log), e.RunFailed):
-        has_failed_child = any(child.status == "failed" for child in service.store.children(run_id))
+        has_failed_child = any(child.status == "failed" for child in service.reader.store.children(run_id))
         assert has_failed_child or max(losses.values(), default=0) > RERUNS_AFTER_LOSS_MAX
 
 
@@ -254,8 +255,8 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
         wait_until(fleet.is_done, lambda: f"not done: {fleet.unfinished()}")
 
         assert fleet.end() == [0] * WORKERS
-        run_ids = [run.run_id for run in service.runs(limit=RUNS_MAX)]
-        logs = {run_id: list(service.events(run_id)) for run_id in run_ids}
+        run_ids = [run.run_id for run in service.reader.runs(limit=RUNS_MAX)]
+        logs = {run_id: list(service.reader.events(run_id)) for run_id in run_ids}
         assert any(isinstance(entry.fact, e.AttemptLost) for log in logs.values() for entry in log)
         for run_id, log in logs.items():
             server_stage.expect_promises(service, run_id)

@@ -49,7 +49,7 @@ class World:
         name = f"w{self.count}"
         self.store.register(WorkerRecord(name, "here", self.count))
         executor = FakeExecutor(name, self.clock, slots=slots, ends=ends)
-        return Engine(self.store, self.clock, Cel({}), name, executor, root_run_id=root_run_id, watcher=LogFacts())
+        return Engine(self.store, self.clock, Cel({}), name, executor, root_run_id=root_run_id, observer=LogFacts())
 
     def start(self, text: str, engine: Engine | None = None, **inputs: Any) -> int:
         """A new run of a workflow; with an engine it is its own at once."""
@@ -77,8 +77,8 @@ class World:
         self.clock.advance(seconds)
         self.settle(*engines)
 
-    def bury(self, engine: Engine) -> None:
-        assert self.store.bury(engine.name, is_dead=True)
+    def expire(self, engine: Engine) -> None:
+        assert self.store.expire(engine.name, is_dead=True)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ def later(world: World, request: pytest.FixtureRequest) -> Callable[..., None]:
                 micros = round(seconds * 1_000_000)
                 connection.execute("UPDATE breakers SET retry_at = retry_at - %s", [micros])
             for engine in engines:
-                engine.call()
+                engine.request_look()
         world.pass_time(*engines, seconds=seconds)
 
     return pass_time
@@ -184,7 +184,7 @@ def test_two_engines_and_two_runs_share_one_breaker_and_one_probe(world: World, 
     service.is_up = True
     later(one, other)
     # They share a connection, on which nobody hears of what the other has written.
-    other.call()
+    other.request_look()
     world.settle(one, other)
 
     assert [world.status(run_id) for run_id in (first, second)] == ["completed", "completed"]
@@ -200,7 +200,7 @@ def test_a_breaker_that_is_reset_by_hand_lets_a_waiting_run_go_on(world: World) 
     service.is_up = True
 
     world.store.reset_breaker("llm")
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert world.status(run_id) == "completed"
@@ -215,11 +215,11 @@ def test_a_run_that_waits_for_a_breaker_can_be_cancelled(world: World) -> None:
     world.settle(engine)
 
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert world.status(run_id) == "cancelled"
-    assert (breaker(world).waiting, world.store.queued(run_id)) == (0, [])
+    assert (breaker(world).waiting, world.store.queued_tasks(run_id)) == (0, [])
 
 
 def test_what_was_leased_behind_a_cancel_is_asked_to_end_before_the_run_is_over(world: World) -> None:
@@ -227,13 +227,13 @@ def test_what_was_leased_behind_a_cancel_is_asked_to_end_before_the_run_is_over(
     run_id = world.start("breakers: {llm: {}}\nsteps: [{step: a, shell: ask, breaker: llm}]", engine)
 
     def cancel(point: str) -> None:
-        if point == "after_commit" and world.store.queued(run_id):
+        if point == "after_commit" and world.store.queued_tasks(run_id):
             fault_listeners.remove(cancel)
             world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
 
     fault_listeners.append(cancel)
     world.settle(engine)
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert world.status(run_id) == "cancelled"
@@ -260,7 +260,7 @@ def test_a_probe_that_is_cancelled_decides_nothing_and_another_run_is_the_next(
 
     service.is_up, engine.executor.ends = True, service  # type: ignore[attr-defined]
     world.store.put(probing, r.CancelRequested(world.clock.now(), now=True))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert (world.status(probing), world.status(waiting)) == ("cancelled", "completed")
@@ -273,7 +273,7 @@ def test_a_paused_run_asks_no_breaker_and_goes_on_when_it_is_resumed(world: Worl
     run_id = world.start(THREE, engine)
     world.settle(engine)
     world.store.put(run_id, r.PauseRequested(world.clock.now()))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     later(engine)
@@ -281,7 +281,7 @@ def test_a_paused_run_asks_no_breaker_and_goes_on_when_it_is_resumed(world: Worl
 
     service.is_up = True
     world.store.put(run_id, r.ResumeRequested(world.clock.now()))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
     assert world.status(run_id) == "completed"
 
@@ -294,13 +294,13 @@ def test_one_that_was_queued_while_its_run_was_paused_fails_for_want_of_capacity
     for _ in range(3):
         engine.tick(0.0)
     world.store.put(run_id, r.PauseRequested(world.clock.now()))
-    engine.call()
+    engine.request_look()
     engine.tick(0.0)
     ended.append(Outcome())
     world.settle(engine)
 
     world.store.put(run_id, r.ResumeRequested(world.clock.now()))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert world.statuses(run_id) == {"a": "completed", "b": "ready" if world.store.is_shared else "failed"}
@@ -325,7 +325,7 @@ def test_a_guarded_task_that_waited_is_refused_by_a_smaller_machine_that_takes_t
     large = world.engine(slots=4, ends=service)
     run_id = world.start(text, large)
     world.settle(large)
-    world.bury(large)
+    world.expire(large)
 
     small = world.engine(slots=2, ends=service)
     small.take_up([run_id])
@@ -345,7 +345,7 @@ def test_a_run_that_waited_for_a_breaker_is_taken_up_by_another_engine(
     engine = world.engine(ends=service)
     run_id = world.start(THREE, engine)
     world.settle(engine)
-    world.bury(engine)
+    world.expire(engine)
 
     service.is_up = True
     other = world.engine(ends=service)
@@ -367,7 +367,7 @@ def test_a_probe_that_dies_with_its_worker_is_another_lease_for_another(
     assert engine.executor is not None
     engine.executor.ends = never  # type: ignore[attr-defined]
     later_until_probed(later, engine, world)
-    world.bury(engine)
+    world.expire(engine)
 
     service.is_up = True
     other = world.engine(ends=service)
@@ -433,7 +433,7 @@ def finished(world: World) -> dict[str, object]:
         try:
             world.settle(engine)
         except Crash:
-            world.bury(engine)
+            world.expire(engine)
             engine = None
     return ended(world, run_id)
 

@@ -16,7 +16,7 @@ from mulligan.engine.engine import Engine
 from mulligan.ports import Store
 from mulligan.store import open_store
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.testing.clock import START, JumpingClock, WallClock
 
 from .conftest import World
@@ -57,7 +57,7 @@ class Machine:
         self.common = JumpingClock()
         self.wall = WallClock(self.common)
         self._kind = kind
-        self._shelf = Shelf()
+        self._tables = MemoryTables()
         self._path = folder / "mulligan.db"
         self._stores: list[Store] = []
         self._engines: list[Engine] = []
@@ -66,7 +66,7 @@ class Machine:
         """A new process, which reads the wall clock now. A world of its own, on the common store."""
         clock = self.wall.of_process()
         if self._kind == "memory":
-            store: Store = MemoryStore(clock=clock, shelf=self._shelf)
+            store: Store = MemoryStore(clock=clock, tables=self._tables)
         else:
             store = open_store(self._path, clock=clock)
         self._stores.append(store)
@@ -217,7 +217,7 @@ def test_a_process_that_starts_when_the_wall_clock_was_stepped_back_goes_on_with
     first.settle(one)
 
     machine.wall.set_wrong(-7200)
-    first.bury(one)
+    first.expire(one)
     second = machine.process()
     two = second.engine(ends=fails_first())
     two.take_up([run_id])
@@ -235,7 +235,7 @@ def test_a_run_from_the_future_does_not_take_others_with_it(machine: Machine) ->
     one = first.engine()
     ahead = first.start(WAIT, one)
     first.settle(one)
-    first.bury(one)
+    first.expire(one)
     machine.wall.set_wrong(0)
 
     second = machine.process()
@@ -266,7 +266,7 @@ def test_a_process_whose_clock_is_ahead_fires_no_timer_of_a_run_that_another_has
 
     machine.common.advance(5)
     for _ in range(3):
-        worker.call()
+        worker.request_look()
         old.settle(worker)
         new.settle(engine)
     assert new.status(run_id) == "running"
@@ -282,7 +282,7 @@ def test_what_is_reported_by_a_clock_that_is_wrong_is_dated_by_who_drives_the_ru
     world.settle(engine)
 
     world.store.put(run_id, r.PauseRequested(START + timedelta(hours=1), "someone"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     (paused,) = [entry for entry in world.store.log(run_id) if isinstance(entry.fact, e.RunPaused)]

@@ -90,7 +90,7 @@ def finish(world: World, run_id: int, engine: Engine | None, plan: Plan) -> None
         try:
             world.settle(engine)
         except Crash:
-            world.bury(engine)
+            world.expire(engine)
             engine = None
 
 

@@ -10,7 +10,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Command
-from mulligan.engine.engine import LeftAlone
+from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.ports import Answer, Commit
 
 from .conftest import World
@@ -63,7 +63,7 @@ def test_a_run_is_driven_to_its_end(world: World) -> None:
 
     assert world.status(run_id) == "completed"
     assert world.statuses(run_id) == {"a": "completed", "b": "completed", "c": "completed"}
-    assert engine.drives == {}
+    assert engine.drivers == {}
 
 
 def test_a_chain_costs_one_commit_a_step_and_one_to_begin_with(world: World) -> None:
@@ -121,7 +121,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
     if world.store.is_shared:
         assert world.statuses(run_id) == {"a": "ready"}
         world.settle(world.engine(slots=64))
-        engine.call()
+        engine.request_look()
         world.settle(engine)
         assert world.status(run_id) == "completed"
         return
@@ -137,7 +137,7 @@ def test_a_run_that_another_engine_drives_is_left_alone(world: World) -> None:
 
     other.take_up([run_id])
 
-    assert other.drives == {}
+    assert other.drivers == {}
 
 
 def test_an_engine_that_drains_starts_nothing_and_writes_what_ends(world: World) -> None:
@@ -150,7 +150,7 @@ def test_an_engine_that_drains_starts_nothing_and_writes_what_ends(world: World)
 
     assert started(world, run_id) == ["a"]
     assert world.statuses(run_id) == {"a": "completed", "b": "ready", "c": "waiting"}
-    engine.let_go()
+    engine.release_all()
     next_engine = world.engine()
     next_engine.take_up([run_id])
     world.settle(next_engine)
@@ -166,7 +166,7 @@ def test_what_is_asked_is_answered(world: World) -> None:
     engine.tick(0.0)
 
     message = world.store.put(run_id, r.PauseRequested(world.clock.now(), "me"), is_asking=True)
-    engine.call()
+    engine.request_look()
     engine.tick(0.0)
 
     assert world.store.answer(message) == Answer()
@@ -179,7 +179,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(world: World) -> None:
     world.settle(engine)
     message = world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"), is_asking=True)
 
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert world.store.answer(message) == Answer(
@@ -187,7 +187,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(world: World) -> None:
         f"run {run_id} completed on 2026-01-01 at 00:00 UTC, so there is nothing to cancel",
         f"to run it again from a step: mulligan fork {run_id} --from STEP",
     )
-    assert engine.drives == {}
+    assert engine.drivers == {}
 
 
 def test_a_cancelled_run_ends_its_tasks_and_then_itself(world: World) -> None:
@@ -196,7 +196,7 @@ def test_a_cancelled_run_ends_its_tasks_and_then_itself(world: World) -> None:
     engine.tick(0.0)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"))
 
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert list(engine.executor.stopped.values()) == [10.0]  # type: ignore[union-attr]
@@ -209,12 +209,12 @@ def test_a_paused_run_gives_out_nothing_until_it_is_resumed(world: World) -> Non
     engine.tick(0.0)
     world.store.put(run_id, r.PauseRequested(world.clock.now(), "me"))
 
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert started(world, run_id) == ["a"]
     world.store.put(run_id, r.ResumeRequested(world.clock.now(), "me"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
     assert world.status(run_id) == "completed"
 
@@ -256,7 +256,7 @@ def test_a_timer_that_came_due_while_no_engine_was_there_fires_when_one_is(world
     engine = world.engine(ends=fails_until(2))
     run_id = world.start(RETRIED, engine)
     world.settle(engine)
-    world.bury(engine)
+    world.expire(engine)
     world.clock.advance(300)
 
     other = world.engine(ends=fails_until(2))
@@ -316,7 +316,7 @@ def test_cancelling_a_parent_cancels_its_child_first(world: World, parent: str) 
     engine.tick(0.0)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"))
 
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert [record.status for record in world.store.children(run_id)] == ["cancelled"]
@@ -331,7 +331,7 @@ def test_what_a_dead_engine_ran_runs_again_and_spends_no_retry(world: World) -> 
     run_id = world.start(CHAIN, engine)
     engine.tick(0.0)
 
-    world.bury(engine)
+    world.expire(engine)
     other = world.engine()
     other.take_up([run_id])
     world.settle(other)
@@ -345,7 +345,7 @@ def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world:
     engine = world.engine(ends=lambda task: None)
     run_id = world.start(CHAIN, engine)
     engine.tick(0.0)
-    world.bury(engine)
+    world.expire(engine)
     other = world.engine()
     other.take_up([run_id])
     world.settle(other)
@@ -355,14 +355,14 @@ def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world:
     world.settle(engine)
 
     assert world.store.log(run_id) == log
-    assert engine.drives == {}
+    assert engine.drivers == {}
 
 
 def test_a_turn_that_was_lost_costs_the_other_runs_of_the_batch_nothing(world: World) -> None:
     engine = world.engine(ends=lambda task: None)
     lost, kept = world.start(CHAIN, engine), world.start(CHAIN, engine)
     engine.tick(0.0)
-    world.store.release([engine.drives[lost].turn])
+    world.store.release([engine.drivers[lost].turn])
     other = world.engine(ends=lambda task: None)
     other.take_up([lost])
 
@@ -372,7 +372,7 @@ def test_a_turn_that_was_lost_costs_the_other_runs_of_the_batch_nothing(world: W
     assert world.status(kept) == "completed"
     # The report under a lease that still holds went to whoever has the run.
     other.executor.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
-    other.call()
+    other.request_look()
     world.settle(other)
     assert world.status(lost) == "completed"
     assert world.facts(lost).count("AttemptLost") == 0
@@ -394,7 +394,7 @@ def test_a_run_that_crashes_the_engine_again_and_again_is_paused_and_disturbs_no
     engine = world.engine()
     poisoned = world.start("steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a], when: 1 == 1}]", engine)
     healthy = world.start(CHAIN, engine)
-    engine.drives[poisoned].evaluator = Poisoned()  # type: ignore[assignment]
+    engine.drivers[poisoned].evaluator = Poisoned()  # type: ignore[assignment]
 
     world.settle(engine)
 
@@ -407,13 +407,13 @@ def test_what_the_run_could_not_be_told_is_told_again_when_its_pause_is_lifted(w
     """The worker lives on and holds the lease of what it has run: nobody else would ever tell it."""
     engine = world.engine()
     run_id = world.start("steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a], when: 1 == 1}]", engine)
-    healthy, engine.drives[run_id].evaluator = engine.evaluator, Poisoned()  # type: ignore[assignment]
+    healthy, engine.drivers[run_id].evaluator = engine.evaluator, Poisoned()  # type: ignore[assignment]
     world.settle(engine)
     assert world.statuses(run_id) == {"a": "running", "b": "waiting"}
 
-    engine.drives[run_id].evaluator = healthy
+    engine.drivers[run_id].evaluator = healthy
     world.store.put(run_id, r.ResumeRequested(world.clock.now(), "somebody"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
     assert world.status(run_id) == "completed"
@@ -424,15 +424,15 @@ def test_a_stopping_run_that_meets_a_bug_cannot_be_paused_and_is_left_alone(worl
     engine = world.engine(ends=lambda task: None)
     run_id = world.start("steps: [{step: a, shell: make}]\noutputs: {x: '${steps.a.output}'}", engine)
     engine.tick(0.0)
-    engine.drives[run_id].evaluator = Poisoned()  # type: ignore[assignment]
+    engine.drivers[run_id].evaluator = Poisoned()  # type: ignore[assignment]
 
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
-    engine.call()
+    engine.request_look()
     world.settle(engine)
 
-    assert engine.drives == {}
-    with pytest.raises(LeftAlone, match=f"run {run_id} meets a bug of ours"):
-        engine.refuse_given_up(run_id)
+    assert engine.drivers == {}
+    with pytest.raises(RunAbandoned, match=f"run {run_id} triggers a bug in Mulligan"):
+        engine.refuse_abandoned(run_id)
 
 
 class Choking(Counting):
@@ -471,7 +471,7 @@ def test_a_run_that_cannot_even_be_paused_is_left_alone(world: World) -> None:
     world.settle(engine)
 
     assert (world.status(healthy), world.status(poisoned)) == ("completed", "running")
-    assert engine.drives == {}
+    assert engine.drivers == {}
     assert world.store.run(poisoned).holder == ""
 
 
@@ -495,14 +495,14 @@ def test_what_another_worker_has_left_in_the_queue_is_taken_also_by_one_that_is_
     one.tick(0.0)
     one.drain()
     world.settle(one)
-    one.let_go()
+    one.release_all()
 
     other = world.engine()
     other.set_alone(True)
     if not world.store.is_shared:
         other.take_up([run_id])
     world.settle(other)
-    other.call()
+    other.request_look()
     world.settle(other)
 
     assert world.status(run_id) == "completed"
@@ -513,10 +513,10 @@ def test_a_task_that_meets_a_bug_does_not_take_those_that_wait_with_it(world: Wo
     engine.set_alone(True)
     run_id = world.start(FAN, engine)
     engine.tick(0.0)
-    drive = engine.drives[run_id]
+    drive = engine.drivers[run_id]
     drive.state.places["b"].spec = Command()
 
     with pytest.raises(AssertionError, match="'b' has nothing to run"):
-        drive.claim(world.clock.now())
+        drive.claim_tasks(world.clock.now())
 
     assert list(drive.queue) == [("b", 1), ("c", 1)]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mulligan.core.model.outcome import Outcome
+from mulligan.engine.driven_runs import TAKEN_AT_ONCE_MAX
 from mulligan.engine.engine import Engine
-from mulligan.engine.runs_to_claim import TAKEN_AT_ONCE_MAX
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import Loaded
+from mulligan.ports import LoadedRun
 
 from .conftest import World
 
@@ -29,11 +29,11 @@ class LosesALoad:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def load(self, run_id: int) -> Loaded:
+    def load(self, run_id: int) -> LoadedRun:
         if run_id == self.lost_at:
             self.lost_at = 0
             raise StoreUnavailable("it went away")
-        found: Loaded = self._store.load(run_id)
+        found: LoadedRun = self._store.load(run_id)
         return found
 
     def commit(self, commits: Any) -> Any:
@@ -49,10 +49,10 @@ def test_many_runs_that_wait_are_taken_up_some_with_each_round(world: World) -> 
     counts = []
     for _ in range(4):
         engine.tick(0.0)
-        counts.append(len(engine.drives))
+        counts.append(len(engine.drivers))
 
     assert counts == [TAKEN_AT_ONCE_MAX, TAKEN_AT_ONCE_MAX * 2, RUNS, RUNS]
-    assert sorted(engine.drives) == run_ids
+    assert sorted(engine.drivers) == run_ids
 
 
 def test_an_engine_is_not_settled_while_runs_wait_to_be_taken_up(world: World) -> None:
@@ -75,10 +75,10 @@ def test_a_store_that_is_back_is_told_that_we_live_between_the_runs_that_are_rea
     settle(engine)
 
     engine.recover()
-    at_once = len(engine.drives)
+    at_once = len(engine.drivers)
     settle(engine)
 
-    assert (at_once, len(engine.drives)) == (TAKEN_AT_ONCE_MAX, RUNS)
+    assert (at_once, len(engine.drivers)) == (TAKEN_AT_ONCE_MAX, RUNS)
 
 
 def test_a_store_that_goes_away_again_while_runs_are_read_again_costs_none_of_them(world: World) -> None:
@@ -92,7 +92,7 @@ def test_a_store_that_goes_away_again_while_runs_are_read_again_costs_none_of_th
         engine.recover()
     engine.recover()
 
-    assert sorted(engine.drives) == [first, second]
+    assert sorted(engine.drivers) == [first, second]
 
 
 def settle(engine: Engine) -> None:

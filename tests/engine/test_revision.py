@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.effects.tasks import Task
-from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import encode, version
@@ -40,7 +40,7 @@ def fails_unless_fixed(task: Task) -> Outcome:
 
 def corrected(text: str = FIXED) -> r.Revised:
     data = encode(load_text(text))
-    return r.Revised(version(data), plain_definition(data), file="fixed.yaml")
+    return r.Revised(version(data), plain_from_json(data), file="fixed.yaml")
 
 
 def ended(world: World) -> int:
@@ -61,7 +61,7 @@ def finish(world: World, run_id: int) -> None:
         try:
             world.settle(engine)
         except Crash:
-            world.bury(engine)
+            world.expire(engine)
             engine = None
 
 

@@ -43,7 +43,7 @@ def test_after_a_crash_between_two_pieces_the_others_are_entered_once(world: Wor
     with faults() as points, pytest.raises(Crash):
         points.arm("after_commit", crash_at)
         world.settle(first, ticks_max=5 * STEPS)
-    world.bury(first)
+    world.expire(first)
 
     second = world.engine(slots=500)
     second.take_up([run_id])
@@ -59,12 +59,12 @@ def test_a_pause_between_two_pieces_enters_no_more_until_it_is_lifted(world: Wor
     run_id = world.start(LARGE, engine)
     engine.tick(0.0)
     world.store.put(run_id, r.PauseRequested(world.clock.now(), "ann"))
-    engine.call()
+    engine.request_look()
     world.settle(engine, ticks_max=5 * STEPS)
     entered = [entry.fact for entry in world.store.log(run_id) if isinstance(entry.fact, e.StepEntered)]
 
     world.store.put(run_id, r.ResumeRequested(world.clock.now(), "ann"))
-    engine.call()
+    engine.request_look()
     world.settle(engine, ticks_max=5 * STEPS)
 
     assert len(entered) < STEPS
@@ -85,7 +85,7 @@ def test_where_nothing_of_them_calls_for_a_worker_the_others_are_entered_by_the_
     with faults() as points, pytest.raises(Crash):
         points.arm("after_commit", crash_at)
         world.settle(first)
-    world.bury(first)
+    world.expire(first)
 
     world.settle(world.engine())
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mulligan.history.obstacles import Obstacle
-from mulligan.service.breaker_waits import describe, held_up
+from mulligan.service import Service
+from mulligan.service.breakers import describe_breaker_wait, find_breaker_waits
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service
 
 from ..live.runner import wait_until
 from .commands import mulligan, process, ran, steady, workflow
@@ -91,7 +91,7 @@ def test_in_a_store_without_any_a_reset_says_when_one_is_known(folder: Path):
         2,
         "",
         "error[breaker.unknown]: there is no breaker 'llm'\n"
-        "  a breaker is known once a task has asked it: see `mulligan breakers`\n",
+        "  a breaker appears when a task first asks it: mulligan breakers\n",
     )
 
 
@@ -105,18 +105,20 @@ def test_the_failure_of_a_step_that_would_not_wait_says_until_when(opened: None)
 def test_a_place_that_waits_for_a_breaker_is_told_with_its_time(opened: None, folder: Path):
     ran(WAITS)
     service = Service(Home(folder / ".mulligan"))
-    (record,) = service.store.breakers()
+    (record,) = service.reader.store.breakers()
     assert record.retry_at is not None
-    before = service.state(2)
+    before = service.reader.state(2)
     service.approve(2, "approve", is_approved=True, reason="yes")
 
-    after = service.state(2)
+    after = service.reader.state(2)
 
     told = f"breaker 'llm' is open until {record.retry_at:%Y-%m-%d %H:%M:%S} UTC"
-    assert held_up(service.store, before) == {}
-    assert held_up(service.store, after) == {"ask": Obstacle("breaker", told, breaker="llm", until=record.retry_at)}
+    assert find_breaker_waits(service.reader.store, before) == {}
+    assert find_breaker_waits(service.reader.store, after) == {
+        "ask": Obstacle("breaker", told, breaker="llm", until=record.retry_at)
+    }
     # from then on it waits for a worker, as any other
-    assert describe(record, record.retry_at) == ""
+    assert describe_breaker_wait(record, record.retry_at) == ""
     service.close()
 
 

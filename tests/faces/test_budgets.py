@@ -85,7 +85,7 @@ def test_a_matrix_has_no_budget_to_raise_but_each_of_its_steps_has() -> None:
 
     said = mulligan("retry", 1, "--budget", "s.calls=9")
 
-    assert "'s' is not a step of run 1\n  it is a matrix: name one of its steps, such as 's_1'\n" in said.err
+    assert "'s' is not a step of run 1\n  's' is a matrix: name one of its steps, such as 's_1'\n" in said.err
 
 
 def test_show_sums_up_by_step_and_for_the_run() -> None:

@@ -235,10 +235,10 @@ def test_a_retry_that_adjusts_says_what_gets_more_and_gives_it():
     foretold = mulligan("retry", 1, "--adjust", "--dry-run")
     said = mulligan("retry", 1, "--adjust", "--follow", "--json")
 
-    assert foretold.out.splitlines()[1].endswith("it failed; timeout 1s -> 2s, because it was not done in that time")
+    assert foretold.out.splitlines()[1].endswith("it failed; timeout 1s -> 2s, because it timed out")
     assert said.err.splitlines()[:2] == [
         "run 1 has another round: 2 steps again",
-        "  'solve': timeout 1s -> 2s, because it was not done in that time",
+        "  'solve': timeout 1s -> 2s, because it timed out",
     ]
     assert said.json["steps"]["solve"]["status"] == "completed"
     assert 'adjusted={"timeout": 2.0}' in mulligan("events", 1).out
@@ -259,8 +259,8 @@ def test_a_run_that_has_not_ended_cannot_be_retried(words: tuple[str, ...]):
     assert mulligan("retry", 1, *words) == (
         2,
         "",
-        "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-        "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+        "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
+        "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
     )
 
 

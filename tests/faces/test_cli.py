@@ -17,7 +17,7 @@ from mulligan import __version__
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.internal_errors import bug
 from mulligan.cli.terminal import exit_code_of, paint_error, wants_colour
-from mulligan.errors import LanguageError, Problem, Unlawful
+from mulligan.errors import IllegalTransition, LanguageError, Problem
 
 from .commands import mulligan
 from .pipes import read_terminal
@@ -182,7 +182,7 @@ def test_an_error_of_ours_is_rendered_and_gives_its_exit_code(capsys: pytest.Cap
 
 
 def test_an_unlawful_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
-    code = raising(Unlawful("a completed step cannot fail"))
+    code = raising(IllegalTransition("a completed step cannot fail"))
 
     assert (code, *capsys.readouterr()) == (1, "", "error[internal.unlawful]: a completed step cannot fail\n")
 

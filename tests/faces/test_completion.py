@@ -407,7 +407,8 @@ def test_completion_loads_neither_the_parser_nor_the_engine_nor_the_language(fol
     program = (
         "import sys\nfrom mulligan.cli.dispatch import exit_code\nexit_code([])\n"
         "print([name for name in sys.modules if name in ('inspect', 'yaml', 'rich', 'mulligan.engine',"
-        " 'mulligan.worker', 'mulligan.language', 'mulligan.service.verbs', 'mulligan.store.sqlite')], file=sys.stderr)"
+        " 'mulligan.worker', 'mulligan.language', 'mulligan.service.service', 'mulligan.store.sqlite')],"
+        " file=sys.stderr)"
     )
     environ = {
         **os.environ,

@@ -161,8 +161,8 @@ def test_a_system_that_nobody_knows_is_refused_with_those_that_there_are(words: 
     assert said == (
         2,
         "",
-        "error[input.invalid]: 'airflow' is no system whose files can be read\n"
-        "  there are torc, prodigy, noetl, alphred, and mulligan for our own\n",
+        "error[input.invalid]: 'airflow' is not a known format\n"
+        "  known formats: torc, noetl, alphred, prodigy, and mulligan for our own\n",
     )
 
 

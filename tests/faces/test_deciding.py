@@ -280,7 +280,7 @@ def test_a_parked_step_that_fails_fails_the_run():
         ),
         (
             ("simulate", "retry", "--reason", "x", "--timeout", "0s"),
-            "error[input.invalid]: timeout must be more than nothing, not 0\n",
+            "error[input.invalid]: timeout must be greater than 0, not 0\n",
         ),
         (
             ("simulate", "fail", "--reason", "x", "--memory", "1GiB"),
@@ -324,7 +324,7 @@ def test_the_second_word_on_a_step_is_refused_and_names_the_first():
         2,
         "",
         "error[step.not_parked]: step 'simulate' is failed, so there is nothing to classify\n"
-        "  ann has said fail: hopeless\n",
+        "  already classified as fail by ann: hopeless\n",
     )
 
 
@@ -606,11 +606,11 @@ def test_an_approval_that_is_classified_and_a_parked_step_that_is_approved_are_t
 
     assert classified.err == (
         "error[step.not_parked]: step 'gate' is running, so there is nothing to classify\n"
-        "  it waits for an approval: mulligan approve 1 gate --reason TEXT\n"
+        "  the step waits for an approval: mulligan approve 1 gate --reason TEXT\n"
     )
     assert approved.err == (
         "error[step.not_waiting]: 'sim' does not wait for an approval\n"
-        "  it is parked: mulligan classify 1 sim retry|fail --reason TEXT\n"
+        "  the step is parked: mulligan classify 1 sim retry|fail --reason TEXT\n"
     )
 
 

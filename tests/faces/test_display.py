@@ -184,7 +184,7 @@ def test_ctrl_c_at_the_terminal_is_shown_and_the_run_can_be_resumed():
 
     terminal.child.send_signal(2)
 
-    assert "! interrupted: waiting for what runs to end" in terminal.left()
+    assert "! interrupted: waiting for running tasks to end" in terminal.left()
     assert terminal.child.returncode == 130
 
 

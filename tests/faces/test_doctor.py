@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.service import doctor
 from mulligan.service.doctor import Check
-from mulligan.worker.groups import Ground
+from mulligan.worker.task_cgroups import CgroupParent
 
 from .commands import mulligan, ran
 
@@ -119,7 +119,7 @@ JUDGEMENTS = [
         "OUT_OF_MEMORY is told by measured memory alone: give steps a limit",
     ),
     (doctor.memory_limits(None), "ok", ""),
-    (doctor.memory_limits(Ground("/tasks", "/own", True)), "ok", ""),
+    (doctor.memory_limits(CgroupParent("/tasks", "/own", True)), "ok", ""),
     (doctor.clock(NOW, 0.1, NOW - timedelta(hours=1), 0.5), "ok", ""),
     # a machine that woke up in 1970
     (doctor.clock(NOW - timedelta(days=20_000), 0.0, None, None), "problem", SET_THE_CLOCK),
@@ -147,7 +147,7 @@ def test_a_skewed_clock_is_told_with_its_figure():
 
 
 def test_who_keeps_steps_to_their_memory_is_told():
-    assert [doctor.memory_limits(ground).found for ground in (None, Ground("/tasks", "/own", True))] == [
+    assert [doctor.memory_limits(ground).found for ground in (None, CgroupParent("/tasks", "/own", True))] == [
         "steps are kept to their memory by watching: no control group here is ours to divide",
         "the kernel keeps shell steps to their memory, in groups below '/tasks'",
     ]

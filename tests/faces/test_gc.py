@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service
 from mulligan.worker import lock
 
 from ..live.runner import wait_until
@@ -39,7 +39,7 @@ def home(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 def names(home: Home) -> list[str]:
     service = Service(home)
     try:
-        return sorted(record.name for record in service.store.artifacts.records())
+        return sorted(record.name for record in service.reader.store.artifacts.records())
     finally:
         service.close()
 
@@ -47,7 +47,7 @@ def names(home: Home) -> list[str]:
 def keep(home: Home, name: str) -> None:
     """An artifact that nobody refers to."""
     service = Service(home)
-    service.store.artifacts.keep(name, b"orphan", "text")
+    service.reader.store.artifacts.keep(name, b"orphan", "text")
     service.close()
 
 
@@ -277,9 +277,9 @@ def test_what_cannot_be_removed_is_said(folder: Path):
 def test_files_of_a_worker_that_nobody_knows_go_when_its_lock_is_free(folder: Path):
     ran(SMALL)
     workers = folder / ".mulligan/workers"
-    held = lock.hold(workers, "alive-1")
+    held = lock.acquire(workers, "alive-1")
     for name in ("dead-1", "young-1"):
-        lock.hold(workers, name).release(is_known=False)
+        lock.acquire(workers, name).release(is_recorded=False)
         (workers / name).mkdir()
         (workers / name / "1.out").write_bytes(b"12")
     for path in (workers / "dead-1", workers / "dead-1.lock", workers / "alive-1.lock"):

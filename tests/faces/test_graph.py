@@ -115,7 +115,7 @@ def test_an_unknown_format_is_refused():
         result.err
         == """\
 error[usage]: 'gif' is neither a format of a picture nor a system
-  pictures: mermaid, svg, png; systems: torc, prodigy, noetl, alphred, mulligan
+  pictures: mermaid, svg, png; systems: torc, noetl, alphred, prodigy, mulligan
 """
     )
 

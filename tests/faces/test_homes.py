@@ -100,7 +100,7 @@ def test_a_home_that_cannot_be_used_is_told_as_that_with_what_to_do(home: str, w
 
     assert said.code == 1
     assert said.err.startswith("error[home.unusable]: ")
-    assert "choose another place with --home DIR or MULLIGAN_HOME" in said.err
+    assert "choose another folder with --home DIR or MULLIGAN_HOME" in said.err
 
 
 @pytest.mark.parametrize("words", [("list",), ("run", "flow.yaml")])
@@ -111,7 +111,7 @@ def test_a_home_that_is_a_file_is_called_by_its_name_once(words: tuple[object, .
     said = mulligan(*words, "--home", "file")
 
     first = said.err.splitlines()[0]
-    assert first == f"error[home.unusable]: runs cannot be kept in '{Path('file').absolute()}': it is not a folder"
+    assert first == f"error[home.unusable]: '{Path('file').absolute()}' cannot be the home: it is not a folder"
 
 
 def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
@@ -121,7 +121,7 @@ def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
         raise PermissionError(13, "Permission denied", str(secret))
 
     home = Path(HOME).absolute()
-    assert caught.value.message == f"you have no right to use '{secret}', and the runs are kept in '{home}'"
+    assert caught.value.message == f"permission denied: '{secret}' (the home is '{home}')"
 
 
 def test_what_is_no_file_of_the_home_is_told_as_it_is() -> None:
@@ -141,6 +141,6 @@ def test_a_store_that_is_no_url_is_refused_and_nothing_is_made(
         2,
         "",
         "error[input.invalid]: MULLIGAN_STORE is not a postgresql:// URL\n"
-        "  it names a database on a server; to keep runs in a folder: --home DIR or MULLIGAN_HOME=DIR\n",
+        "  it names a database on a server; to use a folder: --home DIR or MULLIGAN_HOME=DIR\n",
     )
     assert list(folder.iterdir()) == []

@@ -111,10 +111,10 @@ def test_a_map_of_which_nothing_failed_says_so():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("report",), "error[refused]: step 'report' of run 1 is no map: it has no items\n"),
+        (("report",), "error[refused]: step 'report' of run 1 is not a map: it has no items\n"),
         (("chekc",), "error[step.unknown]: 'chekc' is not a step of run 1\n  did you mean 'check'?\n"),
-        (("check[0]",), "error[refused]: step 'check[0]' of run 1 is no map: it has no items\n"),
-        (("end",), "error[refused]: step 'end' of run 1 is no map: it has no items\n"),
+        (("check[0]",), "error[refused]: step 'check[0]' of run 1 is not a map: it has no items\n"),
+        (("end",), "error[refused]: step 'end' of run 1 is not a map: it has no items\n"),
         (
             ("check", "--item", "x"),
             "error[usage]: --item must be a whole number, not 'x'\n  see: mulligan items --help\n",
@@ -132,7 +132,7 @@ def test_a_map_of_which_nothing_failed_says_so():
         (
             ("check", "--retry"),
             "error[run.nothing_to_retry]: no item of step 'check' of run 1 has failed, so there is nothing to retry\n"
-            "  to run one again all the same, name it: --item I\n",
+            "  to run one anyway, name it: --item I\n",
         ),
         (
             ("check", "--retry", "--item", 3),

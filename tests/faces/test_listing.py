@@ -345,7 +345,7 @@ def test_a_store_whose_tables_are_not_ours_is_refused_and_not_waited_for(words: 
 
     assert code == 1
     assert (
-        f"error[store.refused]: '{folder}/.mulligan/mulligan.db' does not hold what this Mulligan expects: "
+        f"error[store.refused]: '{folder}/.mulligan/mulligan.db' does not have the tables that this Mulligan expects: "
         "no such table: events\n  restore it from a copy, or use another --home\n"
     ) in err
 

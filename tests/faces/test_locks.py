@@ -36,31 +36,31 @@ def locks(folder: Path, *, is_shared: bool = False, monotonic: Callable[[], floa
 
 
 def test_the_lock_of_a_worker_is_found_in_a_home_that_was_moved(tmp_path: Path) -> None:
-    held = lock.hold(home(tmp_path / "old").locks, "w1")
+    held = lock.acquire(home(tmp_path / "old").locks, "w1")
     found = worker(held)
 
     (tmp_path / "old").rename(tmp_path / "new")
 
     assert locks(tmp_path / "new").look(found) == "held"
-    held.release(is_known=False)
+    held.release(is_recorded=False)
     assert locks(tmp_path / "new").look(found) == "free"
 
 
 def test_a_worker_of_the_home_that_this_one_is_a_copy_of_is_alive(tmp_path: Path) -> None:
-    held = lock.hold(home(tmp_path / "one").locks, "w1")
+    held = lock.acquire(home(tmp_path / "one").locks, "w1")
 
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
 
     assert locks(tmp_path / "copy").look(worker(held)) == "held"
     assert locks(tmp_path / "copy").original_home(worker(held)) == str(tmp_path / "one")
     assert locks(tmp_path / "one").original_home(worker(held)) == ""
-    held.release(is_known=False)
+    held.release(is_recorded=False)
     assert locks(tmp_path / "copy").look(worker(held)) == "free"
 
 
 @pytest.mark.parametrize("move", ["copied and removed", "removed"])
 def test_a_lock_that_proves_nothing_counts_as_free_after_a_lease(tmp_path: Path, move: str) -> None:
-    held, seconds = lock.hold(home(tmp_path / "one").locks, "w1"), Seconds()
+    held, seconds = lock.acquire(home(tmp_path / "one").locks, "w1"), Seconds()
     if move == "copied and removed":
         shutil.copytree(tmp_path / "one", tmp_path / "copy")
     shutil.rmtree(tmp_path / "one")
@@ -76,7 +76,7 @@ def test_a_lock_that_proves_nothing_counts_as_free_after_a_lease(tmp_path: Path,
 
 
 def test_a_lock_that_is_seen_again_has_proved_something_since(tmp_path: Path) -> None:
-    held, seconds = lock.hold(home(tmp_path / "one").locks, "w1"), Seconds()
+    held, seconds = lock.acquire(home(tmp_path / "one").locks, "w1"), Seconds()
     looking, found = locks(tmp_path / "one", monotonic=seconds), worker(held)
     (tmp_path / "one").rename(tmp_path / "aside")
     assert looking.look_again(found) == "unknown"
@@ -91,15 +91,15 @@ def test_a_lock_that_is_seen_again_has_proved_something_since(tmp_path: Path) ->
 
 
 def test_where_machines_share_a_store_a_lock_of_this_one_counts_whatever_the_host_was_called(tmp_path: Path) -> None:
-    held = lock.hold(home(tmp_path).locks, "w1")
+    held = lock.acquire(home(tmp_path).locks, "w1")
 
     assert locks(tmp_path, is_shared=True).look(worker(held, host="another-name")) == "held"
-    held.release(is_known=False)
+    held.release(is_recorded=False)
     assert locks(tmp_path, is_shared=True).look(worker(held, host="another-name")) == "free"
 
 
 def test_where_machines_share_a_store_a_lock_that_another_one_made_is_not_looked_at(tmp_path: Path) -> None:
-    held = lock.hold(home(tmp_path).locks, "w1")
+    held = lock.acquire(home(tmp_path).locks, "w1")
     Path(held.path).write_text("another-boot 1 2\n")
 
     assert locks(tmp_path, is_shared=True).look(worker(held, host="another-name")) == "unknown"
@@ -107,7 +107,7 @@ def test_where_machines_share_a_store_a_lock_that_another_one_made_is_not_looked
 
 
 def test_where_machines_share_a_store_a_lock_that_is_not_there_never_counts_as_free(tmp_path: Path) -> None:
-    held, seconds = lock.hold(home(tmp_path).locks, "w1"), Seconds()
+    held, seconds = lock.acquire(home(tmp_path).locks, "w1"), Seconds()
     held.release()
     looking = locks(tmp_path, is_shared=True, monotonic=seconds)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.log_following import LogPiece, Tail, Wanted, follow_logs
-from mulligan.service.verbs import Service
+from mulligan.service.log_following import LogPiece, LogSelection, Tail, follow_logs
 
 from .commands import mulligan, process, ran, workflow
 
@@ -117,8 +117,8 @@ def test_of_a_whole_run_each_line_says_whose_it_is(folder: Path):
 def test_of_a_step_its_last_attempt_is_followed_or_the_one_that_is_named(service: Service):
     ran(TWICE.replace("mkdir tried", "mkdir tried 2>/dev/null || exit 0; exit 1"))
 
-    last = lines(follow_logs(service, 1, Wanted("flaky"), by_line=False))
-    first = lines(follow_logs(service, 1, Wanted("flaky", attempt=1), by_line=False))
+    last = lines(follow_logs(service.reader, 1, LogSelection("flaky"), by_line=False))
+    first = lines(follow_logs(service.reader, 1, LogSelection("flaky", attempt=1), by_line=False))
 
     assert last == [("flaky", 2, "stdout", b"said\n"), ("flaky", 2, "stderr", b"told\n")]
     assert first == [("flaky", 1, "stdout", b"said\n"), ("flaky", 1, "stderr", b"told\n")]
@@ -184,9 +184,9 @@ steps:
 """)
     (folder / "tried").mkdir()
     run = process("run", "flow.yaml")
-    while not service.home.is_there or not service.runs():
+    while not service.home.is_there or not service.reader.runs():
         pass
-    pieces = follow_logs(service, 1, Wanted("slow"), by_line=True)
+    pieces = follow_logs(service.reader, 1, LogSelection("slow"), by_line=True)
 
     before = list(takewhile(lambda piece: piece.data != b"before\n", pieces))
     (folder / "go").touch()
@@ -206,7 +206,7 @@ def test_a_run_that_nobody_drives_is_said_to_be_so(service: Service):
     ran("name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n")
     time = iter(range(0, 1000, 10))
 
-    piece = next(follow_logs(service, 1, Wanted(), by_line=True, monotonic=lambda: float(next(time))))
+    piece = next(follow_logs(service.reader, 1, LogSelection(), by_line=True, monotonic=lambda: float(next(time))))
 
     assert (piece.run_id, piece.place, piece.text) == (1, "", "nobody drives it")
 

@@ -197,7 +197,7 @@ def test_a_detached_run_is_left_to_a_worker_that_is_there():
     try:
         with service_at(None) as service:
             deadline = time.monotonic() + 60.0
-            while not service.store.workers():
+            while not service.reader.store.workers():
                 assert time.monotonic() < deadline, "the worker never came"
                 time.sleep(0.02)
 

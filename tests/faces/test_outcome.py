@@ -6,10 +6,10 @@ from pathlib import Path
 
 from mulligan.core.model import events as e
 from mulligan.core.turn import fold
+from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.outcome import Outcome, outcome
+from mulligan.service.outcome import Outcome
 from mulligan.service.run_progress import Following
-from mulligan.service.verbs import Service
 from mulligan.testing.history import History, edge, step, workflow
 
 from .commands import ran
@@ -25,12 +25,12 @@ steps:
 def told(home: Path, *, unseen: range) -> Outcome:
     """The outcome of the run there, by a driver who has not seen these of its entries; nobody drives it any more."""
     service = Service(Home(home))
-    log = list(service.events(1))
+    log = list(service.reader.events(1))
     following = Following()
     for entry in (entry for entry in log if entry.seq - 1 not in unseen):
-        following.see(fold(service.state(1).workflow, log[: entry.seq]), [entry])
-    with service.driver(None) as driver:
-        found = outcome(service, driver, 1, "ended", following, 1.0)
+        following.see(fold(service.reader.state(1).workflow, log[: entry.seq]), [entry])
+    with service.control.driver(None) as driver:
+        found = service.outcome(driver, 1, "ended", following, 1.0)
     service.close()
     return found
 
@@ -86,9 +86,9 @@ def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_s
     service = Service(Home(folder / ".mulligan"))
     record = service.record(1)
 
-    with service.driver(None) as driver:
-        first = outcome(service, driver, 1, "ended", Following(), 7.0)
-        later = outcome(service, driver, 1, "ended", Following(), 0.001, is_taken_up=True)
+    with service.control.driver(None) as driver:
+        first = service.outcome(driver, 1, "ended", Following(), 7.0)
+        later = service.outcome(driver, 1, "ended", Following(), 0.001, is_taken_up=True)
 
     service.close()
     whole = (record.updated_at - record.created_at).total_seconds()

@@ -21,7 +21,7 @@ def test_a_file_that_is_read_and_never_written_must_be_there(folder: Path):
 MISSING = {
     "variable": (
         "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, shell: 'sign ${secrets.key}'}]",
-        "the environment of the worker has no 'NOWHERE'",
+        "environment variable 'NOWHERE' is not set where the worker runs",
     ),
     "file": (
         "secrets: {key: {file: keys/none}}\nsteps: [{step: a, shell: sign, env: {KEY: '${secrets.key}'}}]",
@@ -30,16 +30,16 @@ MISSING = {
     # at any depth: in a handler
     "handler": (
         "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, shell: make, on_failure: 'sign ${secrets.key}'}]",
-        "the environment of the worker has no 'NOWHERE'",
+        "environment variable 'NOWHERE' is not set where the worker runs",
     ),
     # in the command of an item
     "item": (
         "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, map: {over: [1]}, do: ['sign ${secrets.key}']}]",
-        "the environment of the worker has no 'NOWHERE'",
+        "environment variable 'NOWHERE' is not set where the worker runs",
     ),
     "short": (
         "secrets: {key: {env: SHORT}}\nsteps: [{step: a, shell: 'sign ${secrets.key}'}]",
-        "it has fewer than 4 characters, and so short a value cannot be hidden",
+        "it has fewer than 4 characters, too few to be redacted",
     ),
 }
 

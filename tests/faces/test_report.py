@@ -11,9 +11,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from mulligan.service.definitions import load
+from mulligan.formats import load
+from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 
 from .commands import Said, mulligan, ran, workflow
 from .pages import Page

@@ -113,7 +113,7 @@ def test_an_interrupted_run_is_exit_code_130_and_says_how_to_go_on(number: signa
         130,
         b"",
         "run 1: slow\n"
-        "! interrupted: waiting for what runs to end (once more to end it at once)\n"
+        "! interrupted: waiting for running tasks to end (press Ctrl-C again to kill them)\n"
         "THEN ↻ a  attempt 1 interrupted: it goes again\n"
         "\n"
         "? run 1 was interrupted after Ns; nothing is lost\n"
@@ -413,8 +413,8 @@ def test_a_home_that_cannot_be_made_is_told():
 
     assert (said.code, said.out) == (1, "")
     assert said.err == (
-        f"error[home.unusable]: '{Path.cwd()}/flow.yaml/runs' cannot be made: not a directory\n"
-        "  choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
+        f"error[home.unusable]: '{Path.cwd()}/flow.yaml/runs' cannot be created: not a directory\n"
+        "  choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
     )
 
 
@@ -426,7 +426,7 @@ def test_a_file_that_is_no_database_is_told():
 
     told = (
         f"error[store.refused]: '{Path.cwd()}/.mulligan/mulligan.db' is not a database\n"
-        "  name a file that does not exist yet, or one that Mulligan has made\n"
+        "  name a file that does not exist yet, or one that Mulligan has created\n"
     )
     assert tuple(said) == (1, "", told)
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mulligan.cli.full_screen import Screen
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer
-from mulligan.core.effects.run_lists import unanswered
+from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry, RunPaused
@@ -21,11 +21,11 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
-from mulligan.ports import Commit, Counted, NewRun, Offer, Turn, WorkerRecord
-from mulligan.service.definitions import point_in_time
+from mulligan.ports import Commit, NewRun, Offer, Turn, WorkerRecord
+from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.run_list import RunLine, RunQuery, run_page
-from mulligan.service.verbs import Service
+from mulligan.service.values import parse_time
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
@@ -58,7 +58,7 @@ class OneRun:
         after = self.store.run((turn or self.turn).run_id).seq
         entries = [Entry(after + 1 + index, START, 0, fact) for index, fact in enumerate(facts)]
         line: dict[str, Any] = {"status": status, "round": 1, "at": START, "rows": (), **what}
-        self.store.commit([Commit(turn or self.turn, after, entries, **line)])
+        self.store.commit([Commit(turn=turn or self.turn, after=after, entries=entries, **line)])
 
     def line(self, *, is_driven: bool = True) -> RunLine:
         alive = {**self.others, **({"w": self.worker} if is_driven else {})}
@@ -92,7 +92,9 @@ def test_what_an_open_breaker_holds_up_waits_for_it_and_until_when():
     run.commit(queued=[run.task("a", guard=guard)])
     (lease,) = run.store.lease("w", Offer(cpus=1, memory=0, gpus=0, labels=(), host="here", tasks_max=1))
     run.commit(
-        ended=[lease.token], counted=[Counted(lease.token, guard, "failure")], queued=[run.task("b", guard=guard)]
+        ended=[lease.token],
+        counted=[GuardedOutcome(lease.token, guard, "failure")],
+        queued=[run.task("b", guard=guard)],
     )
 
     ((kind, text),) = run.waits()
@@ -190,7 +192,7 @@ def failed(index: int, step: str, **fields: Any) -> FailureRecord:
     ],
 )
 def test_a_run_fails_with_what_nothing_has_answered(records: list[FailureRecord], steps: list[str]):
-    assert [record.step for record in unanswered(reversed(records))] == steps
+    assert [record.step for record in unhandled_by_records(reversed(records))] == steps
 
 
 def test_a_failed_run_has_its_step_its_code_and_the_telling_line_as_fields(folder: Path):
@@ -334,8 +336,8 @@ def test_a_label_that_nobody_could_find_again_is_refused_before_anything_runs(fo
 def test_a_time_is_so_long_ago_or_a_date_that_is_local_unless_it_says_so():
     now = datetime(2026, 11, 16, 9, tzinfo=UTC)
 
-    assert point_in_time("90m", now) == now - timedelta(minutes=90)
-    assert point_in_time("2026-11-01", now) == datetime(2026, 11, 1).astimezone()
-    assert point_in_time("2026-11-01T08:00+02:00", now) == datetime(2026, 11, 1, 6, tzinfo=UTC)
+    assert parse_time("90m", now) == now - timedelta(minutes=90)
+    assert parse_time("2026-11-01", now) == datetime(2026, 11, 1).astimezone()
+    assert parse_time("2026-11-01T08:00+02:00", now) == datetime(2026, 11, 1, 6, tzinfo=UTC)
     with pytest.raises(InputInvalid):
-        point_in_time("2026-13-01", now)
+        parse_time("2026-13-01", now)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mulligan.cli.options import service_at
-from mulligan.service.definitions import load
-from mulligan.service.starting import NotTakenUp, detach
-from mulligan.service.verbs import prepare
+from mulligan.formats import load
+from mulligan.service.run_control import prepare
+from mulligan.service.starting import RunNotTakenUp, detach
 from mulligan.worker.processes import is_running
 
 from .commands import Said, mulligan, process, workflow
@@ -213,8 +213,8 @@ def test_a_run_that_nobody_took_up_says_what_its_process_said():
         run_id = service.start(prepared)[0]
         broken = ("/bin/sh", "-c", "echo no such luck >&2; exit 1")
 
-        with pytest.raises(NotTakenUp, match="no such luck") as refused:
-            detach(service, run_id, program=broken)
+        with pytest.raises(RunNotTakenUp, match="no such luck") as refused:
+            detach(service.reader, run_id, program=broken)
 
     assert refused.value.hint.startswith("to drive it here: mulligan resume 1")
     assert mulligan("resume", 1).code == 0

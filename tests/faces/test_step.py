@@ -307,7 +307,7 @@ EXAMPLE = """  write it like '{"code": "TIMEOUT", "message": "took too long"}'\n
         (("check", "--item", "1", "--command", 1), "error[handler.none]: command 1 of step 'check' has no handler\n"),
         (("check", "--item", "1", "--command", 9), "error[handler.none]: step 'check' has no command 9\n  it has 3\n"),
         (("check", "--item", "x"), "error[usage]: 'x' is no JSON\n  write it like --item '\"text\"'\n"),
-        (("deploy", "--item", "1"), "error[refused]: step 'deploy' is no map: it has no items\n"),
+        (("deploy", "--item", "1"), "error[refused]: step 'deploy' is not a map: it has no items\n"),
         (("deploy", "--command", 1), "error[usage]: --command is about an item\n  say which: --item JSON\n"),
         (
             ("deploy", "--error", "{"),

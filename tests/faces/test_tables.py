@@ -12,7 +12,7 @@ import pytest
 
 from mulligan.cli.tables import age, cut, length
 from mulligan.errors import InputInvalid
-from mulligan.service.definitions import duration, size
+from mulligan.service import parse_duration, parse_size
 from mulligan.service.formatting import format_size, pluralize
 
 from .commands import SRC, mulligan, ran
@@ -127,18 +127,18 @@ def test_what_is_counted_has_its_number():
     ("text", "seconds"), [("30s", 30.0), ("1h30m", 5400.0), ("90", 90.0), ("0.5", 0.5), ("PT5M", 300.0)]
 )
 def test_a_duration_is_written_as_in_workflow_files(text: str, seconds: float):
-    assert duration(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(("text", "amount"), [("512MiB", 512 << 20), ("4GB", 4_000_000_000), ("1024B", 1024)])
 def test_a_size_is_written_as_in_workflow_files(text: str, amount: int):
-    assert size(text) == amount
+    assert parse_size(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5s", "5 minutes", "1e400", "²"])
 def test_what_is_no_duration_is_refused(text: str):
     with pytest.raises(InputInvalid) as refused:
-        duration(text)
+        parse_duration(text)
 
     assert refused.value.render() == (
         f"error[input.invalid]: '{text}' is not a duration\n  write it like 30s, 5m or 1h30m"
@@ -148,6 +148,6 @@ def test_what_is_no_duration_is_refused(text: str):
 @pytest.mark.parametrize("text", ["", "lots", "-1", "0", "4 GBs", "²"])
 def test_what_is_no_size_is_refused(text: str):
     with pytest.raises(InputInvalid) as refused:
-        size(text)
+        parse_size(text)
 
     assert refused.value.render() == f"error[input.invalid]: '{text}' is not a size\n  write it like 512MiB or 4GB"

@@ -145,8 +145,8 @@ def test_the_list_and_the_run_say_who_drives_it():
     [
         (
             ("retry", 1),
-            "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+            "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
+            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
         ),
         (
             ("classify", 1, "hold", "retry", "--reason", "x"),

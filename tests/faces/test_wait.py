@@ -12,9 +12,8 @@ import pytest
 
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import RunRecord, Store
+from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Service
-from mulligan.service.waiting import wait_for
 
 from .commands import mulligan, process, ran
 
@@ -106,7 +105,7 @@ def test_the_end_that_another_process_writes_is_noticed(
         monkeypatch.setenv("MULLIGAN_STORE", request.getfixturevalue("schema_url"))
     ran(ASKING)
     service = Service(find_home())
-    events = wait_for(service, [1])
+    events = service.wait_for_runs([1])
 
     asked = next(events)
     mulligan("approve", 1, "gate", "--reason", "fine", "--follow")
@@ -138,9 +137,9 @@ class _Away:
 def test_a_store_that_goes_away_for_a_while_is_waited_for():
     ran(HELLO)
     service = Service(find_home())
-    service.__dict__["store"] = _Away(service.store)
+    service.reader.store = _Away(service.reader.store)
 
-    trouble, ended = wait_for(service, [1])
+    trouble, ended = service.wait_for_runs([1])
 
     assert (trouble.kind, trouble.text) == ("trouble", "the server does not answer; waiting for it")
     assert (ended.kind, ended.exit_code) == ("ended", 0)

@@ -28,7 +28,7 @@ def test_a_worker_says_that_it_is_up_and_ends_in_order_when_it_is_told_to():
     name = re.escape(up.split()[1])
     assert re.fullmatch(
         rf"worker {name} is up: 3 at once, 1\.0GiB, 1 gpu, label 'big', label 'fast'\n"
-        r"interrupted: waiting for what runs to end \(once more to end it at once\)\n"
+        r"interrupted: waiting for running tasks to end \(press Ctrl-C again to kill them\)\n"
         rf"worker {name} has ended\n",
         up + err.decode(),
     )

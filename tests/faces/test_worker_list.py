@@ -12,10 +12,10 @@ import pytest
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.ports import Commit, NewRun, WorkerRecord
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Service
-from mulligan.service.worker_list import Resources, worker_lines
+from mulligan.service.workers import Resources, worker_lines
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
@@ -33,7 +33,7 @@ def test_a_worker_is_listed_with_what_it_has_what_is_in_use_and_what_it_runs():
         Task(turn.run_id, place, attempt, "shell", {}, "nightly", "v1", place, 1, cpus=2.0, memory=GIB, gpus=1)
         for place, attempt in (("fetch", 1), ("build", 3))
     ]
-    store.commit([Commit(turn, 0, [], (), "running", 1, START, taken=tasks)])
+    store.commit([Commit(turn=turn, after=0, entries=[], rows=(), status="running", round=1, at=START, taken=tasks)])
     clock.advance(90)
 
     (line,) = worker_lines(store, lambda worker: True, clock.now())
@@ -77,7 +77,9 @@ def test_the_process_that_drives_a_run_here_is_such_a_worker(folder: Path):
 
 def test_a_worker_that_died_is_said_to_be_dead_until_another_one_takes_over(folder: Path):
     service = Service(find_home())
-    service.store.register(WorkerRecord("gone", "here", 1, str(folder / ".mulligan/workers/gone.lock"), 1.0, GIB))
+    service.reader.store.register(
+        WorkerRecord("gone", "here", 1, str(folder / ".mulligan/workers/gone.lock"), 1.0, GIB)
+    )
     service.close()
 
     said = mulligan("workers")
@@ -99,7 +101,7 @@ def test_workers_of_a_shared_store_are_seen_by_their_heartbeats(
 ):
     monkeypatch.setenv("MULLIGAN_STORE", schema_url)
     service = Service(find_home())
-    service.store.register(WorkerRecord("far", "render1", 7, "", 1.0, GIB))
+    service.reader.store.register(WorkerRecord("far", "render1", 7, "", 1.0, GIB))
 
     (found,) = mulligan("workers", "--json").json
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mulligan import StepError
 from mulligan.errors import LanguageError
 from mulligan.formats import json5_text
+from mulligan.formats.noetl.runtime.templates import excerpt, render_value
 from mulligan.formats.torc import kdl
 from mulligan.language.nodes import Refusal, Source, plain
-from mulligan.worker.actions.noetl.templates import filled, shown
 
 JSON5_WORDS = ["{", "}", "[", "]", ",", ":", '"', "'", "\\", "\\u", "\\ud83d", "a", "0x", "1", ".", "e9", "-", "+"]
 JSON5_WORDS += ["//", "/*", "*/", "\n", " ", "true", "NaN", "é", "\u2028", "$"]
@@ -98,15 +98,15 @@ def test_a_long_text_that_leads_nowhere_is_refused_at_once(read: Any, text: str)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{{ " + "(" * 1500 + "1" + ")" * 1500 + " }}", "this is no template: it is nested too deep"),
-        ("{% if 1 %}" * 150 + "{% endif %}" * 150, "this is no template: it is nested too deep"),
-        ("{{ " + "9" * 5000 + " }}", "this is no template: a number in it is too long"),
-        ("{{ (9 ** 9999) ** 9999 }}", "the sandbox refuses it: the number is too large"),
-        ("{{ (9 ** 9999) * (9 ** 30000) }}", "the sandbox refuses it: the exponent 30000 is too large"),
+        ("{{ " + "(" * 1500 + "1" + ")" * 1500 + " }}", "this template is invalid: it is nested too deep"),
+        ("{% if 1 %}" * 150 + "{% endif %}" * 150, "this template is invalid: it is nested too deep"),
+        ("{{ " + "9" * 5000 + " }}", "this template is invalid: a number in it is too long"),
+        ("{{ (9 ** 9999) ** 9999 }}", "the sandbox refused it: the number is too large"),
+        ("{{ (9 ** 9999) * (9 ** 30000) }}", "the sandbox refused it: the exponent 30000 is too large"),
     ],
 )
 def test_a_template_that_asks_too_much_of_python_is_refused_in_words(text: str, reason: str) -> None:
     with pytest.raises(StepError) as refused:
-        filled(text, {})
+        render_value(text, {})
 
-    assert str(refused.value) == f"'{shown(text)}': {reason}"
+    assert str(refused.value) == f"'{excerpt(text)}': {reason}"

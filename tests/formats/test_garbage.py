@@ -15,7 +15,7 @@ import pytest
 from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.formats import convert, examine
-from mulligan.formats.loading import parsed
+from mulligan.formats.loading import parse_file
 from mulligan.language.document import decode
 from mulligan.language.nodes import plain
 
@@ -75,7 +75,7 @@ def spoilt(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.system}/{one.path.name}")
 def test_a_spoilt_file_is_read_or_refused_in_words(example: Example, tmp_path: Path) -> None:
-    value = plain(parsed(decode(example.path.read_bytes(), str(example.path))))
+    value = plain(parse_file(decode(example.path.read_bytes(), str(example.path))))
     chance = random.Random(example.path.name)
     ours = tmp_path / "ours.yaml"
     for _ in range(ROUNDS):

@@ -84,10 +84,10 @@ REFUSALS = [
     ("[,]", "error[language.json]: w.json5:1:2: a value is expected here\n  1 | [,]\n    |  ^"),
     ("['a]", "error[language.json]: w.json5:1:2: the quotes that start here are not closed\n  1 | ['a]\n    |  ^"),
     ("['a\nb']", "error[language.json]: w.json5:1:2: the quotes that start here are not closed\n  1 | ['a\n    |  ^"),
-    ("[build]", "error[language.json]: w.json5:1:2: 'build' is no value of JSON\n"
+    ("[build]", "error[language.json]: w.json5:1:2: 'build' is not a JSON value\n"
      "  1 | [build]\n    |  ^^^^^ write it as \"build\""),
     # an octal number of old, which nobody reads the same way
-    ("[010]", "error[language.json]: w.json5:1:2: '010' is no value of JSON\n"
+    ("[010]", "error[language.json]: w.json5:1:2: '010' is not a JSON value\n"
      "  1 | [010]\n    |  ^^^ write it as \"010\""),
     ("[1] [2]", "error[language.json]: w.json5:1:5: nothing is expected after the end of the document\n"
      "  1 | [1] [2]\n    |     ^"),
@@ -135,7 +135,7 @@ def test_a_backslash_that_json5_forgets_is_warned_of() -> None:
 
     assert plain(found) == ["job_d+"]
     assert [warning.render() for warning in source.warnings] == [
-        "warning[language.escape]: w.json5:1:7: '\\d' in a text of JSON5 is 'd'\n"
+        "warning[language.escape]: w.json5:1:7: '\\d' in JSON5 means 'd'\n"
         "  1 | ['job_\\d+']\n    |       ^^ write '\\\\d' for a backslash and 'd'"
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.formats import examine
-from mulligan.service.noetl_log import noetl_events
+from mulligan.formats.noetl.log import noetl_events
 
 from ..live.runner import Live
 
@@ -56,7 +56,7 @@ def test_a_playbook_without_routes_to_end_converges_there_all_the_same(live_file
     ran = live_file.run(PLAYBOOK)
 
     assert (ran.status, ran.shown["end"]["status"]) == ("failed", "completed")
-    names = [line["event"] for line in noetl_events(live_file.service.events(ran.run_id))]
+    names = [line["event"] for line in noetl_events(live_file.service.reader.events(ran.run_id))]
     assert [name for name in names if not name.startswith("action_")] == [
         *("playbook_initialized", "workflow_initialized", "step_started", "step_completed"),
         *("step_started", "step_failed", "step_started", "step_completed", "workflow_failed", "playbook_failed"),

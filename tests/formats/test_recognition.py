@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mulligan.errors import InputInvalid, LanguageError
-from mulligan.formats import examine
-from mulligan.formats.recognition import FORMATS, checked, recognised
+from mulligan.formats import FORMATS, examine
+from mulligan.formats.recognition import check_system, recognize
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Source
 
@@ -70,17 +70,17 @@ NOT_FOREIGN = [
 
 @pytest.mark.parametrize(("system", "text"), FOREIGN)
 def test_a_file_is_told_by_what_is_in_it(system: str, text: str) -> None:
-    assert recognised(parse(Source(text, "x.yaml"))) == system
+    assert recognize(parse(Source(text, "x.yaml"))) == system
 
 
 @pytest.mark.parametrize("text", NOT_FOREIGN)
 def test_what_is_ours_or_nobodys_is_nobody_elses(text: str) -> None:
-    assert recognised(parse(Source(text, "x.yaml"))) == ""
+    assert recognize(parse(Source(text, "x.yaml"))) == ""
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
 def test_no_example_of_ours_is_taken_for_another_systems(path: Path) -> None:
-    assert recognised(parse(decode(path.read_bytes(), str(path)))) == ""
+    assert recognize(parse(decode(path.read_bytes(), str(path)))) == ""
 
 
 def test_a_large_file_of_ours_is_told_by_its_first_step() -> None:
@@ -88,7 +88,7 @@ def test_a_large_file_of_ours_is_told_by_its_first_step() -> None:
     steps = root.get("steps")  # type: ignore[union-attr]
     steps.items = _OnlyTheFirst(steps.items)  # type: ignore[union-attr]
 
-    assert recognised(root) == ""
+    assert recognize(root) == ""
 
 
 class _OnlyTheFirst(list):  # type: ignore[type-arg]
@@ -115,6 +115,7 @@ def test_a_run_of_ours_pays_for_no_reader_of_others(tmp_path: Path) -> None:
         "False",
         "mulligan.formats.loading",
         "mulligan.formats.recognition",
+        "mulligan.formats.table",
         "mulligan.formats.translation",
     ]
 
@@ -134,7 +135,7 @@ def test_steps_without_names_may_be_prodigys() -> None:
         == """\
 error[language.missing_key]: build.yaml:2:5: the step has no name
   2 |   - shell: make
-    |     ^ add 'step: NAME'; in a file of Prodigy's steps have none: --format prodigy
+    |     ^ add 'step: NAME'; steps of a Prodigy file have no name: if it is one, --format prodigy
 error[language.missing_key]: build.yaml:3:5: the step has no name
   3 |   - shell: make test
     |     ^ add 'step: NAME'"""
@@ -147,7 +148,7 @@ def test_a_list_may_be_prodigys() -> None:
         == """\
 error[language.type]: build.yaml:1:1: a workflow is a mapping, and this is a list
   1 | - lint
-    | ^ put the list under 'steps:'; if these are Prodigy's steps: --format prodigy"""
+    | ^ put the list under 'steps:'; if these are steps of Prodigy: --format prodigy"""
     )
 
 
@@ -156,8 +157,8 @@ def test_a_file_of_nobody_whom_we_know_is_told_so() -> None:
         refusal("name: ci\njobs:\n  build: {runs-on: x}\n") == """\
 error[language.unknown_key]: build.yaml:2:1: 'jobs' is not a key of the workflow
   2 | jobs:
-    | ^^^^ did you mean 'steps'? this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred; """
-        "if it should be: --format SYSTEM"
+    | ^^^^ did you mean 'steps'? the file is not recognized as one of ours, Torc, NoETL, Alphred, Prodigy; """
+        "if it is: --format SYSTEM"
     )
 
 
@@ -187,7 +188,7 @@ def test_a_file_that_looks_like_anothers_is_told_so() -> None:
         == """\
 error[language.missing_key]: build.yaml:1:1: the playbook has no 'workflow'
   1 | steps:
-    | ^ add 'workflow: …'; by what is in it the file is Mulligan's: --format mulligan
+    | ^ add 'workflow: …'; it looks like a file of Mulligan: --format mulligan
 error[language.unknown_key]: build.yaml:1:1: 'steps' is not a key of the playbook
   1 | steps:
     | ^^^^^ did you mean 'workflow'?"""
@@ -197,7 +198,7 @@ error[language.unknown_key]: build.yaml:1:1: 'steps' is not a key of the playboo
         == """\
 error[language.unknown_key]: build.yaml:2:1: 'jobs' is not a key of the workflow
   2 | jobs: []
-    | ^^^^ did you mean 'steps'? by what is in it the file is Torc's: --format torc"""
+    | ^^^^ did you mean 'steps'? it looks like a file of Torc: --format torc"""
     )
 
 
@@ -210,15 +211,15 @@ def test_a_python_file_is_of_no_other_system(system: str, tmp_path: Path) -> Non
         examine(path, named=system)
 
     assert refused.value.render() == (
-        f"error[language.format]: {path}: this is a Python file, and {FORMATS[system]} has none"
+        f"error[language.format]: {path}: this is a Python file, and {FORMATS[system].title} has none"
     )
 
 
 def test_a_system_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InputInvalid) as refused:
-        checked("airflow")
+        check_system("airflow")
 
     assert (refused.value.message, refused.value.hint) == (
-        "'airflow' is no system whose files can be read",
-        "there are torc, prodigy, noetl, alphred, and mulligan for our own",
+        "'airflow' is not a known format",
+        "known formats: torc, noetl, alphred, prodigy, and mulligan for our own",
     )

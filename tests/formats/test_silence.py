@@ -16,7 +16,7 @@ import pytest
 
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert
-from mulligan.formats.loading import parsed
+from mulligan.formats.loading import parse_file
 from mulligan.language.document import decode
 from mulligan.language.nodes import plain
 
@@ -83,7 +83,7 @@ def test_what_is_read_is_never_dropped_in_silence(system: str, tmp_path: Path) -
     known = known_keys(system)
     for path in (one.path for one in EXAMPLES if one.system == system and one.path.suffix != ".kdl"):
         shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
-        tree, probe = plain(parsed(decode(path.read_bytes(), str(path)))), tmp_path / "probe.json"
+        tree, probe = plain(parse_file(decode(path.read_bytes(), str(path)))), tmp_path / "probe.json"
         whole = told(tree, probe, system)
         for place in keys_of(tree):
             word = str(place[-1])

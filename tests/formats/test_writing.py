@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.formats.translation import made
-from mulligan.formats.writing import written
+from mulligan.formats.writing import write_yaml
 from mulligan.language.document import parse
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, plain
 
@@ -138,26 +138,26 @@ def read(text: str) -> Any:
 @settings(max_examples=50)
 @given(st.dictionaries(texts, values, min_size=1))
 def test_what_is_written_is_read_as_the_same_by_us(value: dict[str, Any]) -> None:
-    assert repr(read(written(node(value), {}))) == repr(value)
+    assert repr(read(write_yaml(node(value), {}))) == repr(value)
 
 
 @settings(max_examples=25)
 @given(st.lists(values, min_size=1))
 def test_a_list_is_read_as_the_same(value: list[Any]) -> None:
-    assert repr(read(written(node(value), {}))) == repr(value)
+    assert repr(read(write_yaml(node(value), {}))) == repr(value)
 
 
 # A key `on` stands as it is, since that is how our files have it.
 @given(st.dictionaries(texts.filter(lambda key: key != "on"), st.one_of(single, st.lists(single)), min_size=1))
 def test_readers_of_yaml_1_1_find_the_same(value: dict[str, Any]) -> None:
-    assert yaml.safe_load(written(node(value), {})) == value
+    assert yaml.safe_load(write_yaml(node(value), {})) == value
 
 
 @pytest.mark.parametrize("text", TRAPS)
 def test_a_text_stays_that_text_wherever_it_stands(text: str) -> None:
     value = {"a": text, "b": {"c": [text, 1], text: {"d": [{"e": text, "f": {"g": 1}}]}}, "h": [[text]]}
 
-    said = written(node(value), {})
+    said = write_yaml(node(value), {})
 
     assert read(said) == value
     assert yaml.safe_load(said) == value or text == "on"
@@ -166,7 +166,7 @@ def test_a_text_stays_that_text_wherever_it_stands(text: str) -> None:
 def test_a_key_that_is_too_long_for_a_line_says_that_it_is_one() -> None:
     value = {"k" * 2000: {"a": "b\nc\n"}, "l" * 2000: ["x", {"y": {"z": 1}}]}
 
-    assert read(written(node(value), {})) == value
+    assert read(write_yaml(node(value), {})) == value
 
 
 @settings(max_examples=50)
@@ -175,7 +175,7 @@ def test_remarks_change_nothing(value: dict[str, Any], remark: str, every: int) 
     root = node(value)
     remarks = {id(one): [remark] for one in _all(root)[::every]}
 
-    assert repr(read(written(root, remarks))) == repr(value)
+    assert repr(read(write_yaml(root, remarks))) == repr(value)
 
 
 def _all(root: Node) -> list[Node]:
@@ -256,7 +256,7 @@ outputs: {}
 
 
 def test_a_workflow_looks_as_if_a_person_had_written_it() -> None:
-    said = written(node(WORKFLOW), {}, "Converted from release.kdl (Torc) by `mulligan convert`.")
+    said = write_yaml(node(WORKFLOW), {}, "Converted from release.kdl (Torc) by `mulligan convert`.")
 
     assert said == TEXT
 
@@ -264,7 +264,7 @@ def test_a_workflow_looks_as_if_a_person_had_written_it() -> None:
 def test_a_collection_that_does_not_fit_a_line_has_a_line_for_each_entry() -> None:
     names = [f"step_with_a_long_name_{number}" for number in range(6)]
 
-    said = written(node({"a": {"needs": names}, "b": {"short": names[:2]}}), {})
+    said = write_yaml(node({"a": {"needs": names}, "b": {"short": names[:2]}}), {})
 
     assert said == (
         "a:\n  needs:\n" + "".join(f"    - {name}\n" for name in names) + "\n"
@@ -276,7 +276,7 @@ def test_a_collection_that_does_not_fit_a_line_has_a_line_for_each_entry() -> No
 def test_a_long_text_goes_on_in_the_next_line() -> None:
     text = "one two three four five six seven eight nine ten " * 4
 
-    said = written(node({"a": {"b": text.strip()}, "c": text, "d": "x" * 130}), {})
+    said = write_yaml(node({"a": {"b": text.strip()}, "c": text, "d": "x" * 130}), {})
 
     assert said == f'a:\n  b: >-\n    {text[:116]}\n    {text[117:].strip()}\n\nc: "{text}"\nd: {"x" * 130}\n'
 
@@ -284,7 +284,7 @@ def test_a_long_text_goes_on_in_the_next_line() -> None:
 def test_numbers_stay_as_they_were_written_where_all_read_the_same_in_them() -> None:
     root = parse(Source("{a: 1.50, b: 0x10, c: 1e3, d: 010, e: 3, f: 1e400, g: True, h: ~}", "x.yaml"))
 
-    said = written(root, {})
+    said = write_yaml(root, {})
 
     assert said == "a: 1.50\nb: 16\nc: 1000.0\nd: 10\ne: 3\nf: .inf\ng: true\nh: null\n"
 
@@ -311,7 +311,7 @@ def test_remarks_stand_above_what_they_are_about() -> None:
         last: "of the last\nin two lines",
     }
 
-    text = written(root, {id(one): [remark] for one, remark in said.items()}, "the header")
+    text = write_yaml(root, {id(one): [remark] for one, remark in said.items()}, "the header")
 
     assert (
         text
@@ -343,7 +343,7 @@ def test_a_long_remark_goes_on_in_the_next_line() -> None:
     root = node({"steps": [{"step": "a"}]})
     assert isinstance(root, Mapping)
 
-    said = written(root, {id(root): ["word " * 30]})
+    said = write_yaml(root, {id(root): ["word " * 30]})
 
     assert [len(line) for line in said.splitlines()[:2]] == [116, 36]
     assert said.splitlines()[1] == "#" + " word" * 7
@@ -352,6 +352,6 @@ def test_a_long_remark_goes_on_in_the_next_line() -> None:
 def test_a_remark_about_what_is_not_in_the_tree_is_said_at_the_head() -> None:
     lost = made("gone", AT)
 
-    said = written(node({"name": "x"}), {id(lost): ["'scheduler' is kept for a cluster"]}, "the header")
+    said = write_yaml(node({"name": "x"}), {id(lost): ["'scheduler' is kept for a cluster"]}, "the header")
 
     assert said == "# the header\n# 'scheduler' is kept for a cluster\n\nname: x\n"

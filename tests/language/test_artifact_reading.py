@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.model.artifacts import Artifact, described, reference
+from mulligan.core.model.artifacts import Artifact, describe_artifact, make_reference
 from mulligan.errors import ArtifactGone, ExpressionFailed, StoreUnavailable
 from mulligan.language.expressions import Cel, check, template
 
@@ -23,7 +23,7 @@ class Library:
         """A reference to a value that is kept."""
         is_text = isinstance(value, str)
         self._kept[f"1/{name}"] = value.encode() if is_text else msgspec.json.encode(value)
-        return reference(described(f"1/{name}", self._kept[f"1/{name}"], "text" if is_text else "json"))
+        return make_reference(describe_artifact(f"1/{name}", self._kept[f"1/{name}"], "text" if is_text else "json"))
 
     def fetch(self, artifact: Artifact) -> bytes:
         self.asked.append(artifact.name)
@@ -129,7 +129,7 @@ def test_a_condition_that_is_one_is_read_whole(library: Library, cel: Cel) -> No
 
 @pytest.mark.parametrize("form", ["steps.big.output.n", "steps.big.output.n + 1", "steps.big.output"])
 def test_one_that_is_gone_is_an_expression_that_failed(library: Library, cel: Cel, form: str) -> None:
-    gone = reference(Artifact("1/never", 1, "0"))
+    gone = make_reference(Artifact("1/never", 1, "0"))
 
     with pytest.raises(ExpressionFailed) as failed:
         cel.evaluate(check(form), names(gone))
@@ -139,7 +139,7 @@ def test_one_that_is_gone_is_an_expression_that_failed(library: Library, cel: Ce
 
 def test_in_text_one_that_is_gone_is_told_too(cel: Cel) -> None:
     with pytest.raises(ExpressionFailed) as failed:
-        cel.render(template("<${steps.big.output}>"), names(reference(Artifact("1/never", 1, "0"))))
+        cel.render(template("<${steps.big.output}>"), names(make_reference(Artifact("1/never", 1, "0"))))
 
     assert failed.value.message == "'steps.big.output': artifact '1/never' is gone"
 
@@ -149,20 +149,20 @@ def test_a_store_that_is_away_is_no_fault_of_the_expression() -> None:
         raise StoreUnavailable("it does not answer")
 
     with pytest.raises(StoreUnavailable):
-        Cel({}, fetch).evaluate(check("steps.big.output.n"), names(reference(Artifact("1/rows", 1, "0"))))
+        Cel({}, fetch).evaluate(check("steps.big.output.n"), names(make_reference(Artifact("1/rows", 1, "0"))))
 
 
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        (5, "'$artifact' is no reference to an artifact: expected `object`, got `int`"),
+        (5, "'$artifact' is not a reference to an artifact: expected `object`, got `int`"),
         (
             {"name": "1/rows", "size": "many", "sha256": ""},
-            "'$artifact' is no reference to an artifact: expected `int`, got `str` - at `$.size`",
+            "'$artifact' is not a reference to an artifact: expected `int`, got `str` - at `$.size`",
         ),
-        ({"name": "../../etc/passwd", "size": 1, "sha256": ""}, "'../../etc/passwd' is no name of an artifact"),
-        ({"name": "/etc/passwd", "size": 1, "sha256": ""}, "'/etc/passwd' is no name of an artifact"),
-        ({"name": "1/../../x", "size": 1, "sha256": ""}, "'1/../../x' is no name of an artifact"),
+        ({"name": "../../etc/passwd", "size": 1, "sha256": ""}, "'../../etc/passwd' is not a name of an artifact"),
+        ({"name": "/etc/passwd", "size": 1, "sha256": ""}, "'/etc/passwd' is not a name of an artifact"),
+        ({"name": "1/../../x", "size": 1, "sha256": ""}, "'1/../../x' is not a name of an artifact"),
     ],
 )
 def test_one_that_was_written_by_hand_and_wrongly_refers_to_nothing(cel: Cel, written: Any, reason: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.fakes import End
+from mulligan.core.deciding.fakes import FakeEnd
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
 from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
 
@@ -26,7 +26,7 @@ FLOW = workflow("""
 """)
 
 
-def end(step: str, said: Any) -> End:
+def end(step: str, said: Any) -> FakeEnd:
     [found] = read_fakes(FLOW, {step: said})[step]
     return found
 
@@ -53,7 +53,7 @@ def failed(step: str, said: Any) -> tuple[str, str]:
     ],
 )
 def test_a_step_of_each_kind_gives_what_a_real_one_would(step: str, said: Any, output: Any) -> None:
-    assert end(step, said) == End(output)
+    assert end(step, said) == FakeEnd(output)
 
 
 @pytest.mark.parametrize(

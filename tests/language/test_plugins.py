@@ -196,7 +196,7 @@ def test_a_typo_is_told_what_was_meant(install: Install) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("other", "the action 'greet' of 'mulligan-greeting 1.0' is a str, and no mulligan.ActionPlugin"),
+        ("other", "the action 'greet' of 'mulligan-greeting 1.0' is a str, not a mulligan.ActionPlugin"),
         (
             "absent",
             "the action 'greet' of 'mulligan-greeting 1.0' does not load: "
@@ -221,7 +221,7 @@ def test_a_package_that_breaks_when_it_is_loaded_is_refused(install: Install) ->
     install(text=BROKEN, greet="greet")
     message = (
         "the action 'greet' of 'mulligan-greeting 1.0' does not load: "
-        "ValueError: 'greeting' is no function such as 'package.module:function'"
+        "ValueError: 'greeting' does not name a function, such as 'package.module:function'"
     )
 
     assert refused("steps: [{step: a, greet: you}]").startswith(f"error[language.plugin]: w.yaml:1:19: {message}\n")
@@ -235,7 +235,7 @@ def test_two_packages_with_the_same_action_are_refused(install: Install) -> None
     install("second", greet="greet")
 
     assert refused("steps: [{step: a, greet: you}]").startswith(
-        "error[language.plugin]: w.yaml:1:19: two packages have an action 'greet': 'first 1.0' and 'second 1.0'\n"
+        "error[language.plugin]: w.yaml:1:19: two packages offer the action 'greet': 'first 1.0' and 'second 1.0'\n"
     )
 
 
@@ -267,15 +267,15 @@ def test_a_file_with_our_keys_alone_looks_for_none() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"call": "run", "keys": {}}, "'run' is no function such as 'package.module:function'"),
-        ({"call": 3, "keys": {}}, "3 is no function such as 'package.module:function'"),
+        ({"call": "run", "keys": {}}, "'run' does not name a function, such as 'package.module:function'"),
+        ({"call": 3, "keys": {}}, "3 does not name a function, such as 'package.module:function'"),
         ({"call": "a:b", "keys": {"a-b": ""}}, "'a-b' cannot be the name of an argument"),
         ({"call": "a:b", "keys": {"class": ""}}, "'class' cannot be the name of an argument"),
-        ({"call": "a:b", "keys": {}, "required": ["x"]}, "'x' is required, and none of its keys"),
-        ({"call": "a:b", "keys": {}, "text_key": "x"}, "'x' is what a text stands for, and none of its keys"),
+        ({"call": "a:b", "keys": {}, "required": ["x"]}, "'x' is in 'required' and not in 'keys'"),
+        ({"call": "a:b", "keys": {}, "text_key": "x"}, "'x' is 'text_key' and not in 'keys'"),
         (
             {"call": "a:b", "keys": {"x": "", "y": ""}, "required": ["x", "y"], "text_key": "x"},
-            "a text cannot stand for all that is required: there is also 'y'",
+            "'y' is required as well, so a plain text cannot stand for 'x' alone",
         ),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.quantities import duration, factor, size, suggest_duration
+from mulligan.language.quantities import factor, parse_duration, size, suggest_duration
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from mulligan.language.quantities import duration, factor, size, suggest_duratio
     ],
 )
 def test_a_duration_is_seconds(written: object, seconds: float) -> None:
-    assert duration(written) == seconds
+    assert parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_duration_is_seconds(written: object, seconds: float) -> None:
 )
 def test_what_is_no_duration_is_an_error(written: object) -> None:
     with pytest.raises(ValueError):
-        duration(written)
+        parse_duration(written)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.paths import beginning
+from mulligan.core.model.paths import literal_prefix
 from mulligan.core.model.workflow import Need
 from mulligan.errors import LanguageError, Problem
 
@@ -55,7 +55,7 @@ def test_a_path_with_a_value_is_called_by_its_text_and_stays_in_the_folder_befor
     fetch, clean = workflow.steps
     assert fetch.writes == clean.reads == ("raw/${inputs.day}.csv",)
     assert clean.needs == (Need("fetch"),)
-    before = beginning(fetch.file_paths["raw/${inputs.day}.csv"])
+    before = literal_prefix(fetch.file_paths["raw/${inputs.day}.csv"])
     assert before is not None and before.parts[-1] == "raw/"
 
 

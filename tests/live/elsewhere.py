@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from mulligan.service.driver import Capacity, Driver
+from mulligan.service.driver import Capacity
 from mulligan.service.home import find_home
+from mulligan.service.local_worker import local_worker
 
 
 def serve(host: str, lease_seconds: float, label: str) -> None:
     home = find_home()
     store = home.open(lease_seconds)
     room = Capacity(2.0, 1 << 30, labels=(label,))
-    with Driver(home, store, room, lease_seconds=lease_seconds, host=host) as driver:
+    with local_worker(home, store, room, lease_seconds=lease_seconds, host=host) as driver:
         print("serving", flush=True)
         driver.serve()
     store.close()

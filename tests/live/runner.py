@@ -36,11 +36,12 @@ import mulligan
 from mulligan.core.model import events as e
 from mulligan.core.state.state import State
 from mulligan.formats import load
+from mulligan.service import Service
 from mulligan.service.driver import Capacity, Driver, Ending
 from mulligan.service.home import Home
-from mulligan.service.logs import Part, step_logs
+from mulligan.service.logs import Part
 from mulligan.service.outcome import exit_code
-from mulligan.service.verbs import Service, prepare, reusing
+from mulligan.service.run_control import prepare
 from mulligan.testing.run_invariants import check
 
 # For what takes milliseconds: a busy machine may take long, and a wait that is met costs nothing.
@@ -168,8 +169,8 @@ class Live:
     ) -> Ran:
         """Run a workflow (its text, or its file; of the system that is named) until it ends or waits for a person."""
         path = workflow if isinstance(workflow, Path) else self.write("flow.yaml", workflow)
-        prepared = prepare(load(path, named=named), inputs or {}, self.folder)
-        prepared = reusing(prepared, changed_only=changed_only, forced=forced)
+        workflow = load(path, named=named)
+        prepared = prepare(workflow, inputs or {}, self.folder, changed_only=changed_only, forced=forced)
         return self._drive(lambda driver: self.service.start(prepared, driver)[0], meanwhile, wait_seconds, room)
 
     def resume(
@@ -231,24 +232,27 @@ class Live:
     def look(self, run_id: int, ending: Ending = "ended") -> Ran:
         """A run as it stands, after every promise has been asked about."""
         self.expect_promises(run_id)
-        story = [f"{line.place}: {line.text}" if line.place else line.text for line in self.service.explain(run_id)]
-        return Ran(run_id, ending, self.service.show(run_id), list(self.service.events(run_id)), story)
+        story = [
+            f"{one.line.place}: {one.line.text}" if one.line.place else one.line.text
+            for one in self.service.story(run_id)
+        ]
+        return Ran(run_id, ending, self.service.show(run_id), list(self.service.reader.events(run_id)), story)
 
     def expect_promises(self, run_id: int) -> None:
         """The log keeps every promise, and the tables say what it says; of the child runs, too."""
-        check(self.service.events(run_id), self.service.state(run_id))
-        assert self.service.verify(run_id).differing == ()
-        for child in self.service.store.children(run_id):
+        check(self.service.reader.events(run_id), self.service.reader.state(run_id))
+        assert self.service.replay(run_id).differing == ()
+        for child in self.service.reader.store.children(run_id):
             self.expect_promises(child.run_id)
 
     def children(self, run_id: int) -> list[Ran]:
         """The child runs, in the order in which they began."""
-        found = sorted(child.run_id for child in self.service.store.children(run_id))
+        found = sorted(child.run_id for child in self.service.reader.store.children(run_id))
         return [self.look(child) for child in found]
 
     def logs(self, run_id: int, step: str, part: Part = "own", *, item: int | None = None) -> list[tuple[str, str]]:
         """What `mulligan logs` shows of a step (its handlers, its scripts): stdout and stderr of each attempt."""
-        found = step_logs(self.service, run_id, step, item=item, part=part)
+        found = self.service.step_logs(run_id, step, item=item, part=part)
         return [(one.stdout.decode(), one.stderr.decode()) for one in found]
 
     # -- the folder ---------------------------------------------------------------------------------------------------

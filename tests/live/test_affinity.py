@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mulligan.core.model import events as e
 from mulligan.language import load
-from mulligan.service.driver import Driver
-from mulligan.service.verbs import prepare
+from mulligan.service.local_worker import local_worker
+from mulligan.service.run_control import prepare
 
 from .runner import ROOM, ExecutionRecorder, Live, Ran
 
@@ -61,8 +61,8 @@ def run_near(live: Live, text: str) -> Ran:
     prepared = prepare(load(live.write("flow.yaml", text)), {}, live.folder)
     store = live.home.open(LEASE_SECONDS)
     try:
-        with Driver(
-            live.home, store, ROOM, watcher=ExecutionRecorder(), lease_seconds=LEASE_SECONDS, host="near"
+        with local_worker(
+            live.home, store, ROOM, observer=ExecutionRecorder(), lease_seconds=LEASE_SECONDS, host="near"
         ) as driver:
             [run_id] = live.service.start(prepared)
             return live.look(run_id, driver.drive(run_id))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import Artifact, Format, content, is_artifact, referred
+from mulligan.core.model.artifacts import Artifact, Format, decode_content, is_artifact, parse_reference
 from mulligan.errors import InputInvalid, StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.service.driver import Capacity
@@ -21,16 +21,16 @@ NUMBERS = "seq 1 20000"
 def fetched(live: Live, value: Any) -> Any:
     """What a reference stands for."""
     assert is_artifact(value), value
-    artifact = referred(value)
-    return content(artifact, live.service.store.artifacts.fetch(artifact))
+    artifact = parse_reference(value)
+    return decode_content(artifact, live.service.reader.store.artifacts.fetch(artifact))
 
 
 def names(live: Live) -> list[str]:
-    return sorted(record.name for record in live.service.store.artifacts.records())
+    return sorted(record.name for record in live.service.reader.store.artifacts.records())
 
 
 def largest_entry(live: Live, run_id: int) -> int:
-    return max(len(repr(entry)) for entry in live.service.events(run_id))
+    return max(len(repr(entry)) for entry in live.service.reader.events(run_id))
 
 
 def test_a_large_output_is_no_part_of_the_log_and_is_read_whole_by_whoever_needs_it(live: Live):
@@ -370,7 +370,7 @@ def test_one_that_is_gone_fails_what_reads_it_and_says_so(live_file: Live):
 
     name = "artifact '1/text/1/1/output.txt'"
     assert {step: ran.steps[step]["failure"]["message"] for step in ("task", "look")} == {
-        "task": f"a value that it reads cannot be had: {name} is gone",
+        "task": f"a value that it reads is not available: {name} is gone",
         "look": f"'size(steps.text.output) > 3': {name} is gone",
     }
     assert [ran.steps[step]["failure"]["code"] for step in ("task", "look")] == ["INPUT_INVALID", "EXPRESSION_FAILED"]
@@ -379,7 +379,7 @@ def test_one_that_is_gone_fails_what_reads_it_and_says_so(live_file: Live):
 def test_one_that_is_damaged_fails_what_reads_it_and_says_so(live_file: Live):
     ran = spoiled(live_file, "echo wrong > FILE")
 
-    problem = "artifact '1/text/1/1/output.txt' is damaged: it has 6 bytes, and 108893 were kept"
+    problem = "artifact '1/text/1/1/output.txt' is damaged: it has 6 bytes instead of 108893"
     assert ran.steps["task"]["failure"]["message"] == f"a value that it reads cannot be had: {problem}"
     assert ran.steps["look"]["failure"]["message"] == f"'size(steps.text.output) > 3': {problem}"
 
@@ -399,7 +399,7 @@ def test_where_it_cannot_be_kept_the_attempt_fails_and_another_one_may_do(live_f
     [failed] = ran.facts(e.AttemptFailed)
     assert (failed.failure.code, failed.failure.message) == (
         "EXCEPTION",
-        "its output cannot be kept: not a directory",
+        "its output cannot be stored: not a directory",
     )
     assert ran.status == "completed"
     assert names(live_file) == ["1/text/1/2/output.txt"]
@@ -423,8 +423,8 @@ class Halting:
 
 
 def test_a_turn_that_cannot_read_one_now_is_taken_again_and_is_no_bug(live: Live):
-    halting = Halting(live.service.store.artifacts)
-    live.service.store.artifacts = halting  # type: ignore[assignment]
+    halting = Halting(live.service.reader.store.artifacts)
+    live.service.reader.store.artifacts = halting  # type: ignore[assignment]
 
     ran = live.run(f"""
         name: away
@@ -497,7 +497,7 @@ def test_results_that_are_references_themselves_stay_in_the_log(live_file: Live)
 
 
 def test_results_that_there_is_no_room_for_beside_the_log_stay_in_it(live_file: Live):
-    live_file.service.store.artifacts = Full(live_file.service.store.artifacts)  # type: ignore[assignment]
+    live_file.service.reader.store.artifacts = Full(live_file.service.reader.store.artifacts)  # type: ignore[assignment]
 
     ran = live_file.run(EACH)
 

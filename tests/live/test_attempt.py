@@ -43,7 +43,7 @@ def test_a_path_that_cannot_be_made_is_a_warning_of_the_step(live: Live) -> None
     ran = live.run(RETRIED)
 
     (warning,) = ran.steps["warned"]["warnings"]
-    assert warning["message"] == "no link at 'logs' leads to its stderr: there is a file that is no link"
+    assert warning["message"] == "cannot link 'logs' to its stderr: there is a file that is not a link"
     assert ran.steps["warned"]["status"] == "completed"
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.ports import BreakerRecord
-from mulligan.service.breaker_waits import held_up
-from mulligan.service.breakers import reset
-from mulligan.service.verbs import Service
+from mulligan.service import Service
+from mulligan.service.breakers import find_breaker_waits
 
 from .runner import Live, Terminal, wait_until
 
@@ -37,7 +36,7 @@ steps:
 
 
 def breaker(service: Service) -> BreakerRecord | None:
-    return next(iter(service.store.breakers()), None) if service.home.is_there else None
+    return next(iter(service.reader.store.breakers()), None) if service.home.is_there else None
 
 
 def waits_behind_it(service: Service, tasks: int = 1) -> bool:
@@ -105,7 +104,7 @@ steps:
         ("ask", "fetch", "look"), (3, "CIRCUIT_OPEN")
     )
     assert live.lines("asked") == ["asked", "asked"]
-    assert {found.name: found.status for found in live.service.store.breakers()} == dict.fromkeys(
+    assert {found.name: found.status for found in live.service.reader.store.breakers()} == dict.fromkeys(
         ("llm", "shop", "database"), "open"
     )
 
@@ -118,7 +117,7 @@ def test_it_is_open_after_a_restart_and_probed_when_its_time_has_come(live: Live
         process.wait()
     opened, asked = breaker(live.service), len(live.lines("asked"))
     assert opened is not None and opened.retry_at is not None
-    (record,) = live.service.runs()
+    (record,) = live.service.reader.runs()
     live.write("up")
 
     ran = live.resume(record.run_id)
@@ -136,10 +135,10 @@ def test_two_runs_share_one_breaker_and_both_go_on_when_it_is_closed_by_hand(liv
 
     def close_it(there: Terminal) -> None:
         there.wait_until(lambda: waits_behind_it(there.service, 2), "they never waited")
-        said = held_up(there.service.store, there.service.state(there.run_id))
+        said = find_breaker_waits(there.service.reader.store, there.service.reader.state(there.run_id))
         assert list(said) == ["ask"] and said["ask"].text.startswith("breaker 'llm' is open until ")
         (there.folder / "up").touch()
-        assert reset(there.service, "llm").waiting == 2
+        assert there.service.reset_breaker("llm").waiting == 2
 
     with live.process("run", path) as other:
         wait_until(lambda: waits_behind_it(live.service), "the breaker never opened")

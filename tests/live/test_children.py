@@ -227,7 +227,7 @@ def test_a_pause_goes_down_the_tree_and_so_does_resume(live: Live):
         held(there, "inner")
         there.service.pause(there.run_id)
         # It goes down run by run: what has ended before it is there has ended.
-        there.wait_until(lambda: {run.status for run in there.service.store.runs()} == {"paused"})
+        there.wait_until(lambda: {run.status for run in there.service.reader.store.runs()} == {"paused"})
         (there.folder / "go").touch()
 
     paused = live.run(family(live), meanwhile=pause)
@@ -236,7 +236,7 @@ def test_a_pause_goes_down_the_tree_and_so_does_resume(live: Live):
     assert family_statuses(live, paused.run_id) == ["paused"] * 3
     assert live.lines("trace") == []
 
-    live.service.lift_pause(paused.run_id)
+    live.service.resume(paused.run_id)
     ran = live.resume(paused.run_id)
 
     assert family_statuses(live, ran.run_id) == ["completed"] * 3

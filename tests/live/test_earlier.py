@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.service.step_history import typical_durations
+from mulligan.service.forecast import typical_durations
 
 from .runner import Live
 
@@ -20,7 +20,7 @@ def test_the_completed_runs_of_the_same_workflow_say_what_its_steps_take(live: L
     live.run(TEXT.replace("sleep 0.2", "exit 1").replace("long", "broken"))
     last = live.run(TEXT)
 
-    found = typical_durations(live.service.store, live.service.state(last.run_id))
+    found = typical_durations(live.service.reader.store, live.service.reader.state(last.run_id))
 
     assert found.keys() >= {"short", "long"} and not found.keys() & {"odd", "broken"}
     assert found["long"].seconds >= 0.2
@@ -29,4 +29,4 @@ def test_the_completed_runs_of_the_same_workflow_say_what_its_steps_take(live: L
 def test_a_first_run_knows_of_nothing_before_it(live_file: Live):
     ran = live_file.run(TEXT)
 
-    assert typical_durations(live_file.service.store, live_file.service.state(ran.run_id)) == {}
+    assert typical_durations(live_file.service.reader.store, live_file.service.reader.state(ran.run_id)) == {}

@@ -10,10 +10,10 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.engine.engine import LeftAlone
+from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.language import load
 from mulligan.service.driver import Driver
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 
 from .runner import ROOM, ExecutionRecorder, Live
 
@@ -61,7 +61,7 @@ def begin(live: Live, driver: Driver, path: Path) -> int:
 def poisoned(live: Live, driver: Driver) -> int:
     """A run that crashes the engine whenever it asks for a value."""
     run_id = begin(live, driver, live.write("asking.yaml", ASKING))
-    driver.engine.drives[run_id].evaluator = Poisoned()  # type: ignore[assignment]
+    driver.engine.drivers[run_id].evaluator = Poisoned()  # type: ignore[assignment]
     return run_id
 
 
@@ -70,13 +70,13 @@ def test_a_run_that_crashes_the_engine_is_paused_and_the_others_go_on(live: Live
     with live.service.driver(ROOM, watcher) as driver:
         sick = poisoned(live, driver)
         well = [begin(live, driver, live.write("healthy.yaml", HEALTHY)) for _ in range(3)]
-        driver.serve(until=lambda: len(watcher.troubles) > 0 and all(one not in driver.engine.drives for one in well))
+        driver.serve(until=lambda: len(watcher.troubles) > 0 and all(one not in driver.engine.drivers for one in well))
 
     found = live.look(sick)
     assert [live.look(run_id).status for run_id in well] == ["completed"] * 3
     assert (found.status, found.shown["reason"]) == ("paused", REASON)
     assert found.facts(e.RunPaused) == [e.RunPaused("engine", REASON)]
-    assert watcher.troubles[0] == f"run {sick} is paused, a bug of ours: {REASON} (told TaskEnded)"
+    assert watcher.troubles[0] == f"run {sick} is paused because of a bug in Mulligan: {REASON} (at TaskEnded)"
 
 
 def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(live: Live):
@@ -85,7 +85,7 @@ def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(
         ending = driver.drive(run_id)
     assert ending == "waiting"
 
-    live.service.lift_pause(run_id)
+    live.service.resume(run_id)
     ran = live.resume(run_id)
 
     # What the first attempt came to could not be told: it counts as lost, and is done again.
@@ -97,11 +97,11 @@ def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
     with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         driver.drive(run_id)
-    live.service.lift_pause(run_id)
+    live.service.resume(run_id)
 
     with live.service.driver(ROOM, ExecutionRecorder()) as driver:
         driver.engine.take_up([run_id])
-        driver.engine.drives[run_id].evaluator = Poisoned()  # type: ignore[assignment]
+        driver.engine.drivers[run_id].evaluator = Poisoned()  # type: ignore[assignment]
         ending = driver.drive(run_id)
 
     found = live.look(run_id)
@@ -114,10 +114,10 @@ def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resum
         run_id = poisoned(live, driver)
 
         def is_over() -> bool:
-            drive = driver.engine.drives.get(run_id)
-            if drive is not None and drive.is_paused_at_a_bug and isinstance(drive.evaluator, Poisoned):
+            drive = driver.engine.drivers.get(run_id)
+            if drive is not None and drive.is_paused_after_crash and isinstance(drive.evaluator, Poisoned):
                 drive.evaluator = driver.engine.evaluator
-                live.service.store.put(run_id, r.ResumeRequested(datetime.now(UTC), "somebody"))
+                live.service.reader.store.put(run_id, r.ResumeRequested(datetime.now(UTC), "somebody"))
                 driver.engine.call()
             return drive is None
 
@@ -144,12 +144,12 @@ class Cancelling(ExecutionRecorder):
 
     def tick(self) -> None:
         super().tick()
-        for drive in self.driver.engine.drives.values():
+        for drive in self.driver.engine.drivers.values():
             if not isinstance(drive.evaluator, Poisoned) and self.driver.executor and self.driver.executor.running:
                 drive.evaluator = Poisoned()  # type: ignore[assignment]
                 self.driver.store.put(drive.run_id, r.CancelRequested(datetime.now(UTC), "somebody"))
                 # Written by its own connection, which is no news to it.
-                self.driver.engine.call()
+                self.driver.engine.request_look()
 
 
 def test_a_stopping_run_that_meets_a_bug_ends_its_process_and_not_the_run(live: Live):
@@ -158,8 +158,8 @@ def test_a_stopping_run_that_meets_a_bug_ends_its_process_and_not_the_run(live: 
     with live.service.driver(ROOM, watcher) as driver:
         watcher.driver = driver
         run_id = begin(live, driver, live.write("stopping.yaml", text))
-        with pytest.raises(LeftAlone) as left:
+        with pytest.raises(RunAbandoned) as left:
             driver.drive(run_id)
 
-    assert left.value.message == f"run {run_id} meets a bug of ours and cannot be driven on by this version"
+    assert left.value.message == f"run {run_id} triggers a bug in Mulligan and cannot be continued by this version"
     assert live.resume(run_id).status == "cancelled"

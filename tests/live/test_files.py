@@ -52,8 +52,8 @@ def test_what_is_declared_and_not_there_after_exit_0_is_output_missing(live: Liv
 
     found = {name: step["failure"] for name, step in ran.steps.items() if step["failure"]}
     assert {name: (failure["code"], failure["message"]) for name, failure in found.items()} == {
-        "shell": ("OUTPUT_MISSING", "not there after exit 0: second"),
-        "python": ("OUTPUT_MISSING", "not there after exit 0: third"),
+        "shell": ("OUTPUT_MISSING", "declared files missing after exit code 0: second"),
+        "python": ("OUTPUT_MISSING", "declared files missing after exit code 0: third"),
         # What it did not write is not the trouble.
         "failing": ("EXIT_NONZERO", "exit code 7"),
     }
@@ -91,7 +91,7 @@ def test_files_are_looked_for_where_run_was_called_whatever_the_folder_of_the_st
     """)
 
     assert ran.steps["well"]["status"] == "completed"
-    assert ran.steps["wrong"]["failure"]["message"] == "not there after exit 0: here"
+    assert ran.steps["wrong"]["failure"]["message"] == "declared files missing after exit code 0: here"
 
 
 def test_a_map_has_written_its_files_when_all_its_items_are_done(live_file: Live):
@@ -122,7 +122,7 @@ def test_each_step_of_a_matrix_may_have_a_file_of_its_own(live_file: Live):
         "make_1": "completed",
         "make_2": "failed",
     }
-    assert ran.steps["make_2"]["failure"]["message"] == "not there after exit 0: part_2"
+    assert ran.steps["make_2"]["failure"]["message"] == "declared files missing after exit code 0: part_2"
 
 
 READS = """
@@ -140,7 +140,7 @@ def test_an_input_that_nobody_writes_and_is_not_there_is_refused_before_the_run_
         "error[input.invalid]: 'data.csv' is read and no step writes it, and it is not there\n"
         f"  looked in {live_file.folder}"
     )
-    assert live_file.service.runs() == []
+    assert live_file.service.reader.runs() == []
 
     live_file.write("data.csv", "1\n")
     assert live_file.run(READS).steps["load"]["output"] == "1"

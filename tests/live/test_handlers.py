@@ -319,9 +319,9 @@ def test_after_a_recovery_the_declared_files_must_be_there(live: Live):
     assert ran.steps["made"]["status"] == "completed"
     for name, file in (("recovered", "index"), ("replaced", "map"), ("at_best", "news")):
         failure = ran.steps[name]["failure"]
-        assert failure["handler_failure"]["message"] == f"not there after exit 0: {file}"
+        assert failure["handler_failure"]["message"] == f"declared files missing after exit code 0: {file}"
     mapped = ran.steps["mapped"]["failure"]
-    assert (mapped["code"], mapped["message"]) == ("OUTPUT_MISSING", "not there after exit 0: parts")
+    assert (mapped["code"], mapped["message"]) == ("OUTPUT_MISSING", "declared files missing after exit code 0: parts")
 
 
 AFTER = """
@@ -403,7 +403,7 @@ def test_a_handler_that_makes_no_sense_has_failed_and_says_why(live_file: Live):
     assert said == {
         "unknown": "'error.details.nothing.at_all': no such key 'nothing'",
         "captured": "'output.b.c': the field 'b' is read from a string",
-        "undecided": 'a custom handler writes {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT',
+        "undecided": 'a custom handler must write {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT',
         "missing": "bash: line 1: ./nowhere.sh: No such file or directory",
         "killed": "killed by signal 9",
     }

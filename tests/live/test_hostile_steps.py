@@ -47,25 +47,28 @@ SHELL: dict[str, tuple[str, tuple[str, str] | None]] = {
     ),
     "output_is_a_pipe": (
         'mkfifo "$MULLIGAN_OUTPUT"',
-        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is a pipe, and not a file"),
+        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is a pipe, not a file"),
     ),
     "output_is_endless": (
         'ln -s /dev/zero "$MULLIGAN_OUTPUT"',
-        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is a device, and not a file"),
+        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is a device, not a file"),
     ),
     "output_is_huge": (
         'truncate -s 100M "$MULLIGAN_OUTPUT"',
-        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT has 100MiB, and 64MiB is the most"),
+        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT has 100MiB, more than the limit of 64MiB"),
     ),
     "output_is_deep": (
         "printf '[%.0s' {1..50000} > \"$MULLIGAN_OUTPUT\"",
-        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is not JSON that anybody can read: it is nested too deep"),
+        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is not readable JSON: it is nested too deep"),
     ),
     "output_is_too_large_a_number": (
         'echo 100000000000000000000 > "$MULLIGAN_OUTPUT"',
-        ("OUTPUT_INVALID", "its output cannot be kept: it has a number of more than 64 bits, or is nested too deep"),
+        (
+            "OUTPUT_INVALID",
+            "its output cannot be stored: it contains a number of more than 64 bits, or is nested too deep",
+        ),
     ),
-    "error_is_a_folder": ('mkdir "$MULLIGAN_ERROR"', ("OUTPUT_INVALID", "$MULLIGAN_ERROR is a folder, and not a file")),
+    "error_is_a_folder": ('mkdir "$MULLIGAN_ERROR"', ("OUTPUT_INVALID", "$MULLIGAN_ERROR is a folder, not a file")),
     "error_is_of_no_type": (
         """echo '{"code": [1], "message": {"a": 1}, "severity": 7, "details": []}' > "$MULLIGAN_ERROR" """,
         ("EXCEPTION", '{"a":1}'),
@@ -91,16 +94,16 @@ PYTHON: dict[str, tuple[str, tuple[str, str] | None]] = {
     ),
     "leaves": (
         "import os\ndef main(): os._exit(0)",
-        ("EXCEPTION", "its process ended before 'main' had returned"),
+        ("EXCEPTION", "its process exited before 'main' returned"),
     ),
     "closes_all": (
         "import os\ndef main(): os.closerange(3, 999)",
-        ("EXIT_NONZERO", "the step has broken the process that ran it: OSError: [Errno 9] Bad file descriptor"),
+        ("EXIT_NONZERO", "the step broke the process that ran it: OSError: [Errno 9] Bad file descriptor"),
     ),
     "raves": (
         "import os\ndef main():\n  for fd in range(3, 99):\n    try: os.write(fd, b'\\xff' * 9)\n"
         "    except OSError: pass",
-        ("EXCEPTION", "it wrote to the connection over which its result is told, so there is none"),
+        ("EXCEPTION", "it wrote to the connection that returns its result, so the result is lost"),
     ),
     "stops_itself": (
         "import os\ndef main(): os.kill(os.getpid(), 19)",
@@ -112,7 +115,7 @@ PYTHON: dict[str, tuple[str, tuple[str, str] | None]] = {
     ),
     "is_no_text": (
         "def main(): return 'half \\ud800'",
-        ("OUTPUT_INVALID", "the result has half of a character in it, which is not JSON"),
+        ("OUTPUT_INVALID", "the result contains a lone surrogate, which is not JSON"),
     ),
     "never_ends": ("def main():\n  while True: pass", ("TIMEOUT", "it took longer than its timeout")),
 }
@@ -187,10 +190,10 @@ def test_an_item_that_misbehaves_fails_alone(live: Live) -> None:
     output = ran.steps["each"]["output"]
     assert (ran.status, output["results"]) == ("completed", [None, "fine", None, None, None, "fine"])
     assert [(one["code"], one["message"]) for one in output["failures"]] == [
-        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is a pipe, and not a file"),
+        ("OUTPUT_INVALID", "$MULLIGAN_OUTPUT is a pipe, not a file"),
         (
             "OUTPUT_INVALID",
-            "it wrote more than 1MiB to its standard output and error, and was ended for it (MULLIGAN_LOG_MAX)",
+            "it wrote more than 1MiB to standard output and error and was stopped (limit: MULLIGAN_LOG_MAX)",
         ),
         ("EXIT_NONZERO", "exit code 3"),
         ("EXIT_NONZERO", "a\ufffdb"),
@@ -228,7 +231,7 @@ def test_a_step_that_never_stops_writing_is_ended_and_its_log_can_be_read(live_f
 
     assert told(ran, "flood") == (
         "OUTPUT_INVALID",
-        "it wrote more than 1MiB to its standard output and error, and was ended for it (MULLIGAN_LOG_MAX)",
+        "it wrote more than 1MiB to standard output and error and was stopped (limit: MULLIGAN_LOG_MAX)",
     )
     [(out, _)] = live_file.logs(ran.run_id, "flood")
     assert (out.startswith("first\ny\n"), out.endswith("y\n"), len(out) < 1 << 20) == (True, True, True)
@@ -246,7 +249,7 @@ def test_a_bound_that_is_no_size_is_refused_before_anything_runs(
     assert refused.value.render() == (
         "error[input.invalid]: MULLIGAN_LOG_MAX: 'lots' is not a size\n  write it like 512MiB or 4GB"
     )
-    assert live_file.service.runs() == []
+    assert live_file.service.reader.runs() == []
 
 
 def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(live: Live) -> None:
@@ -256,7 +259,7 @@ def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(l
     assert (ran.status, ran.steps["loud"]["output"]) == ("completed", None)
     assert (warning["code"], warning["message"]) == (
         "OUTPUT_INVALID",
-        "its standard output has 100MiB, and 64MiB is the most, so it has no output: all of it is in the log",
+        "its standard output has 100MiB, more than the limit of 64MiB, so there is no output; the log has all of it",
     )
 
 
@@ -340,7 +343,7 @@ def test_a_step_that_kills_its_supervisor_again_and_again_fails_and_the_worker_l
     )
 
     [worker] = {fact.worker for fact in ran.facts(e.AttemptLost)}
-    assert told(ran, "killer") == ("WORKER_LOST", f"the worker that ran it is gone ({worker})")
+    assert told(ran, "killer") == ("WORKER_LOST", f"the worker running it was lost ({worker})")
     assert (ran.steps["killer"]["attempts"], ran.steps["after"]["output"]) == (4, "1")
     assert leftovers(live_file) == []
 

@@ -136,7 +136,7 @@ def test_who_waits_for_a_run_that_another_process_drives_goes_on_with_it_when_th
     live.write("flow.yaml", "name: a\nsteps: [{step: a, shell: 'test ! -e up || exit 0; touch up; sleep 1000'}]\n")
 
     def kill(terminal: Terminal) -> None:
-        terminal.wait_until(lambda: len(terminal.service.store.workers()) == 2)
+        terminal.wait_until(lambda: len(terminal.service.reader.store.workers()) == 2)
         child.kill()
 
     with live.process("run", "flow.yaml") as child:

@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 from mulligan.language import load_text
+from mulligan.service import Service
 from mulligan.service.driver import RUNS_TAKEN_MAX, Capacity
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 
 WITH_WORK = "name: work\nsteps: [{step: work, shell: 'true'}]"
 WAITING = "name: ask\nsteps: [{step: ask, approve: {message: May it?}}]"
@@ -28,7 +29,7 @@ def test_a_thousand_runs_that_wait_do_not_hide_an_older_one_that_has_work(tmp_pa
 
 def _left_by_a_dead_engine(service: Service, text: str, times: int) -> list[int]:
     """Runs that were begun by somebody who runs nothing: their tasks are queued, and nobody tells them anything."""
-    with service.driver(None) as driver:
+    with service.control.driver(None) as driver:
         run_ids = service.start(prepare(load_text(text), {}, Path.cwd()), driver, times=times)
         driver.serve(until=lambda: driver.engine.is_settled)
     return run_ids

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.driver import Capacity
-from mulligan.service.verbs import prepare
+from mulligan.service.run_control import prepare
 
 from .runner import Live, Ran
 

@@ -30,7 +30,7 @@ def pause_when_up(there: Terminal) -> None:
 
 
 def resume(live: Live, run_id: int) -> None:
-    live.service.lift_pause(run_id)
+    live.service.resume(run_id)
 
 
 def test_what_runs_ends_and_counts_and_nothing_starts_until_the_pause_is_lifted(live: Live):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from mulligan.service.driver import Driver
 from mulligan.service.home import Home
+from mulligan.service.local_worker import local_worker
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 
@@ -28,7 +28,7 @@ class SlowToTell(MemoryStore):
 def test_a_worker_that_is_told_the_time_late_is_not_taken_for_dead(tmp_path: Path) -> None:
     store = SlowToTell()
 
-    with Driver(Home(tmp_path), store, lease_seconds=LEASE_SECONDS):
+    with local_worker(Home(tmp_path), store, lease_seconds=LEASE_SECONDS):
         expired = [worker.is_expired for worker in store.workers()]
 
     assert expired == [False]

@@ -12,7 +12,6 @@ from mulligan.core.model import events as e
 from mulligan.core.model.events import Adjusted
 from mulligan.errors import Refused
 from mulligan.language import load
-from mulligan.service.items import history, items
 
 from .runner import Live, Terminal
 
@@ -32,7 +31,7 @@ CHECKED = """
 
 
 def statuses(live: Live, run_id: int) -> list[str]:
-    return [item["status"] for item in items(live.service, run_id, "check")]
+    return [item.status for item in live.service.list_items(run_id, "check")]
 
 
 # -- items -----------------------------------------------------------------------------------------------------------
@@ -64,9 +63,9 @@ def test_a_third_round_takes_up_where_the_second_left_off(live: Live):
         last = live.resume(first.run_id)
 
     assert (last.shown["round"], last.shown["degraded"]) == (3, False)
-    assert [one["attempts"] for one in items(live.service, first.run_id, "check")] == [1, 2, 3]
-    tried = history(live.service, first.run_id, "check", 2)["history"]
-    assert [(one["round"], one["status"]) for one in tried] == [(1, "failed"), (2, "failed"), (3, "succeeded")]
+    assert [one.attempts for one in live.service.list_items(first.run_id, "check")] == [1, 2, 3]
+    tried = live.service.item_history(first.run_id, "check", 2).history
+    assert [(one.round, one.status) for one in tried] == [(1, "failed"), (2, "failed"), (3, "succeeded")]
 
 
 def test_a_round_for_items_that_is_cancelled_leaves_them_for_the_next(live: Live):
@@ -104,7 +103,7 @@ def test_a_round_gives_more_time_to_the_commands_of_items_that_were_late(live: L
     second = live.resume(first.run_id)
 
     assert planned.adjusted == {"check": Adjusted(timeout=2.0)}
-    assert planned.adjustments == {"check": ["timeout 1s -> 2s, because it was not done in that time"]}
+    assert planned.adjustments == {"check": ["timeout 1s -> 2s, because it timed out"]}
     [scheduled] = second.facts(e.AttemptScheduled, place="check[1].0", attempt=2)
     assert (scheduled.adjusted, second.status) == (Adjusted(timeout=2.0), "completed")
 
@@ -181,7 +180,7 @@ def test_a_fork_with_a_corrected_file_keeps_what_is_not_touched(live: Live):
 def test_a_plan_leaves_no_trace_in_the_store(live: Live, verb: str):
     live.write("a")
     first = live.run(CHECKED if verb == "items" else BUILT)
-    before = live.service.store.load(first.run_id)
+    before = live.service.reader.store.load(first.run_id)
 
     if verb == "fork":
         live.service.plan_fork(first.run_id, "deploy", {})
@@ -189,9 +188,9 @@ def test_a_plan_leaves_no_trace_in_the_store(live: Live, verb: str):
         chosen = {"from_step": "check", "items": ()} if verb == "items" else {}
         live.service.plan_retry(first.run_id, adjust=True, **chosen)
 
-    assert live.service.store.load(first.run_id) == before
-    assert live.service.store.inbox([first.run_id]) == []
-    assert [record.run_id for record in live.service.runs()] == [first.run_id]
+    assert live.service.reader.store.load(first.run_id) == before
+    assert live.service.reader.store.inbox([first.run_id]) == []
+    assert [record.run_id for record in live.service.reader.runs()] == [first.run_id]
 
 
 # -- pauses, and orders that come twice --------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def test_a_pause_says_how_many_commands_still_run_and_is_refused_a_second_time(l
 
     assert said == [1, "error[refused]: run 1 is paused already\n  to let it go on: mulligan resume 1"]
     assert (ran.status, ran.steps["hold"]["status"], ran.steps["after"]["status"]) == ("paused", "completed", "ready")
-    live.service.lift_pause(ran.run_id)
+    live.service.resume(ran.run_id)
     assert live.resume(ran.run_id).status == "completed"
 
 
@@ -252,9 +251,9 @@ def test_paused_time_does_not_count_against_the_timeout_of_the_run(live: Live):
     text = "name: timed\ntimeout: 1h\nsteps:\n  - {step: gate, approve: 'go?'}\n"
     first = live.run(text)
     live.service.pause(first.run_id)
-    live.service.lift_pause(first.run_id)
+    live.service.resume(first.run_id)
 
-    state, log = live.service.state(first.run_id), list(live.service.events(first.run_id))
+    state, log = live.service.reader.state(first.run_id), list(live.service.reader.events(first.run_id))
 
     at = {type(entry.fact): entry.at for entry in log}
     started = next(entry.fact for entry in log if isinstance(entry.fact, e.RunStarted))

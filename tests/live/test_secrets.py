@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.service.pending import pending
+from mulligan.service import to_json
 from mulligan.worker.redactor import Redactor
 
 from .runner import Live, Ran
@@ -167,7 +167,7 @@ def test_a_child_run_hides_a_secret_of_its_caller_that_no_step_has_read_yet(live
     assert ran.status == "completed"
     (live.folder / "saved.txt").unlink()
     everything = b"\n".join(kept(live))
-    assert Redactor([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 
@@ -179,14 +179,14 @@ def expect_no_secret(live: Live, ran: Ran) -> None:
     everything = b"\n".join([*told(live, ran), *kept(live)])
     found = [form for form in FORMS if form.encode() in everything]
     assert found == []
-    assert Redactor([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 
 def told(live: Live, ran: Ran) -> Iterator[bytes]:
     """All that the verbs say of a run and of those that it has called."""
     yield msgspec.json.encode([ran.shown, ran.story])
-    yield msgspec.json.encode(pending(live.service))
+    yield msgspec.json.encode(to_json(live.service.list_pending()))
     yield msgspec.json.encode(ran.log)
     for child in live.children(ran.run_id):
         yield msgspec.json.encode([child.shown, child.story, child.log])
@@ -256,7 +256,7 @@ def test_a_command_that_fails_is_asked_again_by_a_retry(live_file: Live) -> None
 
     assert (ran.status, ran.steps["a"]["attempts"], ran.steps["a"]["output"]) == ("completed", 2, "***")
     [failed] = ran.facts(e.AttemptFailed, place="a")
-    assert failed.failure.message == "the secret 'token' cannot be had: its command ended with exit code 3"
+    assert failed.failure.message == "secret 'token' is not available: its command exited with code 3"
 
 
 def test_a_run_on_a_server_fails_where_the_worker_has_no_such_secret(live_server: Live) -> None:
@@ -266,7 +266,10 @@ def test_a_run_on_a_server_fails_where_the_worker_has_no_such_secret(live_server
 
     failure = ran.steps["a"]["failure"]
     assert (failure["code"], ran.steps["a"]["attempts"]) == ("INPUT_INVALID", 1)
-    assert failure["message"] == "the secret 't' cannot be had: the environment of the worker has no 'NOWHERE'"
+    assert (
+        failure["message"]
+        == "secret 't' is not available: environment variable 'NOWHERE' is not set where the worker runs"
+    )
 
 
 CROWD = """

@@ -11,7 +11,7 @@ import pytest
 from mulligan.errors import KeyUsed, StoreUnavailable
 from mulligan.language import load_text
 from mulligan.ports import NewRun, Store, Turn
-from mulligan.service.verbs import Prepared, prepare
+from mulligan.service.run_control import Prepared, prepare
 
 from .runner import Live
 
@@ -41,7 +41,7 @@ def test_a_start_whose_answer_was_lost_gives_the_same_run_when_it_is_asked_for_a
     live: Live, tmp_path: Path
 ) -> None:
     service = live.service
-    store = service.store
+    store = service.reader.store
     service.store = LosesTheAnswer(store)  # type: ignore[misc,assignment]
     with pytest.raises(StoreUnavailable):
         service.start_once(prepared(FLOW, tmp_path), "order-7")
@@ -49,7 +49,7 @@ def test_a_start_whose_answer_was_lost_gives_the_same_run_when_it_is_asked_for_a
 
     run_id = service.start_once(prepared(FLOW, tmp_path), "order-7")
 
-    assert [run.run_id for run in service.runs()] == [run_id]
+    assert [run.run_id for run in service.reader.runs()] == [run_id]
 
 
 def test_a_key_that_was_used_for_another_workflow_is_refused(live_file: Live, tmp_path: Path) -> None:

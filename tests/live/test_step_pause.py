@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mulligan.service import to_json
 from mulligan.service.driver import Capacity
-from mulligan.service.pending import pending
 
 from .runner import Live, Terminal, wait_until
 
@@ -29,7 +29,7 @@ def hold_when_up(there: Terminal) -> None:
 def test_a_queued_step_does_not_start_and_the_run_waits_for_a_person_when_all_else_is_done(live: Live):
     paused = live.run(QUEUED, room=ONE_CPU, meanwhile=hold_when_up)
     trace = sorted(live.lines("trace"))
-    asked = pending(live.service)
+    asked = to_json(live.service.list_pending())
 
     live.service.resume_step(paused.run_id, "held")
     ran = live.resume(paused.run_id, room=ONE_CPU)
@@ -40,7 +40,7 @@ def test_a_queued_step_does_not_start_and_the_run_waits_for_a_person_when_all_el
         ("held", "paused", "the warehouse is full")
     ]
     assert (ran.status, live.lines("trace")[2:]) == ("completed", ["held", "after", "end"])
-    assert ran.steps["held"]["attempts"] == 1 and pending(live.service) == []
+    assert ran.steps["held"]["attempts"] == 1 and to_json(live.service.list_pending()) == []
 
 
 def test_a_step_that_is_held_and_let_go_while_it_is_queued_runs_once(live: Live):

@@ -346,10 +346,10 @@ def test_what_has_its_grace_keeps_its_lease_for_so_long(live_server: Live, monke
     with live_server.process("run", "flow.yaml") as child:
         wait_until((live_server.folder / "go").exists)
         with live_server.process("worker"):
-            wait_until(lambda: len(live_server.service.store.workers()) == 2)
+            wait_until(lambda: len(live_server.service.reader.store.workers()) == 2)
             child.send_signal(signal.SIGINT)
 
-            wait_until(lambda: live_server.service.store.run(1).status == "completed")
+            wait_until(lambda: live_server.service.reader.store.run(1).status == "completed")
 
     assert live_server.lines("trace") == ["came", "left", "came"]
 

@@ -9,9 +9,8 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.errors import MulliganError, StepNotParked
-from mulligan.service.decisions import Decided, Decision, decide, foresee
-from mulligan.service.pending import pending
-from mulligan.service.verbs import Service
+from mulligan.service import Service, to_json
+from mulligan.service.decisions import Decision, DecisionResult
 
 from .runner import Live, Terminal
 
@@ -37,7 +36,7 @@ def test_what_is_parked_is_found_with_what_became_of_it_in_other_runs(live: Live
     live.service.classify(first.run_id, "simulate", "fail", "the mesh is broken")
     second = live.run(PARKED)
 
-    (found,) = pending(live.service)
+    (found,) = to_json(live.service.list_pending())
 
     assert (first.exit_code, second.exit_code) == (4, 4)
     assert (found["run_id"], found["step"], found["parked_for"]) == (second.run_id, "simulate", "unmatched")
@@ -51,7 +50,7 @@ def test_what_is_parked_is_found_with_what_became_of_it_in_other_runs(live: Live
 def test_a_parked_child_makes_its_parent_wait_and_is_found_with_it(live: Live) -> None:
     live.write("inner.yaml", PARKED)
     ran = live.run("name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n")
-    (found,) = pending(live.service)
+    (found,) = to_json(live.service.list_pending())
     live.write("fixed")
 
     live.service.classify(found["run_id"], "simulate", "retry", "mesh repaired")
@@ -119,7 +118,7 @@ def test_the_second_word_is_refused_and_told_the_first(live: Live) -> None:
 
     assert refusal(live.service, ran.run_id, "simulate", "retry", "x") == (
         "step 'simulate' is failed, so there is nothing to classify",
-        "ann has said fail: hopeless",
+        "already classified as fail by ann: hopeless",
     )
     assert live.look(ran.run_id).facts(e.StepClassified)[0].by == "ann"
 
@@ -130,7 +129,7 @@ def test_of_two_who_decide_at_the_same_moment_one_counts(live: Live) -> None:
 
     def decide_as(name: str) -> None:
         service = Service(live.home, name)
-        [one] = decide(service, [Decision(ran.run_id, "simulate", "fail", f"{name} says so")])
+        [one] = service.record_decisions([Decision(ran.run_id, "simulate", "fail", f"{name} says so")])
         said.append(one.error)
         service.close()
 
@@ -189,7 +188,7 @@ def test_where_nobody_comes_the_default_applies_and_a_word_after_it_is_too_late(
     assert (ran.status, ran.steps["simulate"]["attempts"]) == ("failed", 2)
     assert refusal(live.service, ran.run_id, "simulate", "retry", "x") == (
         "step 'simulate' is failed, so there is nothing to classify",
-        "timeout has said fail: nobody classified it in time",
+        "already classified as fail by timeout: not classified before the timeout",
     )
 
 
@@ -199,20 +198,20 @@ def test_where_nobody_comes_the_default_applies_and_a_word_after_it_is_too_late(
 def test_of_many_decisions_one_that_comes_too_late_is_refused_and_the_others_count(live: Live) -> None:
     runs = [live.run(PARKED).run_id for _ in range(3)]
     decisions = [Decision(run_id, "simulate", "fail", "seen before") for run_id in runs]
-    foresee(live.service, decisions)
+    live.service.preview_decisions(decisions)
     live.service.classify(runs[1], "simulate", "fail", "somebody was faster")
 
-    done = list(decide(live.service, decisions))
+    done = list(live.service.record_decisions(decisions))
 
     assert [one.error is None for one in done] == [True, False, True]
-    assert isinstance(done[1], Decided) and type(done[1].error) is StepNotParked
+    assert isinstance(done[1], DecisionResult) and type(done[1].error) is StepNotParked
     assert [live.look(run_id).status for run_id in runs] == ["failed"] * 3
 
 
 def test_what_would_follow_is_what_follows_and_foreseeing_writes_nothing(live: Live) -> None:
     ran = live.run(PARKED)
 
-    [foreseen] = foresee(live.service, [Decision(ran.run_id, "simulate", "fail", "hopeless")])
+    [foreseen] = live.service.preview_decisions([Decision(ran.run_id, "simulate", "fail", "hopeless")])
 
     assert live.look(ran.run_id).log == ran.log
     live.service.classify(ran.run_id, "simulate", "fail", "hopeless")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.service.gc import Choice, collect
+from mulligan.service.gc import RunRetention
 
 from .runner import Live, Ran, Terminal
 
@@ -480,7 +480,7 @@ def test_a_large_output_is_taken_over_and_outlives_the_run_that_gave_it(live: Li
     second = live.run(workflow)
     assert done(live) == ["count", "count", "make"]
 
-    gone = collect(live.service, Choice(keep=1))
+    gone = live.service.collect_garbage(RunRetention(keep=1))
     third = live.run(workflow)
 
     assert gone.runs == [first.run_id]
@@ -495,12 +495,12 @@ def test_gc_leaves_what_a_task_that_looks_for_a_result_may_just_have_found(live_
 
     def clean(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="look")
-        kept.append(collect(there.service, Choice(keep=1)))
+        kept.append(there.service.collect_garbage(RunRetention(keep=1)))
         (there.folder / "go").touch()
 
     looking = 'shell: "until test -e go; do sleep 0.01; done", cache: true'
     live_file.run(f"name: looks\nsteps:\n  - {{step: look, {looking}}}\n", meanwhile=clean)
-    later = collect(live_file.service, Choice())
+    later = live_file.service.collect_garbage(RunRetention())
 
     assert (kept[0].runs, kept[0].artifacts, len(later.artifacts)) == ([1], [], 1)
 

@@ -100,8 +100,8 @@ def test_a_wait_whose_process_was_killed_ends_when_it_was_due(live: Live):
 
 def _begun(live: Live) -> int:
     """How many attempts have begun in the first run, if there is one yet."""
-    runs = [run for run in live.service.store.runs() if run.run_id == 1]
-    return sum(isinstance(entry.fact, e.AttemptStarted) for entry in live.service.events(1)) if runs else 0
+    runs = [run for run in live.service.reader.store.runs() if run.run_id == 1]
+    return sum(isinstance(entry.fact, e.AttemptStarted) for entry in live.service.reader.events(1)) if runs else 0
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_an_approval_that_nobody_gives_is_its_default(live: Live, said: str, sta
     gate = ran.steps["gate"]
     assert (ran.status, (gate["failure"] or {}).get("code")) == (status, code)
     if code is None:
-        assert gate["output"] == {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+        assert gate["output"] == {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
     else:
-        assert (gate["failure"]["message"], gate["failure"]["retryable"]) == ("nobody answered in time", False)
+        assert (gate["failure"]["message"], gate["failure"]["retryable"]) == ("no answer before the timeout", False)
 
 
 def test_an_approval_waits_for_a_person_and_goes_on_with_what_was_said(live: Live):

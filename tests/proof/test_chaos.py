@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.testing.postgres import own_server
-from proof.chaos.conductor import Chaos, Settings
+from proof.chaos.campaign import Chaos, Settings
 from proof.stage import wait_until
 
 RUNS = 60
@@ -41,7 +41,7 @@ def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(cha
     chaos.check()
 
     assert chaos.report.findings == []
-    assert chaos.report.tally.runs >= RUNS
+    assert chaos.report.totals.runs >= RUNS
     assert sum(chaos.trouble.counts.values()) == len(TROUBLES)
 
 

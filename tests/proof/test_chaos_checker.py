@@ -13,14 +13,15 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
+from mulligan.service import Service
 from mulligan.service.driver import Capacity
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 from mulligan.store.postgres import PostgresStore
-from mulligan.testing.store_contents import HeldBreaker, HeldMessage, HeldRun, HeldTask, StoreContents
+from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from proof.chaos.checker import (
     InvariantChecker,
-    Tally,
+    Totals,
     check_all,
     check_outages,
     check_rest,
@@ -28,9 +29,9 @@ from proof.chaos.checker import (
     check_starts,
     check_work,
 )
-from proof.chaos.fleet import Sample, grown
+from proof.chaos.faults import Outage
+from proof.chaos.fleet import Sample, growth_of
 from proof.chaos.journal import Journal, parsed
-from proof.chaos.trouble import Outage
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -101,7 +102,7 @@ SECOND = ["start 1 ab:fetch:1 8", "end 1 ab:fetch:1 8"]
 
 
 def found_in(lines: list[str], entries: list[e.Entry]) -> list[str]:
-    return list(check_work(map(parsed, lines), {1: entries}, Tally()))
+    return list(check_work(map(parsed, lines), {1: entries}, Totals()))
 
 
 def test_work_that_was_done_once_and_taken_once_is_fine() -> None:
@@ -200,7 +201,7 @@ def ran(service: Service, folder: Path, shell: str, *, is_driven: bool = True) -
 def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "echo oh >&2; exit 3")
 
-    found, _ = check_run(service, service.record(run_id), Tally())
+    found, _ = check_run(service, service.record(run_id), Totals())
 
     assert found == [f"run {run_id} (chain): step 'fetch' failed with EXIT_NONZERO: oh"]
 
@@ -208,7 +209,7 @@ def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp
 def test_a_run_that_has_not_ended_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "true", is_driven=False)
 
-    found, _ = check_run(service, service.record(run_id), Tally())
+    found, _ = check_run(service, service.record(run_id), Totals())
 
     assert found == [f"run {run_id} (chain): it is still running"]
 
@@ -216,17 +217,17 @@ def test_a_run_that_has_not_ended_is_found(service: Service, tmp_path: Path) -> 
 def test_a_run_that_was_asked_for_once_and_is_there_twice_is_found(service: Service, tmp_path: Path) -> None:
     first, second = (ran(service, tmp_path, "true") for _ in range(2))
 
-    found = list(check_all(service, range(1), {0: first}, [], Tally()))
+    found = list(check_all(service, range(1), {0: first}, [], Totals()))
 
     assert found == [f"start 0 was answered with run {first}, and the store has [{first}, {second}]"]
 
 
 def test_a_broken_promise_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "true")
-    entries = list(service.events(run_id))
+    entries = list(service.reader.events(run_id))
     service = Forgetful(service, [entry for entry in entries if not isinstance(entry.fact, e.StepCompleted)])  # type: ignore[assignment]
 
-    found, _ = check_run(service, service.record(run_id), Tally())
+    found, _ = check_run(service, service.record(run_id), Totals())
 
     assert len(found) > 0
     assert found[0].startswith(f"run {run_id} (chain): ")
@@ -248,8 +249,8 @@ class Forgetful:
 
 # -- the store
 
-RUN = HeldRun(1, "completed", 1, 9, "", 1, None, "", 0)
-TASK = HeldTask(1, "fetch", 1, 7, "w", "")
+RUN = RunRow(1, "completed", 1, 9, "", 1, None, "", 0)
+TASK = TaskRow(1, "fetch", 1, 7, "w", "")
 
 
 def held(**fields: Any) -> StoreContents:
@@ -263,9 +264,9 @@ def held(**fields: Any) -> StoreContents:
         ({}, []),
         ({"tasks": [TASK]}, ["1 tasks are left: attempt 1 of 'fetch' in run 1"]),
         ({"timers": {(1, "delay", "fetch", 1): T0}}, ["1 timers are left: [(1, 'delay', 'fetch', 1)]"]),
-        ({"breakers": [HeldBreaker("shaky", "half_open", 7)]}, ["breakers are still probed: shaky"]),
-        ({"messages": [HeldMessage(3, 1, True)]}, ["promise 10: 1 messages to runs [1] were never read"]),
-        ({"workers": {"w": T0}}, ["promise 7: w died, and nobody has buried them"]),
+        ({"breakers": [BreakerRow("shaky", "half_open", 7)]}, ["breakers are still probed: shaky"]),
+        ({"messages": [MessageRow(3, 1, True)]}, ["promise 10: 1 messages to runs [1] were never read"]),
+        ({"workers": {"w": T0}}, ["promise 7: w died, and were not expired"]),
     ],
 )
 def test_what_is_left_in_the_store_is_found(fields: dict[str, Any], said: list[str]) -> None:
@@ -289,7 +290,7 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) ->
     found = checker.look()
 
     assert before == []
-    assert found == ["promise 7: attempt 1 of 'fetch' in run 1 is held by 'gone', which was buried"]
+    assert found == ["promise 7: attempt 1 of 'fetch' in run 1 is held by 'gone', which has expired"]
 
 
 # -- workers
@@ -298,6 +299,6 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) ->
 def test_a_worker_that_grows_is_found() -> None:
     steady = [Sample(60 * MIB, 12)] * 30
 
-    assert grown(steady) == ""
-    assert grown([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"
-    assert grown([*steady, Sample(60 * MIB, 99)]) == "its open files went from 12 to 99"
+    assert growth_of(steady) == ""
+    assert growth_of([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"
+    assert growth_of([*steady, Sample(60 * MIB, 99)]) == "its open files went from 12 to 99"

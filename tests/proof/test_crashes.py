@@ -13,14 +13,14 @@ import pytest
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.service.home import DATABASE
-from proof.crashes import calls, shorts
+from proof.crashes import calls, short_writes
 from proof.crashes.__main__ import main
-from proof.crashes.aftermath import Aftermath, complaints, no_lock_is_held, nothing_lies_about, steady
-from proof.crashes.mortals import mortals
+from proof.crashes.command_runner import command_runner
+from proof.crashes.faults import STORES, Fault, Trial, parsed
+from proof.crashes.outcome_checks import TrialOutcome, complaints, no_lock_is_held, nothing_lies_about, steady
 from proof.crashes.proxy import Answers
 from proof.crashes.sweeps import pairs
 from proof.crashes.trials import Theatre
-from proof.crashes.trouble import STORES, Trial, Trouble, parsed
 from proof.crashes.workflow import SECRET, written
 from proof.stage import Stage
 
@@ -30,7 +30,7 @@ def expect_all_is_well(theatre: Theatre, *names: str) -> None:
     tried = {name: theatre.hold(parsed(name)) for name in names}
 
     assert {name: found.complaints for name, found in tried.items() if found.complaints} == {}
-    assert [name for name, found in tried.items() if not found.is_met] == []
+    assert [name for name, found in tried.items() if not found.has_happened] == []
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_supervisor_that_is_killed_or_refused_something_costs_nothing(theatre:
     )
 
 
-@pytest.mark.skipif(not shorts.is_there(), reason="there is no C compiler here")
+@pytest.mark.skipif(not short_writes.is_there(), reason="there is no C compiler here")
 def test_a_write_that_is_done_by_half_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(
         theatre, *("sqlite/short:write.half@2", "sqlite/short:write.full@3", "sqlite/short:pwrite64.half@50")
@@ -127,7 +127,7 @@ def test_a_trial_is_spelled_as_it_is_read() -> None:
 
     trial = parsed(name)
 
-    assert trial == Trial("sqlite", (Trouble("kill", "after_commit", 12), Trouble("disk", "write.torn", 3)))
+    assert trial == Trial("sqlite", (Fault("kill", "after_commit", 12), Fault("disk", "write.torn", 3)))
     assert str(trial) == name
 
 
@@ -166,7 +166,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, di
     """A run that has ended in order, and what was shown of it."""
     folder = tmp_path_factory.mktemp("played")
     stage = Stage(folder)
-    with mortals(stage, folder) as processes:
+    with command_runner(stage, folder) as processes:
         ended = processes.run(stage, "run", written(stage), "--json")
     assert ended.code == 0, ended.said
     yield stage, ended.shown
@@ -239,7 +239,7 @@ def test_whatever_is_spoiled_is_found(
     spoil(stage)
 
     with stage.service() as service:
-        found = complaints(Aftermath(stage, service, shown, steady(shown)))
+        found = complaints(TrialOutcome(stage, service, shown, steady(shown)))
 
     assert {sentence.partition(":")[0] for sentence in found} == laws
 
@@ -248,7 +248,7 @@ def test_another_outcome_is_found(tmp_path: Path, played: tuple[Stage, dict]) ->
     stage, shown = copied(played, tmp_path), played[1]
 
     with stage.service() as service:
-        found = complaints(Aftermath(stage, service, shown, {**steady(shown), "outputs": {"letters": 1}}))
+        found = complaints(TrialOutcome(stage, service, shown, {**steady(shown), "outputs": {"letters": 1}}))
 
     assert found == [
         "the_outcome_is_as_undisturbed: 'outputs' is {'letters': 70000, 'deployed': 'deployed'}, "
@@ -265,7 +265,7 @@ def test_a_process_that_runs_on_and_a_lock_that_is_held_are_found(tmp_path: Path
     with stage.start_program("-c", holding, stdin=subprocess.PIPE) as holder, stage.service() as service:
         assert holder.stdout is not None and holder.stdout.readline() == "1\n"
         left = stage.leftovers()
-        found = complaints(Aftermath(stage, service, shown, steady(shown)), [no_lock_is_held, nothing_lies_about])
+        found = complaints(TrialOutcome(stage, service, shown, steady(shown)), [no_lock_is_held, nothing_lies_about])
         holder.kill()
 
     assert [words.partition(":")[0] for words in left] == [str(holder.pid)]
@@ -287,17 +287,17 @@ def test_the_program_counts_and_says_how_it_went(capsys: pytest.CaptureFixture[s
     assert said[1] == "       1 sqlite kill"
 
 
-@pytest.mark.skipif(not shorts.is_there(), reason="there is no C compiler here")
+@pytest.mark.skipif(not short_writes.is_there(), reason="there is no C compiler here")
 def test_a_write_is_shortened_once_and_then_there_is_no_room_for_a_while(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from proof.crashes import shorts\n"
-        "shorts.expect(sys.argv[1], 2, Path(sys.argv[2]))\n"
+        "import os, sys; from pathlib import Path; from proof.crashes import short_writes\n"
+        "short_writes.expect(sys.argv[1], 2, Path(sys.argv[2]))\n"
         "def wrote():\n"
         "    try: return os.write(int(sys.argv[3]), b'four')\n"
         "    except OSError as error: return error.strerror\n"
         "print([wrote() for _ in range(6)])"
     )
-    environment = {**Stage(tmp_path).environment, "LD_PRELOAD": str(shorts.built(tmp_path))}
+    environment = {**Stage(tmp_path).environment, "LD_PRELOAD": str(short_writes.built(tmp_path))}
 
     def said(what: str) -> str:
         with open(os.devnull, "wb") as nowhere:

@@ -16,8 +16,8 @@ from proof.fuzz.bombs import BOMBS, Bomb, judged
 from proof.fuzz.large_values import CPU_SECONDS_MAX, SECONDS_MAX, Heartbeat, LoopHeld, driven
 from proof.fuzz.mutation import mutated
 from proof.fuzz.sentences import Wrong
+from proof.fuzz.session import Current, noted, work
 from proof.fuzz.shrinking import shrunk
-from proof.fuzz.stint import Current, noted, work
 from proof.fuzz.targets import TARGETS, Target
 from proof.fuzz.watching import Watch
 

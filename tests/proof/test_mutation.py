@@ -11,12 +11,12 @@ from textwrap import dedent
 import pytest
 
 from proof.mutation.__main__ import core
-from proof.mutation.hunt import Result
 from proof.mutation.judged import Judgement, faults, read
 from proof.mutation.ledger import Ledger
+from proof.mutation.line_coverage import Killer, LineCoverage
+from proof.mutation.mutant_runs import Result
 from proof.mutation.mutants import Mutant, Source
 from proof.mutation.project import Project
-from proof.mutation.touched import Killer, Touched
 from proof.mutation.trial import first_to_fail
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ def test_changes_that_read_the_same_are_numbered(tmp_path: Path):
     assert found == ["f: a() -> pass", "f: a() -> pass #2"]
 
 
-# -- a hunt ----------------------------------------------------------------------------------------------------------
+# -- a run ------------------------------------------------------------------------------------------------------------
 
 CODE = """
 RATES = {"day": 10, "night": 20}
@@ -164,7 +164,7 @@ sys.exit(main(sys.argv[1:], Project(here, ("toy.core",), ("tests",), here / "jud
 MEASURE = """
 from pathlib import Path
 from proof.mutation.project import Project
-from proof.mutation.touched import measure
+from proof.mutation.line_coverage import measure
 
 here = Path.cwd()
 measure(Project(here, ("toy.core",), ("tests",), here / "judged.toml"), False, print)
@@ -218,13 +218,13 @@ def toy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hunted(toy: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run(toy: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", HUNT, *options]
     return subprocess.run(command, cwd=toy, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
 
 
 def test_what_no_test_notices_is_found_and_judged_and_only_what_changed_is_tried_again(toy: Path):
-    first = hunted(toy)
+    first = run(toy)
 
     assert first.stdout.splitlines()[:2] == [
         "module          mutants  killed  timed out  survived  judged   share",
@@ -235,7 +235,7 @@ def test_what_no_test_notices_is_found_and_judged_and_only_what_changed_is_tried
 
     judged = SURVIVORS.replace('kind = ""\nwhy = ""', "kind = 'equivalent'\nwhy = 'nobody works at night'")
     (toy / "judged.toml").write_text(judged)
-    again = hunted(toy)
+    again = run(toy)
 
     assert again.stdout.splitlines()[1] == "bill                 20      13          2         5       5   75.0%"
     assert "\n0 tried" in again.stdout
@@ -263,20 +263,20 @@ def test_whoever_survived_since_time_was_short_is_hunted_by_those_who_have_more(
     path.write_text(CODE)
     mutant, touching = Source(path, "bill").mutants()[0], Touching(tmp_path)
     ledger = Ledger(touching, "bill", False)  # type: ignore[arg-type]
-    first = ledger.quarry(mutant, touching, 5.0)  # type: ignore[arg-type]
+    first = ledger.task(mutant, touching, 5.0)  # type: ignore[arg-type]
     assert first is not None
 
     ledger.note(first, Result(0, status, "tests/test_bill.py::test_all_is_spent_in_the_end"))
 
-    assert (ledger.quarry(mutant, touching, patience) is not None) == is_hunted  # type: ignore[arg-type]
+    assert (ledger.task(mutant, touching, patience) is not None) == is_hunted  # type: ignore[arg-type]
 
 
 def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Path):
     (toy / "src/toy/core/bill.py").write_text("def price(hours):\n    return hours * 10\n")
     (toy / "tests/test_bill.py").write_text(TESTS.partition("def test_nothing")[0].replace(", spent", ""))
 
-    impatient = hunted(toy, "--patience=-1")
-    patient = hunted(toy)
+    impatient = run(toy, "--patience=-1")
+    patient = run(toy)
 
     assert impatient.stdout.splitlines()[1] == "bill                  3       0          0         3       0    0.0%"
     assert patient.stdout.splitlines()[1] == "bill                  3       3          0         0       0  100.0%"
@@ -292,7 +292,7 @@ def test_a_test_that_looks_at_a_table_itself_is_asked_about_it(toy: Path):
 
     measured(toy)
 
-    assert "tests/test_rates.py::test_night" in {killer.test for killer in Touched(project).of(mutant)}
+    assert "tests/test_rates.py::test_night" in {killer.test for killer in LineCoverage(project).of(mutant)}
 
 
 def measured(toy: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_home_has_a_name_that_is_text(tmp_path: Path) -> None:
     assert said.code != 0
     assert said.err == (
         f"error[store.refused]: '{tmp_path}/\\udcff\\u001b[2J/mulligan.db' cannot be opened: "
-        "its name is no Unicode text\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+        "its name is not valid Unicode\n"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
     )
 
 

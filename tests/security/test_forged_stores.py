@@ -25,8 +25,8 @@ FORGERIES = [
     # -- events
     ("UPDATE events SET entry = x'ff00'", "events", "an event cannot be read: JSON is malformed"),
     ("UPDATE events SET entry = substr(entry, 1, 20)", "explain", "an event cannot be read: Input data was truncated"),
-    ("UPDATE events SET entry = 'text'", "events", "an event cannot be read: it is str, and not bytes"),
-    ("UPDATE events SET entry = 5", "show", "an event cannot be read: it is int, and not bytes"),
+    ("UPDATE events SET entry = 'text'", "events", "an event cannot be read: it is str, not bytes"),
+    ("UPDATE events SET entry = 5", "show", "an event cannot be read: it is int, not bytes"),
     (
         "UPDATE events SET entry = cast(replace(hex(zeroblob(50000)), '00', '[') AS blob)",
         "show",
@@ -45,8 +45,8 @@ FORGERIES = [
     # -- tables
     ("UPDATE rows SET data = x'ff00'", "show", "the tables of the run cannot be read: "),
     ("UPDATE rows SET data = substr(data, 1, 5)", "resume", "the tables of the run cannot be read: "),
-    ("UPDATE workflows SET body = x'00'", "show", "a workflow that was kept cannot be read: "),
-    ("UPDATE workflows SET body = cast('{}' AS blob)", "resume", "a workflow that was kept cannot be read: "),
+    ("UPDATE workflows SET body = x'00'", "show", "a stored workflow cannot be read: "),
+    ("UPDATE workflows SET body = cast('{}' AS blob)", "resume", "a stored workflow cannot be read: "),
     ("UPDATE runs SET created_at = 'yesterday'", "list", "the row of a run that was kept cannot be read: "),
     ("UPDATE runs SET created_at = 9223372036854775807", "list", "a time that was kept cannot be read: "),
     ("INSERT INTO messages VALUES (7, 1, x'ff', 0, 'a', 1)", "resume", "a message that was kept cannot be read: "),
@@ -54,7 +54,7 @@ FORGERIES = [
     (
         "INSERT INTO workers VALUES ('eve', 'here', x'ff', 0)",
         "resume",
-        "what a worker said of itself and that was kept cannot be read: ",
+        "the record of a worker in the store cannot be read: ",
     ),
 ]
 
@@ -104,7 +104,7 @@ def test_an_artifact_whose_name_leads_elsewhere_is_not_fetched(forged: apsw.Conn
     told = mulligan("show", 1, "--output", "large")
 
     assert told.code == 1
-    assert f"'{name}' is no name of an artifact" in told.err
+    assert f"'{name}' is not a name of an artifact" in told.err
 
 
 def test_a_schema_that_calls_more_than_it_may_is_not_obeyed(forged: apsw.Connection, tmp_path: Path) -> None:

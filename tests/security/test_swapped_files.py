@@ -13,7 +13,7 @@ from mulligan.errors import ArtifactDamaged
 from mulligan.service.report.tails import tail
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.worker import outputs
-from mulligan.worker.folders import Folders, file_name, opened, remove_folder, write_side
+from mulligan.worker.folders import Folders, file_name, open_regular_file, remove_folder, write_private_file
 
 from ..worker.work import Work
 from .outside import Outside
@@ -61,10 +61,10 @@ def test_a_log_in_whose_place_something_else_is_is_not_read(tmp_path: Path, vict
     log = tmp_path / "log"
     swap(log, victim)
 
-    assert outputs.tail(str(log)) == ""
+    assert outputs.read_tail(str(log)) == ""
     assert tail(str(log), 1000) == ("", False)
     with pytest.raises(OSError):
-        opened(str(log))
+        open_regular_file(str(log))
 
 
 @pytest.mark.parametrize("swap", SWAPS)
@@ -87,7 +87,7 @@ def test_what_is_in_an_artifact_is_read_no_further_than_was_kept(tmp_path: Path)
     with pytest.raises(ArtifactDamaged) as refused:
         artifacts.fetch(kept)
 
-    assert str(refused.value) == "artifact '1/build/1/1/output.txt' is damaged: it has 4 bytes, and 3 were kept"
+    assert str(refused.value) == "artifact '1/build/1/1/output.txt' is damaged: it has 4 bytes instead of 3"
 
 
 @pytest.mark.parametrize("swap", [link, pipe, device])
@@ -97,7 +97,7 @@ def test_what_is_written_for_a_task_goes_through_nothing_that_another_left(
     side = tmp_path / "1.stdin"
     swap(side, victim)
 
-    write_side(str(side), "told")
+    write_private_file(str(side), "told")
 
     assert side.read_text() == "told"
     assert stat.S_IMODE(side.lstat().st_mode) == 0o600

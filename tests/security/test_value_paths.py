@@ -212,7 +212,7 @@ def test_the_link_to_a_log_of_another_home_stays_until_that_log_is_gone(work: Wo
     log.unlink()
     second = work.run_shell("echo two", logs={"stdout": "job.o"})
 
-    assert "a link that Mulligan did not make" in first.outcome.log_warning
+    assert "a link that Mulligan did not create" in first.outcome.log_warning
     assert second.outcome.log_warning == ""
     assert (work.folder / "job.o").read_text() == "two\n"
 

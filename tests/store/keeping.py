@@ -14,7 +14,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.events import Entry, RunPaused
 from mulligan.ports import Commit, Lease, NewRun, Offer, Store, Turn, WorkerRecord
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.testing.clock import START, JumpingClock
@@ -38,11 +38,11 @@ class Place(Protocol):
 
 class Memory:
     def __init__(self) -> None:
-        self.clock, self.shelf = JumpingClock(), Shelf()
+        self.clock, self.tables = JumpingClock(), MemoryTables()
         self.now, self.pass_time = self.clock.now, self.clock.advance
 
     def open(self) -> Store:
-        return MemoryStore(clock=self.clock, lease_seconds=LEASE_SECONDS, shelf=self.shelf)
+        return MemoryStore(clock=self.clock, lease_seconds=LEASE_SECONDS, tables=self.tables)
 
 
 class SqliteFolder:
@@ -102,7 +102,7 @@ def entries(after: int, count: int = 1) -> list[Entry]:
 def commit(turn: Turn, after: int = 0, events: int = 1, **fields: Any) -> Commit:
     """A turn that writes `events` entries behind `after`."""
     line: dict[str, Any] = {"status": "running", "round": 1, "at": T0, "rows": ()}
-    return Commit(turn, after, entries(after, events), **{**line, **fields})
+    return Commit(turn=turn, after=after, entries=entries(after, events), **{**line, **fields})
 
 
 def started(store: Store, *, holder: str = "w", **fields: Any) -> Turn:

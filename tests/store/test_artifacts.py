@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mulligan.core.model.artifacts import Artifact, described
+from mulligan.core.model.artifacts import Artifact, describe_artifact
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.ports import Artifacts, Store
 from mulligan.store.artifact_files import ArtifactFiles
@@ -43,7 +43,7 @@ def spoil(place: Place) -> Spoil:
                 connection.execute("UPDATE artifacts SET data = %s WHERE name = %s", [data, name])
         else:
             assert isinstance(place, Memory)
-            place.shelf.artifacts[name] = (data, place.now())
+            place.tables.artifacts[name] = (data, place.now())
 
     return spoiled
 
@@ -75,7 +75,7 @@ def names(artifacts: Artifacts) -> list[str]:
 def test_what_is_kept_is_fetched_as_it_was(artifacts: Artifacts, data: bytes) -> None:
     kept = artifacts.keep(NAME, data, "json")
 
-    assert kept == described(NAME, data, "json")
+    assert kept == describe_artifact(NAME, data, "json")
     assert artifacts.fetch(kept) == data
 
 
@@ -131,9 +131,9 @@ def test_what_is_removed_is_gone_and_said_to_be(artifacts: Artifacts) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"12345", "it is not what was kept"),
-        (b"123", "it has 3 bytes, and 4 were kept"),
-        (b"123456789", "it has {} bytes, and 4 were kept"),
+        (b"12345", "its hash does not match"),
+        (b"123", "it has 3 bytes instead of 4"),
+        (b"123456789", "it has {} bytes instead of 4"),
     ],
     ids=["changed", "cut short", "grown"],
 )
@@ -209,7 +209,7 @@ def test_one_that_may_not_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     with pytest.raises(ArtifactDamaged) as unread:
         files.fetch(kept)
 
-    assert unread.value.message == f"artifact '{NAME}' cannot be read: it is no file"
+    assert unread.value.message == f"artifact '{NAME}' cannot be read: it is not a regular file"
 
 
 # A file that may not grow is as good as a full disk, and needs no disk of its own.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.breaker import Counted, Guard, Verdict
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -45,7 +45,7 @@ def end(store: Store, held: Lease, outcome: Outcome = FAILED) -> None:
 def settle(store: Store, turn: Turn, held: Lease, verdict: Verdict = "failure") -> None:
     """The task ends, and the engine that drives its run commits that."""
     assert held.task.guard is not None
-    counted = [Counted(held.token, held.task.guard, verdict)]
+    counted = [GuardedOutcome(held.token, held.task.guard, verdict)]
     store.commit([commit(turn, store.run(turn.run_id).seq, 0, ended=[held.token], counted=counted)])
 
 
@@ -165,7 +165,7 @@ def test_the_failures_of_one_batch_count_together(store: Store) -> None:
 
     store.commit(
         [
-            commit(turn, 0, 0, ended=[lease.token], counted=[Counted(lease.token, LLM, "failure")])
+            commit(turn, 0, 0, ended=[lease.token], counted=[GuardedOutcome(lease.token, LLM, "failure")])
             for turn, lease in held.items()
         ]
     )
@@ -179,10 +179,10 @@ def test_a_batch_that_is_refused_counts_nothing(store: Store) -> None:
     (held,) = lease(store)
 
     with pytest.raises(Conflict):
-        counted = [Counted(held.token, LLM, "failure")]
+        counted = [GuardedOutcome(held.token, LLM, "failure")]
         store.commit([commit(turn, 17, 0, ended=[held.token], counted=counted)])
 
-    assert (breaker(store).failures, store.held("w")) == (0, [held])
+    assert (breaker(store).failures, store.leases_of("w")) == (0, [held])
 
 
 # -- open ------------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_behind_an_open_breaker_tasks_stay_queued_and_keep_nobody_else_waiting(s
     found = lease(store, tasks_max=2)
 
     assert places(found) == ["plain"]
-    assert store.queued(turn.run_id) == [(f"a{number}", 1) for number in range(5)]
+    assert store.queued_tasks(turn.run_id) == [(f"a{number}", 1) for number in range(5)]
     assert breaker(store).waiting == 5
 
 
@@ -234,7 +234,7 @@ def test_who_will_not_wait_leaves_the_queue_and_its_run_is_told_until_when(store
 
     retry_at = breaker(store).retry_at
     assert retry_at is not None and places(found) == ["d"]
-    assert store.queued(turn.run_id) == [("b", 1)]
+    assert store.queued_tasks(turn.run_id) == [("b", 1)]
     told = [one for one in reports(store, turn.run_id)[before:] if isinstance(one, r.TaskEnded)]
     assert [(one.place, one.attempt, one.outcome.code) for one in told] == [
         ("a", 1, "CIRCUIT_OPEN"),
@@ -274,7 +274,7 @@ def test_of_two_rivals_one_has_the_probe(opened: Open, place: Place) -> None:
 
     # who would rather fail waits too: the answer is near
     assert (places(first), second) == (["a"], [])
-    assert one.queued(turn.run_id) == [("b", 1)]
+    assert one.queued_tasks(turn.run_id) == [("b", 1)]
 
 
 @pytest.mark.parametrize("by", ["report", "commit"])
@@ -331,7 +331,7 @@ def test_a_probe_that_is_lost_with_its_worker_lets_the_next_lease_be_the_probe(s
     place.pass_time(RESET)
     (probe,) = lease(store, "mortal")
 
-    store.bury("mortal", is_dead=True)
+    store.expire("mortal", is_dead=True)
 
     (next_probe,) = lease(store)
     assert (probe.task.place, next_probe.task.place) == ("a", "b")
@@ -395,7 +395,7 @@ def test_a_guarded_task_that_is_stopped_in_the_queue_is_gone(store: Store) -> No
 
     store.commit([commit(turn, store.run(run_id).seq, 0, stopped=[stop(place_, attempt)])])
 
-    assert (store.queued(run_id), breaker(store).waiting) == ([], 0)
+    assert (store.queued_tasks(run_id), breaker(store).waiting) == ([], 0)
 
 
 # -- time ------------------------------------------------------------------------------------------------------------

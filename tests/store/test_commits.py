@@ -26,8 +26,8 @@ def everything(turn: Turn, message_id: int, other_id: int) -> dict[str, Any]:
         "timers": [SetTimer("retry", T0, "a", 2)],
         "drained": [(message_id, Answer())],
         "children": [new_run("child", parent_place="sub", parent_attempt=1)],
-        "told": [(other_id, CANCEL)],
-        "told_children": [ChildReport(CANCEL)],
+        "outgoing": [(other_id, CANCEL)],
+        "child_reports": [ChildReport(CANCEL)],
         "status": "paused",
     }
 
@@ -37,8 +37,8 @@ def written(store: Store, turn: Turn, message_id: int, other_id: int) -> dict[st
     return {
         "log": len(store.log(turn.run_id)),
         "rows": list(store.load(turn.run_id).rows),
-        "queued": store.queued(turn.run_id),
-        "held": [lease.task.place for lease in store.held("w")],
+        "queued": store.queued_tasks(turn.run_id),
+        "held": [lease.task.place for lease in store.leases_of("w")],
         "due": store.next_due(turn.run_id),
         "inbox": reports(store, turn.run_id),
         "answer": store.answer(message_id),
@@ -147,7 +147,7 @@ def test_a_run_stands_once_in_a_batch(store: Store) -> None:
     with pytest.raises(Conflict) as refused:
         store.commit([commit(turn), commit(turn, 1)])
 
-    assert refused.value.message == f"run {turn.run_id} stands twice in one batch"
+    assert refused.value.message == f"run {turn.run_id} appears twice in one batch"
     assert store.log(turn.run_id) == []
 
 
@@ -167,7 +167,7 @@ def test_texts_of_any_kind_are_kept(store: Store) -> None:
     store.commit([commit(turn, rows=[("place", key, "parked", b"\x00")], taken=[task(turn.run_id, key)], reason=key)])
 
     assert store.load(turn.run_id).rows[0] == ("place", key, "parked", b"\x00")
-    assert store.held("w")[0].task.place == key
+    assert store.leases_of("w")[0].task.place == key
     assert store.run(turn.run_id).reason == key
 
 
@@ -178,7 +178,7 @@ def test_a_large_turn_is_written_whole(store: Store) -> None:
     store.commit([commit(turn, 0, 3000, rows=rows, queued=[task(turn.run_id, f"p{n}") for n in range(3000)])])
 
     assert store.run(turn.run_id).seq == 3000
-    assert store.queued(turn.run_id) == [(f"p{number}", 1) for number in range(3000)]
+    assert store.queued_tasks(turn.run_id) == [(f"p{number}", 1) for number in range(3000)]
     assert len(store.load(turn.run_id).rows) == 3000
 
 
@@ -191,7 +191,7 @@ def test_a_lease_ends_with_the_commit_that_says_how_its_task_ended(store: Store)
 
     (done,) = store.commit([commit(turn, ended=[lease.token], taken=[task(turn.run_id, "b")])])
 
-    assert store.held("w") == list(done.leases)
+    assert store.leases_of("w") == list(done.leases)
     assert done.leases[0].token > lease.token
 
 
@@ -221,8 +221,8 @@ def test_a_task_that_was_queued_before_is_taken_if_it_is_still_free(store: Store
 
     (lease,) = take(store, turn, task(turn.run_id))
 
-    assert store.queued(turn.run_id) == []
-    assert store.held("w") == [lease]
+    assert store.queued_tasks(turn.run_id) == []
+    assert store.leases_of("w") == [lease]
 
 
 def not_free(turn: Turn) -> str:
@@ -240,7 +240,7 @@ def test_a_task_that_another_has_is_not_taken(opened: Open) -> None:
         take(mine, turn, task(turn.run_id))
 
     assert refused.value.message == not_free(turn)
-    assert mine.held("other") == [lease]
+    assert mine.leases_of("other") == [lease]
 
 
 def test_a_task_that_another_had_and_ended_meanwhile_is_not_taken(opened: Open) -> None:
@@ -263,14 +263,14 @@ def test_a_task_that_was_lost_with_its_worker_is_not_taken_before_the_run_knows(
     store.register(worker("other"))
     queue(store, turn, task(turn.run_id))
     store.lease("other", offer())
-    store.bury("other", is_dead=True)
+    store.expire("other", is_dead=True)
 
     with pytest.raises(Conflict):
         take(store, turn, task(turn.run_id))
 
     drained = [(message.id, None) for message in store.inbox([turn.run_id])]
     store.commit([commit(turn, drained=drained, taken=[task(turn.run_id, attempt=2)])])
-    assert [lease.task.attempt for lease in store.held("w")] == [2]
+    assert [lease.task.attempt for lease in store.leases_of("w")] == [2]
 
 
 def test_a_task_is_not_taken_twice(store: Store) -> None:
@@ -282,7 +282,7 @@ def test_a_task_is_not_taken_twice(store: Store) -> None:
     with pytest.raises(Conflict):
         take(store, turn, task(turn.run_id, "a"), task(turn.run_id, "a"))
 
-    assert store.held("w") == [lease]
+    assert store.leases_of("w") == [lease]
 
 
 # -- stops -----------------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_a_stopped_task_that_nobody_has_is_gone(store: Store) -> None:
 
     stop(store, turn, StopTask("a", 1, 0.0), StopTask("unheard of", 1, 0.0))
 
-    assert store.queued(turn.run_id) == [("b", 1)]
+    assert store.queued_tasks(turn.run_id) == [("b", 1)]
     assert [lease.task.place for lease in store.lease("w", offer())] == ["b"]
 
 
@@ -310,10 +310,10 @@ def test_the_worker_of_a_stopped_task_is_told_until_the_task_has_ended(store: St
     stop(store, turn, StopTask("a", 1, grace))
 
     for _ in range(2):
-        assert [(told.token, told.grace_seconds) for told in store.stops("w")] == [(stopped.token, grace)]
+        assert [(told.token, told.grace_seconds) for told in store.stop_requests("w")] == [(stopped.token, grace)]
     store.report(stopped.token, ended("a"))
-    assert store.stops("w") == []
-    assert store.held("w") == [kept]
+    assert store.stop_requests("w") == []
+    assert store.leases_of("w") == [kept]
 
 
 def test_a_stop_may_be_carried_out_twice_and_the_last_grace_counts(store: Store) -> None:
@@ -323,7 +323,7 @@ def test_a_stop_may_be_carried_out_twice_and_the_last_grace_counts(store: Store)
     stop(store, turn, StopTask("build", 1, None))
     stop(store, turn, StopTask("build", 1, 0.0))
 
-    assert [told.grace_seconds for told in store.stops("w")] == [0.0]
+    assert [told.grace_seconds for told in store.stop_requests("w")] == [0.0]
 
 
 # -- other runs ------------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_a_child_run_is_the_committing_workers_and_stands_below_its_parent(store
 def test_a_run_that_is_gone_or_never_was_is_told_nothing(store: Store) -> None:
     turn, other = started(store), started(store)
 
-    store.commit([commit(turn, told=[(10**6, CANCEL), (other.run_id, CANCEL)])])
+    store.commit([commit(turn, outgoing=[(10**6, CANCEL), (other.run_id, CANCEL)])])
 
     assert reports(store, other.run_id) == [CANCEL]
     assert reports(store, 10**6) == []
@@ -365,7 +365,7 @@ def test_one_attempts_child_is_told_or_all_that_have_not_ended(store: Store) -> 
     store.commit([commit(a1, 1, status="failed", is_last=True)])
 
     one, every = r.CancelRequested(T0, now=True), r.PauseRequested(T0)
-    store.commit([commit(top, 1, told_children=[ChildReport(one, "a", 2), ChildReport(every)])])
+    store.commit([commit(top, 1, child_reports=[ChildReport(one, "a", 2), ChildReport(every)])])
 
     assert [reports(store, turn.run_id) for turn in (a1, a2, b1)] == [[], [one, every], [every]]
 
@@ -373,7 +373,7 @@ def test_one_attempts_child_is_told_or_all_that_have_not_ended(store: Store) -> 
 def test_a_child_that_is_started_and_stopped_in_one_turn_hears_both_in_order(store: Store) -> None:
     top = started(store)
 
-    (done,) = store.commit([commit(top, children=[new_run(parent_place="a")], told_children=[ChildReport(CANCEL)])])
+    (done,) = store.commit([commit(top, children=[new_run(parent_place="a")], child_reports=[ChildReport(CANCEL)])])
 
     told = reports(store, done.children[0].run_id)
     assert [type(report) for report in told] == [r.RunRequested, r.CancelRequested]
@@ -391,8 +391,8 @@ def test_with_the_last_commit_of_a_round_its_timers_and_tasks_go(store: Store, p
 
     store.commit([commit(over, 1, status="completed", is_last=True)])
 
-    assert store.queued(over.run_id) == []
-    assert [lease.task.run_id for lease in store.held("w")] == [other.run_id]
+    assert store.queued_tasks(over.run_id) == []
+    assert [lease.task.run_id for lease in store.leases_of("w")] == [other.run_id]
     place.pass_time(1)
     assert store.fire_timers() == 1
     assert reports(store, over.run_id) == []
@@ -404,9 +404,9 @@ def test_what_a_worker_was_given_while_the_last_turn_was_decided_is_ended_by_tha
 
     store.commit([commit(turn, status="cancelled", stopped=[StopTask("build", 1, 5.0)], is_last=True)])
 
-    assert [(stop.token, stop.grace_seconds) for stop in store.stops("w")] == [(lease.token, 5.0)]
+    assert [(stop.token, stop.grace_seconds) for stop in store.stop_requests("w")] == [(lease.token, 5.0)]
     store.report(lease.token, ended())
-    assert (store.held("w"), reports(store, turn.run_id)[-1:]) == ([], [ended()])
+    assert (store.leases_of("w"), reports(store, turn.run_id)[-1:]) == ([], [ended()])
 
 
 def test_a_commit_after_something_that_was_refused_is_written(store: Store) -> None:

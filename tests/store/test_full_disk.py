@@ -16,7 +16,7 @@ FILLED = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from mulligan.errors import StoreUnavailable
-from mulligan.core.reports import RunRequested
+from mulligan.core.model.reports import RunRequested
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.store import open_store
 
@@ -27,7 +27,8 @@ turn, = store.create([NewRun(b"{}", "v1", "n", RunRequested(at, 0))], "w")
 
 def write(number):
     rows = [("place", f"p{number}", "", b"x" * 20_000)]
-    store.commit([Commit(turn, 0, (), rows, "running", 1, at, reason=f"{number}")])
+    line = dict(status="running", round=1, at=at, reason=f"{number}")
+    store.commit([Commit(turn=turn, after=0, entries=(), rows=rows, **line)])
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -61,7 +62,7 @@ def test_a_file_that_cannot_grow_is_said_to_be_the_trouble_and_nothing_is_lost(t
     assert done.stderr == ""
     said, hint, count = done.stdout.splitlines()
     assert said == f"error[store.unavailable]: '{path}' cannot be read or written: disk I/O error"
-    assert hint == "  look at its disk: it may be full"
+    assert hint == "  check its disk: it may be full"
     store = open_store(path)
     assert len(store.load(1).rows) == int(count)
     store.close()

@@ -93,10 +93,10 @@ def test_runs_call_whose_turn_is_free_or_the_holders_own(store: Store) -> None:
         started(store),
     )
 
-    assert store.called("w") == [free.run_id, mine.run_id]
-    assert store.called("nobody") == [free.run_id]
-    assert silent.run_id not in store.called("w")
-    assert others.run_id in store.called("other")
+    assert store.runs_with_messages("w") == [free.run_id, mine.run_id]
+    assert store.runs_with_messages("nobody") == [free.run_id]
+    assert silent.run_id not in store.runs_with_messages("w")
+    assert others.run_id in store.runs_with_messages("other")
 
 
 def test_a_run_with_many_messages_calls_once(store: Store) -> None:
@@ -104,7 +104,7 @@ def test_a_run_with_many_messages_calls_once(store: Store) -> None:
     store.put(turn.run_id, PAUSE)
     store.put(turn.run_id, RESUME)
 
-    assert store.called("w") == [turn.run_id]
+    assert store.runs_with_messages("w") == [turn.run_id]
 
 
 def test_runs_below_one_root_call_when_only_those_are_asked_for(store: Store) -> None:
@@ -113,8 +113,8 @@ def test_runs_below_one_root_call_when_only_those_are_asked_for(store: Store) ->
     store.put(stranger.run_id, PAUSE)
     store.put(parent.run_id, PAUSE)
 
-    assert store.called("w", parent.run_id) == [parent.run_id, done.children[0].run_id]
-    assert store.called("w", stranger.run_id) == [stranger.run_id]
+    assert store.runs_with_messages("w", parent.run_id) == [parent.run_id, done.children[0].run_id]
+    assert store.runs_with_messages("w", stranger.run_id) == [stranger.run_id]
 
 
 def _known(store: Store, name: str) -> str:

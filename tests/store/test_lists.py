@@ -275,7 +275,7 @@ def test_leased_tasks_are_listed_with_their_worker_their_needs_and_since_when(st
     before = place.now()
     store.lease("v", offer(tasks_max=1))
 
-    asked, own = store.lists.leased()
+    asked, own = store.lists.leased_tasks()
 
     assert replace(own, leased_at=None) == LeasedTask("w", run_id, "nightly", "own", 1, 1.0, 0, 0)
     assert replace(asked, leased_at=None) == LeasedTask("v", run_id, "nightly", "queued", 1, 2.0, 2**30, 1)

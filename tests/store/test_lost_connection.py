@@ -43,14 +43,14 @@ def test_while_the_server_is_down_calls_say_so_and_afterwards_they_work_again(se
         with pytest.raises(StoreUnavailable) as unavailable:
             store.commit([commit(turn, 1)])
         with pytest.raises(StoreUnavailable):
-            store.beat("w")
+            store.record_heartbeat("w")
     server.start()
 
     assert unavailable.value.render() == (
         f"error[store.unavailable]: the PostgreSQL database 'postgres' on '{server.folder}' does not answer: "
         f'connection to server on socket "{server.folder}/.s.PGSQL.5432" failed: No such file or directory '
         "Is the server running locally and accepting connections on that socket?\n"
-        "  see that the server runs, and try again"
+        "  check that the server runs and try again"
     )
     store.commit([commit(turn, 1)])
     assert store.run(turn.run_id).seq == 2
@@ -78,7 +78,7 @@ def test_a_server_that_was_restarted_costs_one_call(server: PostgresServer, how:
 def test_news_of_the_time_without_a_connection_is_not_missed(server: PostgresServer) -> None:
     store = PostgresStore(server.url)
     turn = started(store)
-    while store.has_news():
+    while store.has_changes():
         pass
     descriptor = store.fileno()
 
@@ -90,7 +90,7 @@ def test_news_of_the_time_without_a_connection_is_not_missed(server: PostgresSer
     assert select.select([descriptor], [], [], 60)[0]
     other = PostgresStore(server.url)
     other.put(turn.run_id, CANCEL)
-    assert store.has_news()
+    assert store.has_changes()
     assert store.fileno() is not None
     other.close()
     store.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mulligan.core.deciding.breaker import Counted, Guard
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker
@@ -25,7 +25,7 @@ def put(store: Store, mine: Turn, theirs: Turn) -> object:
 
 
 def tell(store: Store, mine: Turn, theirs: Turn) -> object:
-    return store.commit([commit(theirs, told=[(mine.run_id, CANCEL)])])
+    return store.commit([commit(theirs, outgoing=[(mine.run_id, CANCEL)])])
 
 
 def queue_one(store: Store, mine: Turn, theirs: Turn) -> object:
@@ -41,7 +41,7 @@ def lease(store: Store, mine: Turn, theirs: Turn) -> object:
 
 
 def report(store: Store, mine: Turn, theirs: Turn) -> object:
-    (held,) = store.held("third")
+    (held,) = store.leases_of("third")
     return store.report(held.token, ended())
 
 
@@ -49,8 +49,8 @@ def stop(store: Store, mine: Turn, theirs: Turn) -> object:
     return store.commit([commit(theirs, stopped=[StopTask("shared", 1, 0.0)])])
 
 
-def bury(store: Store, mine: Turn, theirs: Turn) -> object:
-    return store.bury("third", is_dead=True)
+def expire(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.expire("third", is_dead=True)
 
 
 def fire(store: Store, mine: Turn, theirs: Turn) -> object:
@@ -59,7 +59,7 @@ def fire(store: Store, mine: Turn, theirs: Turn) -> object:
 
 
 @pytest.mark.parametrize(
-    "act", [put, tell, queue_one, create, lease, report, stop, bury, fire], ids=lambda act: act.__name__
+    "act", [put, tell, queue_one, create, lease, report, stop, expire, fire], ids=lambda act: act.__name__
 )
 def test_what_another_process_writes_for_us_is_news_once(opened: Open, act: Act) -> None:
     mine, other = opened(), opened()
@@ -77,7 +77,7 @@ def test_what_another_process_writes_for_us_is_news_once(opened: Open, act: Act)
     act(other, my_turn, their_turn)
 
     assert comes_to(mine)
-    assert not mine.has_news()
+    assert not mine.has_changes()
 
 
 def test_that_a_breaker_has_opened_or_closed_is_news(opened: Open) -> None:
@@ -88,10 +88,10 @@ def test_that_a_breaker_has_opened_or_closed_is_news(opened: Open) -> None:
     (held,) = other.lease("w", offer())
     settle(mine)
 
-    failed = [Counted(held.token, guard, "failure")]
+    failed = [GuardedOutcome(held.token, guard, "failure")]
     other.commit([commit(turn, ended=[held.token], counted=failed)])
     assert comes_to(mine)
-    assert not mine.has_news()
+    assert not mine.has_changes()
 
     other.reset_breaker("llm")
     assert comes_to(mine)
@@ -110,7 +110,7 @@ def test_what_we_write_ourselves_is_no_news_to_us(opened: Open) -> None:
     assert comes_to(mine)
     mine.put(turn.run_id, CANCEL)
 
-    assert not mine.has_news()
+    assert not mine.has_changes()
 
 
 def test_what_was_written_before_the_first_question_is_not_missed(opened: Open) -> None:
@@ -126,13 +126,13 @@ def test_that_a_run_has_ended_is_news_to_whoever_wants_to_hear_it(opened: Open) 
     mine, other = opened(), opened()
     turn = started(other)
     settle(mine)
-    mine.hear_ends()
+    mine.watch_run_ends()
     settle(mine)
 
     other.commit([commit(turn, 0, status="completed", is_last=True)])
 
     assert comes_to(mine)
-    assert not mine.has_news()
+    assert not mine.has_changes()
 
 
 def settle(store: Store) -> None:
@@ -145,11 +145,11 @@ def settle(store: Store) -> None:
 def comes_to(store: Store, seconds: float = 10.0) -> bool:
     """Whether there is news; where one can wait for it, as an engine does."""
     descriptor = store.fileno()
-    if store.has_news():
+    if store.has_changes():
         return True
     if descriptor is None:
         return False
     while select.select([descriptor], [], [], seconds)[0]:
-        if store.has_news():
+        if store.has_changes():
             return True
     return False

@@ -42,7 +42,7 @@ def test_a_file_in_memory_is_one_for_all_who_open_it_and_no_file_at_all() -> Non
     turn = started(one)
 
     assert other.run(turn.run_id).holder == "w"
-    assert (other.has_news(), other.has_news()) == (True, False)
+    assert (other.has_changes(), other.has_changes()) == (True, False)
     assert not Path("/of one test").exists()
     one.close()
     other.close()
@@ -74,7 +74,8 @@ def test_another_kind_of_url_is_refused() -> None:
         open_store("mysql://somebody@somewhere/runs")
 
     assert refused.value.render() == (
-        "error[store.refused]: 'mysql' is no kind of store\n  use a 'postgresql://' URL, or the path of an SQLite file"
+        "error[store.refused]: 'mysql' is not a kind of store\n"
+        "  use a 'postgresql://' URL, or the path of an SQLite file"
     )
 
 
@@ -235,7 +236,7 @@ def test_a_file_that_a_newer_release_migrates_meanwhile_is_said_to_be_newer(tmp_
 # -- trouble with a file ---------------------------------------------------------------------------------------------
 
 
-OTHER_FILE = "  name a file that does not exist yet, or one that Mulligan has made"
+OTHER_FILE = "  name a file that does not exist yet, or one that Mulligan has created"
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
     assert refused.value.render() == (
         f"error[store.refused]: '{tmp_path}' cannot be opened: unable to open database file\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME"
     )
 
 
@@ -280,7 +281,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
     assert refused.value.render() == (
         f"error[store.refused]: '{tmp_path / 'home' / 'runs.db'}' cannot be opened: not a directory\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME"
     )
 
 
@@ -338,7 +339,7 @@ def test_a_folder_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
 
     assert said == (
         f"error[store.refused]: '{home / 'runs.db'}' cannot be opened: permission denied\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
     )
 
 
@@ -352,8 +353,8 @@ def test_a_file_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
 
     open_to_all.chmod(0o755)
     assert said == (
-        f"error[store.refused]: '{path}' may not be written by this user\n"
-        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+        f"error[store.refused]: '{path}' is not writable by this user\n"
+        "  name a folder that you can write to, with --home or $MULLIGAN_HOME\n"
     )
 
 
@@ -368,8 +369,8 @@ def test_a_locked_file_is_waited_for_and_then_said_to_be_locked(tmp_path: Path) 
         store.commit([commit(turn)])
 
     assert unavailable.value.render() == (
-        f"error[store.unavailable]: '{path}' is locked by another process for more than 0.1s\n"
-        f"  wait and try again, or see who has it: fuser '{path}'"
+        f"error[store.unavailable]: '{path}' has been locked by another process for more than 0.1s\n"
+        f"  wait and try again, or find the process: fuser '{path}'"
     )
     other.execute("ROLLBACK")
     store.commit([commit(turn)])
@@ -388,7 +389,7 @@ def test_a_server_that_is_not_there_is_said_not_to_answer_without_its_password()
     said = unavailable.value.render()
     where = "the PostgreSQL database 'runs' on 'localhost'"
     assert said.startswith(f"error[store.unavailable]: {where} does not answer: connection to server at ")
-    assert said.endswith("\n  see that the server runs, and try again")
+    assert said.endswith("\n  check that the server runs and try again")
     assert "secret" not in said
 
 
@@ -398,7 +399,7 @@ def test_a_url_that_makes_no_sense_is_refused() -> None:
 
     assert refused.value.render() == (
         "error[store.refused]: the URL of the PostgreSQL database cannot be read: "
-        "it has a parameter behind the '?' that PostgreSQL does not know, or not with such a value\n"
+        "it has a parameter after the '?' that PostgreSQL does not know, or a wrong value for one\n"
         "  write it like 'postgresql://user:password@host:5432/database'"
     )
 
@@ -425,7 +426,7 @@ def test_a_schema_with_tables_of_another_program_is_refused_and_left_alone(schem
     where = Versioned(PostgresSchema(schema_url)).name
     assert refused.value.render() == (
         f'error[store.refused]: {where} holds tables of another program: relation "runs" already exists\n'
-        "  give Mulligan a schema of its own: …?options=-csearch_path%3Dmulligan"
+        "  give Mulligan its own schema: …?options=-csearch_path%3Dmulligan"
     )
     with psycopg.connect(schema_url) as connection:
         rows = connection.execute(

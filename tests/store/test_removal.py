@@ -41,7 +41,7 @@ def test_a_run_that_has_ended_goes_with_all_that_was_kept_of_it(store: Store) ->
 
     assert [record.run_id for record in store.runs()] == [stays.run_id]
     assert store.log(gone.run_id) == []
-    assert store.kept("place") == [(stays.run_id, "build", b"2")]
+    assert store.rows_of_kind("place") == [(stays.run_id, "build", b"2")]
     assert len(store.load(stays.run_id).rows) == 1
 
 
@@ -125,10 +125,10 @@ def test_what_logs_inboxes_and_queues_mention_is_found(store: Store) -> None:
     )
     store.put(told.run_id, r.TaskEnded(T0, "build", 1, output={"$artifact": 1}))
 
-    found = [(run_id, b"$artifact" in data) for run_id, data in store.mentioning("$artifact")]
+    found = [(run_id, b"$artifact" in data) for run_id, data in store.records_containing("$artifact")]
 
     assert sorted(found) == [(logged.run_id, True), (told.run_id, True), (queued.run_id, True)]
-    assert list(store.mentioning("never said")) == []
+    assert list(store.records_containing("never said")) == []
 
 
 def written(turn: Turn, entries: list[Entry], line: dict[str, Any]) -> Commit:

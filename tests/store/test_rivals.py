@@ -26,8 +26,8 @@ RIVALS = 3
 PROLOGUE = """
 import sys
 from datetime import UTC, datetime
-from mulligan.core.events import Entry, RunPaused
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.events import Entry, RunPaused
+from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Commit, Offer, WorkerRecord
 from mulligan.store import open_store
@@ -122,7 +122,8 @@ def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store,
         "    for turn in store.take_turns([run_id], name):\n"
         "        seq = store.run(run_id).seq\n"
         "        entry = Entry(seq + 1, at, 0, RunPaused(by=name))\n"
-        "        store.commit([Commit(turn, seq, [entry], (), 'running', 1, at)])\n"
+        "        line = dict(status='running', round=1, at=at)\n"
+        "        store.commit([Commit(turn=turn, after=seq, entries=[entry], rows=(), **line)])\n"
         "        store.release([turn])\n"
         "        left -= 1\n",
     )
@@ -136,7 +137,7 @@ def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str) -> Non
     queue(store, turn, *(task(turn.run_id, f"p{number}") for number in range(5)))
     store.lease("dead", offer())
 
-    said = race(where, "print(store.bury('dead', is_dead=True))\n")
+    said = race(where, "print(store.expire('dead', is_dead=True))\n")
 
     assert sorted(words[0] for words in said) == ["False", "False", "True"]
     told = [type(message.report).__name__ for message in store.inbox([turn.run_id])]
@@ -170,7 +171,8 @@ def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) 
         "    for turn in store.take_turns([run_id], name):\n"
         "        task = Task(run_id, place, 1, 'shell', {}, 'n', 'v1', place, 1)\n"
         "        try:\n"
-        "            store.commit([Commit(turn, store.run(run_id).seq, [], (), 'running', 1, at, taken=[task])])\n"
+        "            now = dict(after=store.run(run_id).seq, status='running', round=1, at=at)\n"
+        "            store.commit([Commit(turn=turn, entries=[], rows=(), taken=[task], **now)])\n"
         "            print(place)\n"
         "        except Conflict:\n"
         "            pass\n"
@@ -179,7 +181,7 @@ def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) 
 
     got = [place for words in said for place in words]
     assert len(set(got)) == len(got)
-    held = [lease.task.place for number in range(RIVALS) for lease in store.held(f"rival-{number}")]
+    held = [lease.task.place for number in range(RIVALS) for lease in store.leases_of(f"rival-{number}")]
     assert sorted(held) == sorted(got)
 
 

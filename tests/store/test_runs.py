@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.core.model import reports as r
 from mulligan.errors import KeyUsed, UnknownRun
-from mulligan.ports import Loaded, NewRun, RunRecord, Store, Turn, Waiting
+from mulligan.ports import LoadedRun, NewRun, RunRecord, Store, Turn, WaitingPlace
 
 from .keeping import T0, Open, commit, entries, new_run, reports, started, worker
 
@@ -108,7 +108,7 @@ def test_a_run_is_loaded_with_its_pinned_workflow_and_its_rows(store: Store) -> 
     store.commit([commit(turn, rows=rows)])
 
     loaded = store.load(turn.run_id)
-    assert loaded == Loaded(
+    assert loaded == LoadedRun(
         store.run(turn.run_id),
         b'{"name":"nightly"}',
         [("place", "a", "", b"1"), ("place", "b", "parked", b"2"), ("run", "", "", b"\x00\xff")],
@@ -161,10 +161,10 @@ def test_what_waits_for_a_person_is_found_over_all_runs_that_have_not_ended(stor
         ]
     )
 
-    assert store.waiting() == [
-        Waiting(one.run_id, "deploy", "approval", one.run_id),
-        Waiting(two.run_id, "a", "parked", two.run_id),
-        Waiting(two.run_id, "b", "parked", two.run_id),
+    assert store.waiting_places() == [
+        WaitingPlace(one.run_id, "deploy", "approval", one.run_id),
+        WaitingPlace(two.run_id, "a", "parked", two.run_id),
+        WaitingPlace(two.run_id, "b", "parked", two.run_id),
     ]
 
 
@@ -174,7 +174,7 @@ def test_what_no_longer_waits_is_not_found(store: Store) -> None:
 
     store.commit([commit(turn, 1, rows=[("place", "a", "", b"2"), ("place", "b", "", None)])])
 
-    assert store.waiting() == []
+    assert store.waiting_places() == []
 
 
 def test_the_rows_of_one_kind_are_found_over_all_runs_in_the_order_of_runs_and_keys(store: Store) -> None:
@@ -187,7 +187,7 @@ def test_the_rows_of_one_kind_are_found_over_all_runs_in_the_order_of_runs_and_k
         ]
     )
 
-    assert store.kept("tallies") == [
+    assert store.rows_of_kind("tallies") == [
         (one.run_id, "c", b"1"),
         (two.run_id, "a", b"\x00\xff"),
         (two.run_id, "b", b"3"),
@@ -208,10 +208,10 @@ def test_one_row_is_found_in_the_newest_runs_of_a_workflow_where_nobody_is_waite
         ]
     )
 
-    assert store.lately("nightly", "places", "a", 20) == [(two.run_id, b"\x00\xff"), (one.run_id, b"1")]
-    assert store.lately("nightly", "places", "a", 1) == [(two.run_id, b"\x00\xff")]
-    assert store.lately("nightly", "places", "c", 20) == []
-    assert store.lately("weekly", "places", "a", 20) == []
+    assert store.recent_rows("nightly", "places", "a", 20) == [(two.run_id, b"\x00\xff"), (one.run_id, b"1")]
+    assert store.recent_rows("nightly", "places", "a", 1) == [(two.run_id, b"\x00\xff")]
+    assert store.recent_rows("nightly", "places", "c", 20) == []
+    assert store.recent_rows("weekly", "places", "a", 20) == []
 
 
 def test_of_a_kind_that_no_run_has_no_rows_are_found(store: Store) -> None:
@@ -219,8 +219,8 @@ def test_of_a_kind_that_no_run_has_no_rows_are_found(store: Store) -> None:
     store.commit([commit(turn, rows=[("tallies", "a", "", b"1"), ("run", "", "", b"9")])])
     store.commit([commit(turn, 1, rows=[("tallies", "a", "", None)])])
 
-    assert store.kept("tallies") == []
-    assert store.kept("run") == [(turn.run_id, "", b"9")]
+    assert store.rows_of_kind("tallies") == []
+    assert store.rows_of_kind("run") == [(turn.run_id, "", b"9")]
 
 
 def test_everything_is_found_again_when_the_store_is_opened_again(opened: Open) -> None:
@@ -277,14 +277,14 @@ def test_rows_are_found_by_their_tag_the_newest_run_first_with_how_it_stands(sto
         rows = [("places", "a", tag, b"row"), ("places", "b", "", b"other")]
         store.commit([commit(turn, rows=rows, status="running" if turn is turns[0] else "completed")])
 
-    found = store.tagged("f1", 10)
+    found = store.tagged_rows("f1", 10)
 
     assert found == [
         (turns[1].run_id, "completed", "a", b"row"),
         (turns[0].run_id, "running", "a", b"row"),
     ]
-    assert store.tagged("f1", 1) == found[:1]
-    assert store.tagged("", 10) == store.tagged("f3", 10) == []
+    assert store.tagged_rows("f1", 1) == found[:1]
+    assert store.tagged_rows("", 10) == store.tagged_rows("f3", 10) == []
 
 
 def test_a_row_whose_tag_changes_is_found_by_the_new_one_alone_and_not_at_all_when_it_goes(store: Store) -> None:
@@ -294,7 +294,7 @@ def test_a_row_whose_tag_changes_is_found_by_the_new_one_alone_and_not_at_all_wh
 
     store.commit([commit(turn, after=1, rows=[("places", "a", "", b"2"), ("places", "b", "f1", None)])])
 
-    assert store.tagged("f1", 10) == []
+    assert store.tagged_rows("f1", 10) == []
 
 
 def test_what_may_be_taken_over_waits_for_nobody_and_counts_among_the_latest(store: Store) -> None:
@@ -303,5 +303,5 @@ def test_what_may_be_taken_over_waits_for_nobody_and_counts_among_the_latest(sto
     for turn, tag in zip(turns, ("f1", "parked", ""), strict=True):
         store.commit([commit(turn, rows=[("places", "a", tag, tag.encode())])])
 
-    assert [(one.run_id, one.kind) for one in store.waiting()] == [(turns[1].run_id, "parked")]
-    assert store.lately("nightly", "places", "a", 10) == [(turns[2].run_id, b""), (turns[0].run_id, b"f1")]
+    assert [(one.run_id, one.kind) for one in store.waiting_places()] == [(turns[1].run_id, "parked")]
+    assert store.recent_rows("nightly", "places", "a", 10) == [(turns[2].run_id, b""), (turns[0].run_id, b"f1")]

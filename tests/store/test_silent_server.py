@@ -42,8 +42,8 @@ def store(proxy: Proxy) -> Iterator[PostgresStore]:
     ("direction", "ask"),
     [
         # One statement, several in a transaction, several in one round trip: each waits in its own way.
-        pytest.param("server", lambda store: store.beat("one"), id="one statement"),
-        pytest.param("client", lambda store: store.bury("one", is_dead=True), id="a transaction"),
+        pytest.param("server", lambda store: store.record_heartbeat("one"), id="one statement"),
+        pytest.param("client", lambda store: store.expire("one", is_dead=True), id="a transaction"),
         pytest.param("client", lambda store: store.take_turns([1], "one"), id="a pipeline"),
     ],
 )
@@ -56,7 +56,7 @@ def test_an_answer_that_does_not_come_within_the_lease_is_given_up(
         ask(store)
 
     assert refused.value.message == (
-        "the PostgreSQL database 'postgres' on '127.0.0.1' does not answer: nothing came for 1 seconds"
+        "the PostgreSQL database 'postgres' on '127.0.0.1' does not answer: no answer for 1 seconds"
     )
 
 
@@ -66,7 +66,7 @@ def test_who_has_given_up_a_silent_connection_goes_on_with_a_new_one(store: Post
         store.take_turns([1], "one")
     proxy.heal()
 
-    is_known = store.beat("one")
+    is_known = store.record_heartbeat("one")
     turns = store.create([RUN], "one")
 
     assert (is_known, [turn.holder for turn in turns]) == (True, ["one"])
@@ -108,7 +108,7 @@ def test_a_process_with_a_thousand_open_files_still_hears_its_server(schema_url:
     many = [os.dup(null) for _ in range(1_100)]
     try:
         store = PostgresStore(schema_url)
-        fd, is_news = store.fileno(), store.has_news()
+        fd, is_news = store.fileno(), store.has_changes()
         store.close()
     finally:
         for each in (null, *many):

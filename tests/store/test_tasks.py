@@ -52,7 +52,7 @@ def test_a_leased_task_is_the_one_that_was_queued_with_everything_in_it(store: S
     (lease,) = store.lease("w", offer(labels=("big", "fast")))
 
     assert (lease.task, lease.worker) == (whole, "w")
-    assert store.held("w") == [lease]
+    assert store.leases_of("w") == [lease]
 
 
 def test_the_oldest_tasks_are_handed_out_first(store: Store) -> None:
@@ -123,10 +123,10 @@ def test_queued_twice_a_task_is_still_one(store: Store) -> None:
     queue(store, turn, task(turn.run_id), task(turn.run_id))
     queue(store, turn, task(turn.run_id))
 
-    assert store.queued(turn.run_id) == [("build", 1)]
+    assert store.queued_tasks(turn.run_id) == [("build", 1)]
     (lease,) = store.lease("w", offer())
     queue(store, turn, task(turn.run_id))
-    assert (store.queued(turn.run_id), store.held("w")) == ([], [lease])
+    assert (store.queued_tasks(turn.run_id), store.leases_of("w")) == ([], [lease])
 
 
 def test_a_paused_run_hands_out_no_task_until_it_goes_on(store: Store) -> None:
@@ -183,7 +183,7 @@ def test_a_task_is_handed_out_where_it_fits(
     queue(store, turn, task(turn.run_id, **needs))
 
     assert leased(store, **offered) == (["build"] if is_taken else [])
-    assert store.queued(turn.run_id) == ([] if is_taken else [("build", 1)])
+    assert store.queued_tasks(turn.run_id) == ([] if is_taken else [("build", 1)])
 
 
 def test_tasks_are_handed_out_one_beside_the_other_until_the_offer_is_full(store: Store) -> None:
@@ -212,7 +212,7 @@ def test_a_task_runs_anywhere_when_its_host_is_gone(store: Store, how: str) -> N
         store.register(worker("theirs", host="there"))
     queue(store, turn, task(turn.run_id, host="there"))
     if how == "buried":
-        store.bury("theirs", is_dead=True)
+        store.expire("theirs", is_dead=True)
 
     assert leased(store, host="here") == ["build"]
 
@@ -240,7 +240,7 @@ def test_a_result_is_accepted_into_the_inbox_and_ends_the_lease(opened: Open) ->
 
     other.report(lease.token, ended())
 
-    assert other.held("other") == []
+    assert other.leases_of("other") == []
     assert reports(mine, turn.run_id)[1:] == [ended()]
 
 
@@ -264,7 +264,7 @@ def test_a_result_is_accepted_once(store: Store) -> None:
         store.report(lease.token, ended())
 
     assert refused.value.render() == (
-        f"error[task.stale_lease]: lease {lease.token} is void: it has ended, or its worker was given up"
+        f"error[task.stale_lease]: lease {lease.token} is void: it has ended, or its worker has expired"
     )
     assert refused.value.data == {"token": lease.token}
     assert reports(store, turn.run_id) == [ended()]
@@ -279,4 +279,4 @@ def test_a_number_that_is_no_lease_is_refused(store: Store) -> None:
         with pytest.raises(StaleLease):
             store.report(token, ended())
 
-    assert store.queued(turn.run_id) == [("build", 1)]
+    assert store.queued_tasks(turn.run_id) == [("build", 1)]

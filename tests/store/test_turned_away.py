@@ -182,7 +182,7 @@ def test_a_store_takes_one_connection_and_one_more_once_somebody_waits_for_news(
         store.register(WorkerRecord("w", "here", 1))
         assert count() == 1
         store.fileno()
-        store.beat("w")
-        store.has_news()
+        store.record_heartbeat("w")
+        store.has_changes()
         assert count() == 2
         store.close()

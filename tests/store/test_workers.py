@@ -40,7 +40,7 @@ def test_the_last_heartbeat_of_a_worker_is_known(store: Store, place: Place) -> 
     place.pass_time(5)
     before = place.now()
 
-    store.beat("w")
+    store.record_heartbeat("w")
 
     (known,) = store.workers()
     assert known.beat_at is not None
@@ -66,7 +66,7 @@ def test_a_heartbeat_keeps_a_worker_alive(store: Store, place: Place) -> None:
     store.register(worker())
     place.pass_time(LEASE_SECONDS - 5)
 
-    assert store.beat("w")
+    assert store.record_heartbeat("w")
 
     place.pass_time(LEASE_SECONDS - 5)
     assert not store.workers()[0].is_expired
@@ -76,14 +76,14 @@ def test_a_worker_that_is_alive_is_not_buried(store: Store, place: Place) -> Non
     turn = started(store)
     place.pass_time(LEASE_SECONDS - 5)
 
-    assert not store.bury("w")
+    assert not store.expire("w")
 
     assert store.run(turn.run_id).holder == "w"
-    assert store.beat("w")
+    assert store.record_heartbeat("w")
 
 
 def test_nobody_is_buried_who_is_not_known(store: Store) -> None:
-    assert not store.bury("nobody", is_dead=True)
+    assert not store.expire("nobody", is_dead=True)
 
 
 @pytest.mark.parametrize("is_dead", [True, False], ids=["its lock is free", "its heartbeat is too old"])
@@ -93,10 +93,10 @@ def test_a_buried_worker_loses_its_turns_and_leases(store: Store, place: Place, 
     if not is_dead:
         place.pass_time(LEASE_SECONDS + 1)
 
-    assert store.bury("w", is_dead=is_dead)
+    assert store.expire("w", is_dead=is_dead)
 
     assert store.workers() == []
-    assert store.held("w") == []
+    assert store.leases_of("w") == []
     assert store.run(turn.run_id).holder == ""
     (told,) = reports(store, turn.run_id)
     assert isinstance(told, r.LeaseExpired)
@@ -107,9 +107,9 @@ def test_a_buried_worker_loses_its_turns_and_leases(store: Store, place: Place, 
 
 def test_a_buried_worker_is_told_so_by_its_next_heartbeat(store: Store) -> None:
     store.register(worker())
-    store.bury("w", is_dead=True)
+    store.expire("w", is_dead=True)
 
-    assert not store.beat("w")
+    assert not store.record_heartbeat("w")
 
 
 def test_a_lost_task_is_reported_once_however_many_bury_its_worker(opened: Open) -> None:
@@ -117,7 +117,7 @@ def test_a_lost_task_is_reported_once_however_many_bury_its_worker(opened: Open)
     turn = started(one)
     take(one, turn, task(turn.run_id))
 
-    assert [store.bury("w", is_dead=True) for store in (one, two, one)] == [True, False, False]
+    assert [store.expire("w", is_dead=True) for store in (one, two, one)] == [True, False, False]
 
     assert len(reports(one, turn.run_id)) == 1
 
@@ -126,9 +126,9 @@ def test_a_queued_task_is_not_lost_with_the_worker_that_queued_it(store: Store) 
     turn = started(store)
     queue(store, turn, task(turn.run_id))
 
-    store.bury("w", is_dead=True)
+    store.expire("w", is_dead=True)
 
-    assert store.queued(turn.run_id) == [("build", 1)]
+    assert store.queued_tasks(turn.run_id) == [("build", 1)]
     assert reports(store, turn.run_id) == []
 
 
@@ -137,9 +137,9 @@ def test_the_death_of_one_worker_is_nothing_to_another(store: Store) -> None:
     take(store, mine, task(mine.run_id))
     (kept,) = take(store, other, task(other.run_id))
 
-    store.bury("mine", is_dead=True)
+    store.expire("mine", is_dead=True)
 
-    assert store.held("other") == [kept]
+    assert store.leases_of("other") == [kept]
     assert store.run(other.run_id).holder == "other"
 
 
@@ -158,7 +158,7 @@ def test_the_dead_get_nothing(store: Store) -> None:
     """A worker that was buried while it slept finds out before it has anything that nobody could take from it."""
     turn = started(store)
     queue(store, turn, task(turn.run_id))
-    store.bury("w", is_dead=True)
+    store.expire("w", is_dead=True)
 
     assert store.take_turns([turn.run_id], "w") == []
     assert store.lease("w", offer()) == []

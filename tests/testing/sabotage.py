@@ -13,15 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.effects import effects
-from mulligan.engine import engine, run_driver, worker_expiry
+from mulligan.engine import engine, run_driver
+from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
-from mulligan.store import gate, memory, sqlite_commit
+from mulligan.store import breaker_transaction, memory, sqlite_commit
 from mulligan.store.clock import ProcessClock
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
 from mulligan.testing import simulated_worker
@@ -80,8 +81,8 @@ def _less(store: type, sentence: str, **fields: Any) -> None:
 
 _less(MemoryStore, "a commit forgets its timers", timers=())
 _less(MemoryStore, "a commit forgets what it queues", queued=())
-_less(MemoryStore, "a commit forgets to tell another run", told=())
-_less(MemoryStore, "a commit forgets to tell the child runs", told_children=())
+_less(MemoryStore, "a commit forgets to tell another run", outgoing=())
+_less(MemoryStore, "a commit forgets to tell the child runs", child_reports=())
 _less(MemoryStore, "a commit forgets what it stops", stopped=())
 _less(MemoryStore, "a commit forgets what its breakers count", counted=())
 _less(MemoryStore, "a commit writes the log and not the rows", rows=())
@@ -136,11 +137,11 @@ def _(real: str) -> str:
     return "SELECT ?"
 
 
-@defect(Shelf, "next_ticket")
+@defect(MemoryTables, "next_ticket")
 def _(real: Any) -> Any:
     """every second token is that of the lease before"""
 
-    def next_ticket(self: Shelf) -> int:
+    def next_ticket(self: MemoryTables) -> int:
         return (real(self) + 1) // 2 + 1
 
     return next_ticket
@@ -149,7 +150,7 @@ def _(real: Any) -> Any:
 @defect(MemoryStore, "_free")
 def _(real: Any) -> Any:
     """a task is handed out that somebody has"""
-    return lambda self: list(self.shelf.tasks.values())
+    return lambda self: list(self.tables.tasks.values())
 
 
 @defect(memory, "_take_turn")
@@ -175,38 +176,38 @@ def _(real: Any) -> Any:
     return lambda self, commit: None
 
 
-@defect(MemoryStore, "bury")
+@defect(MemoryStore, "expire")
 def _(real: Any) -> Any:
     """who is buried keeps one of its leases"""
 
-    def bury(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
         kept = self._held(name)[:1]
         is_buried: bool = real(self, name, is_dead=is_dead)
         for one in kept if is_buried else ():
-            self.shelf.tasks[one.known_by] = one
+            self.tables.tasks[one.task_key] = one
         return is_buried
 
-    return bury
+    return expire
 
 
 @defect(MemoryStore, "_end")
 def _(real: Any) -> Any:
     """a lease ends, and its run is not told"""
-    return lambda self, kept, report: self.shelf.remove_task(kept)
+    return lambda self, kept, report: self.tables.remove_task(kept)
 
 
-@defect(MemoryStore, "bury")
+@defect(MemoryStore, "expire")
 def _(real: Any) -> Any:
     """who is buried keeps its turns"""
 
-    def bury(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
-        held = [run for run in self.shelf.runs.values() if run.holder == name]
+    def expire(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+        held = [run for run in self.tables.runs.values() if run.holder == name]
         is_buried: bool = real(self, name, is_dead=is_dead)
         for run in held if is_buried else ():
             run.holder = name
         return is_buried
 
-    return bury
+    return expire
 
 
 @defect(MemoryStore, "fire_timers")
@@ -214,16 +215,16 @@ def _(real: Any) -> Any:
     """a timer is taken down, and nobody is told"""
 
     def fire_timers(self: MemoryStore, root_run_id: int | None = None, **named: Any) -> int:
-        before = set(self.shelf.messages)
+        before = set(self.tables.messages)
         count: int = real(self, root_run_id, **named)
-        for id_ in set(self.shelf.messages) - before:
-            del self.shelf.messages[id_]
+        for id_ in set(self.tables.messages) - before:
+            del self.tables.messages[id_]
         return count
 
     return fire_timers
 
 
-@defect(gate, "admission")
+@defect(breaker_transaction, "admission")
 def _(real: Any) -> Any:
     """others pass a breaker while its probe is under way"""
 
@@ -234,7 +235,7 @@ def _(real: Any) -> Any:
     return admission
 
 
-@defect(gate, "admission")
+@defect(breaker_transaction, "admission")
 def _(real: Any) -> Any:
     """a breaker whose probe was lost is never probed again"""
 
@@ -244,7 +245,7 @@ def _(real: Any) -> Any:
     return admission
 
 
-@defect(SQL, "tell_children")
+@defect(SQL, "insert_child_messages")
 def _(real: str) -> str:
     """on SQLite only the first of the child runs is told"""
     return f"{real} LIMIT 1"
@@ -258,7 +259,7 @@ def _(real: Any) -> Any:
         try:
             real(self, token, report, guard=guard)
         except StaleLease:
-            self.shelf.tell(next(iter(self.shelf.runs)), report)
+            self.tables.add_message(next(iter(self.tables.runs)), report)
 
     return report
 
@@ -269,47 +270,46 @@ def _(real: Any) -> Any:
 @defect(run_driver.RunDriver, "requeue")
 def _(real: Any) -> Any:
     """who takes a run up forgets the tasks that wait"""
-    return lambda self, known_by: self.queue.clear()
+    return lambda self, task_key: self.queue.clear()
 
 
-@defect(engine.Engine, "_lease")
+@defect(engine.Engine, "_lease_tasks")
 def _(real: Any) -> Any:
     """an engine never asks the store for tasks"""
     return lambda self: None
 
 
-@defect(TasksInFlight, "go_on")
+@defect(TasksInFlight, "_restore")
 def _(real: Any) -> Any:
     """after the store was away what runs is started again"""
 
-    def go_on(self: TasksInFlight, held: Any, untold: Any) -> None:
-        held = list(held)
-        real(self, held, untold)
-        self.reserve_and_start(held)
+    def restore(self: TasksInFlight, leases: Any, unwritten: Any) -> None:
+        real(self, leases, unwritten)
+        self.reserve_and_start(list(leases.values()))
 
-    return go_on
+    return restore
 
 
-@defect(TasksInFlight, "_be_sure_of")
+@defect(TasksInFlight, "_renew_stale_heartbeat")
 def _(real: Any) -> Any:
     """who was kept from his work for long takes it for his own"""
 
-    def _be_sure_of(self: TasksInFlight, leases: Any) -> None:
+    def renew_stale_heartbeat(self: TasksInFlight, leases: Any) -> None:
         if self.executor is not None:
-            self.executor.renewed(self._clock.monotonic())
+            self.executor.renew(self._clock.monotonic())
 
-    return _be_sure_of
+    return renew_stale_heartbeat
 
 
-@defect(TasksInFlight, "go_on")
+@defect(TasksInFlight, "_restore")
 def _(real: Any) -> Any:
     """after the store was away what a commit without an answer gave is not started"""
 
-    def go_on(self: TasksInFlight, held: Any, untold: Any) -> None:
-        known = {*untold, *(lease.token for lease in self.executor.running)} if self.executor else set()
-        real(self, [lease for lease in held if lease.token in known], untold)
+    def restore(self: TasksInFlight, leases: Any, unwritten: Any) -> None:
+        known = {*unwritten, *(lease.token for lease in self.executor.running)} if self.executor else set()
+        real(self, {token: lease for token, lease in leases.items() if token in known}, unwritten)
 
-    return go_on
+    return restore
 
 
 @defect(run_driver._CARRY_OUT, effects.SetTimer)
@@ -333,28 +333,28 @@ def _(real: Any) -> Any:
     return end
 
 
-@defect(run_driver.RunDriver, "take_back")
+@defect(run_driver.RunDriver, "roll_back")
 def _(real: Any) -> Any:
     """a turn that could not be written has forgotten what it was told"""
 
-    def take_back(self: run_driver.RunDriver) -> None:
+    def roll_back(self: run_driver.RunDriver) -> None:
         waiting = self.reports.copy()
         real(self)
         self.reports = waiting
 
-    return take_back
+    return roll_back
 
 
-@defect(engine.Engine, "_pass_on")
+@defect(DrivenRuns, "_pass_on_reports")
 def _(real: Any) -> Any:
     """what our own tasks came to goes with a turn that is another's"""
-    return lambda self, drive: None
+    return lambda self, driver: None
 
 
 @defect(TasksInFlight, "keep")
 def _(real: Any) -> Any:
     """what a run was told when the store went away is forgotten"""
-    return lambda self, told: None
+    return lambda self, reports: None
 
 
 @defect(TasksInFlight, "wait")
@@ -374,10 +374,10 @@ def _(real: Any) -> Any:
     return lambda store, look, end_leftovers, **judged: []
 
 
-@defect(worker_expiry, "_is_silent")
+@defect(HeartbeatSender, "may_expire_others")
 def _(real: Any) -> Any:
     """after an outage the first one back buries all others"""
-    return lambda *args, may_expire_others: real(*args, may_expire_others=True)
+    return property(lambda self: True)
 
 
 @defect(HeartbeatSender, "may_expire_others")
@@ -405,14 +405,14 @@ def _(real: Any) -> Any:
     return lambda self: self._read_wall()
 
 
-@defect(engine.Engine, "_drive")
+@defect(DrivenRuns, "_drive")
 def _(real: Any) -> Any:
     """a run whose log is ahead of the clock waits for it"""
 
     def _drive(self: Any, *args: Any) -> Any:
         found = real(self, *args)
         found.ahead = run_driver.NOT_AHEAD
-        self._ahead.clear()
+        self._timers.ahead.clear()
         return found
 
     return _drive

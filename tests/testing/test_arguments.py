@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.testing.arguments import above_zero, at_least_one
+from mulligan.testing.arguments import positive_float, positive_int
 
 PROJECT = Path(__file__).parents[2]
 
@@ -18,10 +18,10 @@ PROJECT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("program", "words", "said"),
     [
-        ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 of them prove nothing"),
-        ("proof.crashes", ["--every", "0"], "argument --every: 0 of them prove nothing"),
-        ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 of them prove nothing"),
-        ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is no number"),
+        ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 is less than 1"),
+        ("proof.crashes", ["--every", "0"], "argument --every: 0 is less than 1"),
+        ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 is not greater than 0"),
+        ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is not a number"),
     ],
 )
 def test_a_number_that_would_prove_nothing_is_refused(program: str, words: list[str], said: str) -> None:
@@ -34,8 +34,8 @@ def test_a_number_that_would_prove_nothing_is_refused(program: str, words: list[
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        *((at_least_one, text) for text in ("abc", "0", "-1", "1.5")),
-        *((above_zero, text) for text in ("long", "0", "-1", "inf", "nan")),
+        *((positive_int, text) for text in ("abc", "0", "-1", "1.5")),
+        *((positive_float, text) for text in ("long", "0", "-1", "inf", "nan")),
     ],
 )
 def test_what_is_no_amount_of_work_is_refused(read: Callable[[str], float], text: str) -> None:
@@ -44,4 +44,4 @@ def test_what_is_no_amount_of_work_is_refused(read: Callable[[str], float], text
 
 
 def test_an_amount_of_work_is_read() -> None:
-    assert (at_least_one("3"), above_zero("0.5")) == (3, 0.5)
+    assert (positive_int("3"), positive_float("0.5")) == (3, 0.5)

@@ -152,8 +152,8 @@ def test_what_a_rehearsal_cannot_do_is_refused_before_it_starts(text: str, named
         rehearsed(text, tmp_path)
 
     assert refused.value.render() == (
-        f"error[refused]: a rehearsal carries out shell commands only, and step 'a' has {named}\n"
-        "  say how it ends: fakes={'a': {'output': …}}"
+        f"error[refused]: a rehearsal runs only shell commands, and step 'a' has {named}\n"
+        "  define how it ends: fakes={'a': {'output': …}}"
     )
 
 
@@ -165,7 +165,7 @@ def test_a_secret_is_refused_before_it_could_be_printed(tmp_path: Path):
 
     assert refused.value.render() == (
         "error[refused]: a rehearsal looks up no secrets, and step 'a' reads one\n"
-        "  hand it over as an environment variable: ${env.NAME}"
+        "  pass it as an environment variable: ${env.NAME}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model.workflow import Action, Breaker, Workflow
-from mulligan.testing.fault_budget import STORE_KINDS, StoreKind, Trouble
+from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
@@ -121,11 +121,11 @@ THEMES: dict[str, Theme] = {
 
 @pytest.mark.parametrize(("sentence", "of", "store", "seed", "promise"), FOUND, ids=[row[0] for row in FOUND])
 def test_a_defect_is_found(sentence: str, of: Workflow | None, store: StoreKind, seed: int, promise: str) -> None:
-    trouble, theme = Trouble(store=store), THEMES.get(sentence)
+    trouble, theme = FaultBudget(store=store), THEMES.get(sentence)
 
     with DEFECTS[sentence].at_work():
         seeds = range(seed, seed + HISTORIES_MAX)
-        told = (complaint(Simulation(one, of, trouble=trouble, theme=theme)) for one in seeds)
+        told = (complaint(Simulation(one, of, budget=trouble, theme=theme)) for one in seeds)
         found = next((one for one in told if one.startswith(f"{promise}: ")), "nothing")
 
     assert found.startswith(promise)
@@ -138,6 +138,6 @@ def test_every_defect_is_looked_for() -> None:
 @pytest.mark.parametrize("store", STORE_KINDS)
 @pytest.mark.parametrize("of", [GUARDED, CALLING, PLAIN])
 def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
-    told = [complaint(Simulation(seed, of, trouble=Trouble(store=store))) for seed in range(4)]
+    told = [complaint(Simulation(seed, of, budget=FaultBudget(store=store))) for seed in range(4)]
 
     assert [one for one in told if one] == []

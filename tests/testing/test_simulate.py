@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from mulligan.testing.fault_budget import Trouble
+from mulligan.testing.fault_budget import FaultBudget
 from mulligan.testing.shrinking import smaller
-from mulligan.testing.simulate import Sum, main, simulate
-from mulligan.testing.simulation_pool import Crew, Patience, parts
-from mulligan.testing.simulation_totals import Tally
+from mulligan.testing.simulate import SimulationResult, main, simulate
+from mulligan.testing.simulation_pool import SimulationPool, TimeLimits, parts
+from mulligan.testing.simulation_totals import SimulationTotals
 from mulligan.testing.workflows import is_lawful, random_workflow
 
 from .scripted import BROKEN, CRASHING, DYING, ENDLESS, KINDS, WELL, WORKFLOW, Scripted
@@ -32,7 +32,7 @@ def test_a_broken_history_is_cut_down_to_the_least_that_still_breaks_the_promise
     assert found.workflow is not None
     assert [step.name for step in found.workflow.steps] == ["b"]
     assert found.workflow.steps[0].rules == ()
-    assert found.trouble == Trouble(frozenset({"doubled", "late"}), moves_max=4, engines_max=2, store="memory")
+    assert found.budget == FaultBudget(frozenset({"doubled", "late"}), steps_max=4, engines_max=2, store="memory")
 
 
 def test_what_was_found_is_told_with_the_command_that_shows_it_again() -> None:
@@ -40,9 +40,9 @@ def test_what_was_found_is_told_with_the_command_that_shows_it_again() -> None:
 
     first, *_, last = found.render().split("\n\n")
     assert first == "seed 11: promise 3: that was one too many\n  1 steps"
-    assert last == "to see it again: make simulate N=1 SEED=11"
+    assert last == "to reproduce it: make simulate N=1 SEED=11"
     assert (
-        "the least trouble that still does this: without doubled, late; the wild part over after 4 moves; "
+        "the fewest faults that still do this: without doubled, late; faults until step 4; "
         "2 engines at most; in a store of kind 'memory'\nwhat happened: lost 1" in found.render()
     )
 
@@ -50,11 +50,11 @@ def test_what_was_found_is_told_with_the_command_that_shows_it_again() -> None:
 def test_a_crash_is_a_finding_too() -> None:
     _, (found,) = simulate([CRASHING], Scripted)
 
-    assert found.sentence == "it crashed: ZeroDivisionError: by zero"
+    assert found.sentence == "crashed: ZeroDivisionError: by zero"
 
 
 def test_a_history_that_goes_round_in_circles_is_a_finding() -> None:
-    part = next(parts([ENDLESS], OnceEndless, lambda seed: True, Patience(computing_seconds=0.05)))
+    part = next(parts([ENDLESS], OnceEndless, lambda seed: True, TimeLimits(computing_seconds=0.05)))
 
     assert part.broken[0].sentence == "promise 10: after 0.05 seconds of computing there is no end of it"
 
@@ -63,7 +63,7 @@ class OnceEndless(Scripted):
     """Goes round in circles only where nothing of it is cut."""
 
     def run(self) -> None:
-        if self.trouble == Trouble() and self.workflow == WORKFLOW:
+        if self.budget == FaultBudget() and self.workflow == WORKFLOW:
             super().run()
 
 
@@ -87,7 +87,7 @@ def test_the_command_says_in_a_few_lines_how_much_was_seen(capsys: pytest.Captur
     assert lines == ["stores: sqlite 1", "what happened: doubled 1, late 1, lost 1"]
     assert blank == ""
     assert last.startswith("1 histories of 1 runs, 0 events in 0 seconds (")
-    assert last.endswith(" histories a second): every promise was kept")
+    assert last.endswith(" histories a second): no promise was broken")
 
 
 def test_the_command_counts_everything_if_it_is_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,10 +97,10 @@ def test_the_command_counts_everything_if_it_is_asked_to(capsys: pytest.CaptureF
 
 
 def test_crashes_are_counted_by_their_points() -> None:
-    tally = Tally(2, counts=Tally().counts)
-    tally.counts.update({("what happened", "crash b"): 1200, ("what happened", "crash a"): 3, ("store", "memory"): 2})
+    totals = SimulationTotals(2, counts=SimulationTotals().counts)
+    totals.counts.update({("what happened", "crash b"): 1200, ("what happened", "crash a"): 3, ("store", "memory"): 2})
 
-    assert tally.short() == "stores: memory 2\n1,203 crashes: b 1,200, a 3"
+    assert totals.summary() == "stores: memory 2\n1,203 crashes: b 1,200, a 3"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_crashes_are_counted_by_their_points() -> None:
     ],
 )
 def test_progress_says_how_long_it_still_takes(seconds: float, words: str) -> None:
-    assert Timed(1000, tally=Tally(100), elapsed=seconds).progress() == words
+    assert TimedWorker(1000, totals=SimulationTotals(100), elapsed=seconds).progress() == words
 
 
-class Timed(Sum):
+class TimedWorker(SimulationResult):
     elapsed: float = 1.0
 
     @property
@@ -133,7 +133,7 @@ def test_the_command_stops_at_the_first_broken_promise(jobs: str, capsys: pytest
 
     out = capsys.readouterr().out
     assert code == 1
-    assert "to see it again: make simulate N=1 SEED=1\n" in out
+    assert "to reproduce it: make simulate N=1 SEED=1\n" in out
     assert out.splitlines()[-1].endswith(": 1 broken")
 
 
@@ -157,18 +157,18 @@ def test_the_command_goes_on_if_it_is_told_to(jobs: str, capsys: pytest.CaptureF
 
 def test_a_process_that_dies_names_its_seed_and_another_goes_on_behind_it() -> None:
     seeds = range(DYING + KINDS, WELL + 2 * KINDS + 1, WELL + KINDS - DYING)
-    with closing(Crew(seeds, 1, Scripted)) as crew:
+    with closing(SimulationPool(seeds, 1, Scripted)) as crew:
         found = list(crew.parts())
 
-    assert sum(part.tally.histories for part in found) == 2
+    assert sum(part.totals.histories for part in found) == 2
     deaths = [one for part in found for one in part.broken]
     assert [one.render() for one in deaths] == [
-        "seed 13: promise 10: the process that ran it died, exit code 9\n\nto see it again: make simulate N=1 SEED=13"
+        "seed 13: promise 10: the process that ran it died, exit code 9\n\nto reproduce it: make simulate N=1 SEED=13"
     ]
 
 
 def test_a_process_that_hangs_names_its_seed() -> None:
-    with closing(Crew(range(ENDLESS, ENDLESS + 1), 1, Scripted, Patience(silent_seconds=0.0))) as crew:
+    with closing(SimulationPool(range(ENDLESS, ENDLESS + 1), 1, Scripted, TimeLimits(silent_seconds=0.0))) as crew:
         found = [one for part in crew.parts() for one in part.broken]
 
     assert [(one.seed, one.sentence) for one in found] == [

@@ -14,12 +14,12 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Expression, decode, encode
 from mulligan.ports import FAULT_POINTS
-from mulligan.testing.fault_injection import WEATHER
+from mulligan.testing.fault_injection import FAULTS
 from mulligan.testing.history import edge, step, workflow
 from mulligan.testing.run_invariants import check
 from mulligan.testing.simulate import simulate
 from mulligan.testing.simulator import Simulation
-from mulligan.testing.workflows import Dice, is_lawful, random_workflow
+from mulligan.testing.workflows import RandomEvaluator, is_lawful, random_workflow
 
 SRC = Path(__file__).parents[2] / "src"
 # The first ones are those whose kinds of things are counted.
@@ -63,7 +63,7 @@ EXPECTED: list[tuple[str, set[str]]] = [
         "what happened",
         {"cancel", "cancel_now", "pause", "resume", "retry", "decide", "visit", "ask_nonsense", "items"},
     ),
-    ("what happened", {"freeze", "newcomer", "wrong_clock", "reset_breakers", "fork", "outage", *WEATHER}),
+    ("what happened", {"freeze", "newcomer", "wrong_clock", "reset_breakers", "fork", "outage", *FAULTS}),
     ("what happened", {f"crash {point}" for point in (*FAULT_POINTS, "before commit", "after commit")}),
     ("store", {"memory", "shared", "sqlite"}),
 ]
@@ -135,7 +135,7 @@ def test_a_remediation_that_waits_for_what_it_repairs_is_not_lawful() -> None:
 
 
 def test_dice_answer_the_same_to_the_same_question_and_another_the_next_time() -> None:
-    asked = [Dice("seed", errors_per_thousand=0) for _ in range(2)]
+    asked = [RandomEvaluator("seed", errors_per_thousand=0) for _ in range(2)]
     question = Expression("bool.1")
 
     answers = [[dice.evaluate(question, {}) for _ in range(30)] for dice in asked]

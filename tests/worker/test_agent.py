@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agent_context import Briefing, Heard
+from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker.actions.agent import BETWEEN, decision, tokens
+from mulligan.worker.actions.agent import CONTEXT_NOTICE, decision, tokens
 
 from .work import Work
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 FAILED = FailedSource("build", 1, 2, 1, 1, "retries_exhausted", failure("EXIT_NONZERO", "disk full"), 4, 9, AT)
-TOLD = Briefing("fix", failed=(FAILED,), heard=(Heard("plan", 1, 1, 2, 3, AT, {"steps": 3}),))
+TOLD = AgentContext("fix", failed=(FAILED,), outputs=(PriorOutput("plan", 1, 1, 2, 3, AT, {"steps": 3}),))
 
 
 class Agents:
@@ -97,21 +97,21 @@ def test_without_a_context_the_prompt_alone_is_on_its_standard_input(agents: Age
 
 
 def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
-    report = agents.run("cat", told=TOLD, context={"branch": "main"})
+    report = agents.run("cat", agent_context=TOLD, context={"branch": "main"})
 
     told = TOLD.text(7, {"branch": "main"})
     assert own_context(7, "fix", '{"branch":"main"}', "json") in told
-    assert content(report) == f"{told}\n\n{BETWEEN}\n\nmend it"
+    assert content(report) == f"{told}\n\n{CONTEXT_NOTICE}\n\nmend it"
 
 
 def test_a_command_of_the_agents_own_stands_alone_and_its_context_is_a_file(agents: Agents):
-    report = agents.run('cat; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', "/mend it", told=TOLD)
+    report = agents.run('cat; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', "/mend it", agent_context=TOLD)
 
     assert content(report) == f"/mend it\n--\n{TOLD.text(7)}"
 
 
 def test_prompt_and_context_are_files_as_well(agents: Agents):
-    report = agents.run('cat "$MULLIGAN_PROMPT_FILE"; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', told=TOLD)
+    report = agents.run('cat "$MULLIGAN_PROMPT_FILE"; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', agent_context=TOLD)
 
     assert content(report) == f"mend it\n--\n{TOLD.text(7)}"
 
@@ -123,20 +123,22 @@ def test_the_file_of_the_context_is_there_though_nothing_is_told(agents: Agents)
 
 
 def test_the_failure_context_alone_is_where_every_step_finds_it(agents: Agents):
-    report = agents.run('cat "$MULLIGAN_FAILURE_CONTEXT"', told=TOLD, failure_context=TOLD.failure_text(7))
+    report = agents.run('cat "$MULLIGAN_FAILURE_CONTEXT"', agent_context=TOLD, failure_context=TOLD.failure_text(7))
 
     assert content(report) == TOLD.failure_text(7)
 
 
 def test_its_files_are_its_owners_alone_and_gone_when_it_has_ended(agents: Agents):
-    report = agents.run('stat -c %a "$(dirname "$MULLIGAN_PROMPT_FILE")"', told=TOLD, failure_context="it broke")
+    report = agents.run(
+        'stat -c %a "$(dirname "$MULLIGAN_PROMPT_FILE")"', agent_context=TOLD, failure_context="it broke"
+    )
 
     assert content(report) == "700"
     assert agents.side_files().keys().isdisjoint({"prompt", "told", "stdin", "context"})
 
 
 def test_the_next_task_finds_nothing_of_what_the_last_one_was_asked(agents: Agents):
-    agents.run("cat", "my secret", told=TOLD)
+    agents.run("cat", "my secret", agent_context=TOLD)
 
     report = agents.work.run(agents.work.shell('cat; ls "$(dirname "$MULLIGAN_OUTPUT")"'))
 
@@ -235,35 +237,35 @@ NOT_HERE = {
     "a name that nobody knows": (
         "robot",
         {},
-        "no agent 'robot' here: the environment of the worker names none in MULLIGAN_AGENT_ROBOT",
+        "agent 'robot' is not available: MULLIGAN_AGENT_ROBOT is not set where the worker runs",
     ),
     "an empty name": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": " "},
-        "no agent 'robot' here: the environment of the worker names none in MULLIGAN_AGENT_ROBOT",
+        "agent 'robot' is not available: MULLIGAN_AGENT_ROBOT is not set where the worker runs",
     ),
     "a known one that is not installed": (
         "codex",
         {"PATH": "/nowhere"},
-        "no agent 'codex' here: there is no program 'codex', and the environment of the worker names none in "
-        "MULLIGAN_AGENT_CODEX",
+        "agent 'codex' is not available: there is no program 'codex', and MULLIGAN_AGENT_CODEX is not set "
+        "where the worker runs",
     ),
     "a command that is not there": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": "no-such-robot --quiet"},
-        "no agent 'robot' here: what MULLIGAN_AGENT_ROBOT of the worker's environment names cannot be run: "
+        "agent 'robot' is not available: the command in MULLIGAN_AGENT_ROBOT cannot be run: "
         "no-such-robot: command not found",
     ),
     "a script that is not there": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": "MODE=1 ./robot.sh"},
-        "no agent 'robot' here: what MULLIGAN_AGENT_ROBOT of the worker's environment names cannot be run: "
+        "agent 'robot' is not available: the command in MULLIGAN_AGENT_ROBOT cannot be run: "
         "./robot.sh: No such file or directory",
     ),
     "a script that cannot be executed": (
         "robot",
         {"MULLIGAN_AGENT_ROBOT": "/etc/passwd"},
-        "no agent 'robot' here: what MULLIGAN_AGENT_ROBOT of the worker's environment names cannot be run: "
+        "agent 'robot' is not available: the command in MULLIGAN_AGENT_ROBOT cannot be run: "
         "/etc/passwd: Permission denied",
     ),
 }
@@ -332,8 +334,8 @@ def test_what_it_writes_may_leave_the_content_to_what_it_prints(agents: Agents):
 
 
 GARBAGE = {
-    "[1, 2]": '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}',
-    '"approved"': '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}',
+    "[1, 2]": '$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}',
+    '"approved"': '$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}',
     "": "$MULLIGAN_OUTPUT is not JSON: it is empty",
     "{": "$MULLIGAN_OUTPUT is not JSON: Input data was truncated",
 }
@@ -416,8 +418,8 @@ def test_a_provider_that_is_no_name_is_refused_when_the_task_runs(agents: Agents
 
     found = failed(report)
     assert (found.code, found.retryable) == ("INPUT_INVALID", False)
-    assert found.message.startswith("the provider is '")
-    assert found.message.endswith("', a name of letters, digits, '_' and '-' is expected")
+    assert found.message.startswith("provider '")
+    assert found.message.endswith("' is not a name of letters, digits, '_' and '-'")
 
 
 def test_bytes_that_are_no_text_are_replaced(agents: Agents):
@@ -490,11 +492,11 @@ def test_one_that_never_stops_talking_is_ended_by_its_time(agents: Agents):
 def test_an_answer_beyond_all_measure_is_none(agents: Agents):
     found = failed(agents.run("truncate -s 65M /dev/stdout"))
 
-    told = "its standard output has 65MiB, and 64MiB is the most, so it has no output: all of it is in the log"
+    told = "its standard output has 65MiB, more than the limit of 64MiB, so there is no output; the log has all of it"
     assert (found.code, found.message) == ("OUTPUT_INVALID", told)
 
 
 def test_files_that_it_has_to_write_must_be_there(agents: Agents):
     found = failed(agents.run("true", files={"patch": "fix.patch"}))
 
-    assert (found.code, found.message) == ("OUTPUT_MISSING", "not there after exit 0: patch")
+    assert (found.code, found.message) == ("OUTPUT_MISSING", "declared files missing after exit code 0: patch")

@@ -194,7 +194,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "agents.yaml")
 
-    with pytest.raises(InputInvalid, match=r"agents\.yaml' of MULLIGAN_AGENTS is no file"):
+    with pytest.raises(InputInvalid, match=r"agents\.yaml' of MULLIGAN_AGENTS is not a regular file"):
         provider("a", Programs({"MULLIGAN_AGENTS": str(tmp_path / "agents.yaml")}, is_direct=False))
 
 
@@ -285,7 +285,7 @@ def test_an_answer_that_is_not_where_the_file_says_is_none(ask: Ask) -> None:
     assert found is not None
     assert (found.code, found.message) == (
         "OUTPUT_INVALID",
-        "the answer is not where MULLIGAN_AGENTS says that agent 'test' prints it",
+        "the answer of agent 'test' is not where MULLIGAN_AGENTS says",
     )
 
 

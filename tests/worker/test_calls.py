@@ -27,7 +27,7 @@ def called(work: Work, code: str, args: dict[str, Any] | None = None, **fields: 
 def test_every_action_of_the_language_that_is_not_the_engines_own_is_a_process_or_a_call(work: Work, kind: str) -> None:
     task = work.lease(kind, {}).task
 
-    assert kind in kinds.SPAWNED or kinds.called(task)
+    assert kind in kinds.SPAWNED or kinds.called_action(task)
 
 
 def test_a_plugin_is_called_with_its_keys_by_name_and_gives_what_it_returns(work: Work) -> None:
@@ -103,4 +103,7 @@ def test_its_time_limit_and_its_log_are_those_of_any_step(work: Work) -> None:
 def test_an_action_that_nobody_here_knows_is_refused(work: Work) -> None:
     outcome = work.run(work.lease("teleport", {"to": "moon"})).outcome
 
-    assert (outcome.code, outcome.message) == ("INPUT_INVALID", "this version of mulligan knows no action 'teleport'")
+    assert (outcome.code, outcome.message) == (
+        "INPUT_INVALID",
+        "this version of mulligan does not have the action 'teleport'",
+    )

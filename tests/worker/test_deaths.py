@@ -14,9 +14,9 @@ from subprocess import PIPE, STDOUT
 import pytest
 
 from mulligan.core.model.reports import LeaseExpired
-from mulligan.worker.leftovers import kill_leftovers
-from mulligan.worker.lock import hold, look
-from mulligan.worker.supervision import Supervision
+from mulligan.worker.lock import acquire, state_of
+from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.supervisor_client import SupervisorClient
 
 from .test_ends import ESCAPES, LONG, escape
 from .work import PATIENCE_SECONDS, Announcements, Work, is_alive, kill, watched
@@ -27,15 +27,15 @@ import sys
 from pathlib import Path
 sys.path[:0] = [{src!r}, {tests!r}]
 from tests.worker.work import Work
-from mulligan.core.workflow import Secret
-from mulligan.worker.lock import hold
-lock = hold(Path({folder!r}), "worker")
+from mulligan.core.model.workflow import Secret
+from mulligan.worker.lock import acquire
+lock = acquire(Path({folder!r}), "worker")
 work = Work(Path({folder!r}), lock_fd=lock.fd)
 work.start(work.shell({text!r}), work.python({code!r}))
 work.start(work.shell("true", secrets=dict(token=Secret(command={command!r}))))
-print(work.name, work.hands._supervisor.pid, flush=True)
+print(work.name, work.executor._supervisor.pid, flush=True)
 while True:
-    work.hands.collect(None)
+    work.executor.collect(None)
 """
 
 
@@ -85,7 +85,7 @@ def start(tmp_path: Path, announcements: Announcements) -> Iterator[Start]:
         other.kill()
         assert other.process.stdout is not None
         other.process.stdout.close()
-        assert kill_leftovers(other.name)
+        assert kill_worker_processes(other.name)
 
 
 @pytest.mark.parametrize("how", ESCAPES)
@@ -93,12 +93,12 @@ def test_after_kill_9_of_the_worker_nothing_of_it_lives_and_its_lock_is_free(sta
     other = start(how)
 
     with watched(*other.pids) as are_dead, watched(other.supervisor) as is_supervisor_gone:
-        was_free = look(other.lock) == "free"
+        was_free = state_of(other.lock) == "free"
         other.kill()
 
         assert are_dead()
         assert is_supervisor_gone()
-        assert (was_free, (look(other.lock) == "free")) == (False, True)
+        assert (was_free, (state_of(other.lock) == "free")) == (False, True)
 
 
 def test_the_lock_is_held_until_the_last_process_is_dead(start: Start) -> None:
@@ -108,11 +108,11 @@ def test_the_lock_is_held_until_the_last_process_is_dead(start: Start) -> None:
         subprocess.run(["kill", "-STOP", str(other.supervisor)], check=True)
         other.kill()
 
-        assert ((look(other.lock) == "free"), [is_alive(pid) for pid in other.pids]) == (False, [True] * 3)
+        assert ((state_of(other.lock) == "free"), [is_alive(pid) for pid in other.pids]) == (False, [True] * 3)
 
         subprocess.run(["kill", "-CONT", str(other.supervisor)], check=True)
         assert is_supervisor_gone()
-        assert ((look(other.lock) == "free"), [is_alive(pid) for pid in other.pids]) == (True, [False] * 3)
+        assert ((state_of(other.lock) == "free"), [is_alive(pid) for pid in other.pids]) == (True, [False] * 3)
 
 
 def test_whoever_reads_what_a_worker_says_does_not_wait_for_its_supervisor(start: Start) -> None:
@@ -133,7 +133,7 @@ def test_what_is_left_when_worker_and_supervisor_are_killed_at_once_is_found(
     other.kill()
 
     with watched(*other.pids) as are_dead:
-        assert kill_leftovers(other.name)
+        assert kill_worker_processes(other.name)
 
         assert are_dead()
 
@@ -143,7 +143,7 @@ def test_leftovers_of_a_worker_with_another_name_are_left_alone(work: Work, anno
     work.start(lease)
     (pid,) = announcements.numbers(1)
 
-    assert kill_leftovers(work.name[:-1])
+    assert kill_worker_processes(work.name[:-1])
 
     assert is_alive(pid)
     work.executor.drop_all()
@@ -184,7 +184,7 @@ def test_what_is_started_while_the_supervisor_is_dead_is_lost_not_forgotten(work
 
 
 def test_a_task_does_not_hold_the_lock(tmp_path: Path, announcements: Announcements) -> None:
-    lock = hold(tmp_path, "lock")
+    lock = acquire(tmp_path, "lock")
     work = Work(tmp_path, lock_fd=lock.fd)
 
     code = "import os\ndef main(): return os.popen(f'ls -l /proc/{os.getpid()}/fd').read()"
@@ -197,7 +197,9 @@ def test_a_task_does_not_hold_the_lock(tmp_path: Path, announcements: Announceme
 
 def test_a_task_whose_worker_was_killed_before_it_started_keeps_nobody_waiting(tmp_path: Path) -> None:
     selector = selectors.DefaultSelector()
-    supervisor = Supervision("nobody", {}, selector, lambda: None, lock_fd=None, lease_seconds=None, grace=1.0)
+    supervisor = SupervisorClient(
+        "nobody", {}, selector, lambda: None, lock_fd=None, lease_seconds=None, grace_seconds=1.0
+    )
     pipe = str(tmp_path / "out")
     os.mkfifo(pipe)
 

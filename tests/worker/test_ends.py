@@ -350,7 +350,7 @@ def test_a_worker_whose_lease_nobody_counts_need_not_renew_it(work: Work) -> Non
 
 
 def test_without_a_renewal_what_waits_never_starts(tmp_path: Path, announcements: Announcements) -> None:
-    work = Work(tmp_path, cpus=1, lookahead=1, lease_seconds=SHORT_LEASE_SECONDS)
+    work = Work(tmp_path, cpus=1, prefetch=1, lease_seconds=SHORT_LEASE_SECONDS)
     work.executor.renewed(time.monotonic())
     work.run_shell("true")
     work.start(work.shell(f"echo 1 > {announcements.path}; {LONG}"), work.shell("touch started"))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.room import VISIBLE, visible_gpus
+from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
 
 from .work import Work
 
-TOLD = f'echo "${{{VISIBLE}-nothing}}"'
+TOLD = f'echo "${{{VISIBLE_GPUS}-nothing}}"'
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def gpu_work(tmp_path: Path) -> Iterator[Work]:
 def test_the_variable_says_how_many_there_are(said: str, count: int, tmp_path: Path) -> None:
     (tmp_path / "nvidia0").touch()
 
-    assert visible_gpus({VISIBLE: said}, tmp_path) == count
+    assert visible_gpus({VISIBLE_GPUS: said}, tmp_path) == count
 
 
 def test_without_the_variable_the_devices_are_counted(tmp_path: Path) -> None:
@@ -66,15 +66,15 @@ def test_no_two_tasks_have_the_same_gpu_and_one_that_ends_gives_its_own_back(gpu
 
 
 def test_a_task_that_asks_for_none_is_told_nothing(gpu_work: Work) -> None:
-    assert gpu_work.run_shell(TOLD).output == os.environ.get(VISIBLE, "nothing")
+    assert gpu_work.run_shell(TOLD).output == os.environ.get(VISIBLE_GPUS, "nothing")
 
 
 def test_a_step_that_names_its_gpus_itself_has_those(gpu_work: Work) -> None:
-    assert gpu_work.run_shell(TOLD, gpus=1, env={VISIBLE: "7"}).output == "7"
+    assert gpu_work.run_shell(TOLD, gpus=1, env={VISIBLE_GPUS: "7"}).output == "7"
 
 
 def test_the_gpus_of_a_worker_are_called_as_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VISIBLE, "GPU-b,GPU-a")
+    monkeypatch.setenv(VISIBLE_GPUS, "GPU-b,GPU-a")
     work = Work(tmp_path, gpus=2)
 
     assert work.run_shell(TOLD, gpus=2).output == "GPU-b,GPU-a"
@@ -82,7 +82,7 @@ def test_the_gpus_of_a_worker_are_called_as_it_was_told(tmp_path: Path, monkeypa
 
 
 def test_a_python_step_with_a_gpu_has_a_process_of_its_own_that_ends_with_it(gpu_work: Work) -> None:
-    code = f"import os\ndef main(): return [os.getpid(), os.environ.get({VISIBLE!r})]"
+    code = f"import os\ndef main(): return [os.getpid(), os.environ.get({VISIBLE_GPUS!r})]"
 
     plain = gpu_work.run_python(code).output
     first = gpu_work.run_python(code, gpus=1).output

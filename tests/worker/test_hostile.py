@@ -13,10 +13,10 @@ import pytest
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, TaskEnded
-from mulligan.worker.encodable import OUTPUT_BYTES_MAX
-from mulligan.worker.flood import KEPT_BYTES
 from mulligan.worker.folders import Folders
-from mulligan.worker.running import Running
+from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
+from mulligan.worker.log_limit import KEPT_BYTES
+from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles
 
 from .work import Announcements, Work, is_alive
@@ -63,16 +63,16 @@ def expect_the_next_to_be_well(work: Work) -> None:
 # -- what is put in the place of a side file -------------------------------------------------------------------------
 
 IN_ITS_PLACE = {
-    "mkdir {}": "is a folder, and not a file",
-    "mkfifo {}": "is a pipe, and not a file",
-    "ln -s /dev/zero {}": "is a device, and not a file",
-    "ln -s /nowhere/at/all {}": "is a link that leads nowhere",
+    "mkdir {}": "is a folder, not a file",
+    "mkfifo {}": "is a pipe, not a file",
+    "ln -s /dev/zero {}": "is a device, not a file",
+    "ln -s /nowhere/at/all {}": "is a dangling link",
     "ln -s {0} {0}": "cannot be read: too many levels of symbolic links",
-    "python3 -c 'import socket as s, sys; s.socket(s.AF_UNIX).bind(sys.argv[1])' {}": "is a socket, and not a file",
+    "python3 -c 'import socket as s, sys; s.socket(s.AF_UNIX).bind(sys.argv[1])' {}": "is a socket, not a file",
     "head -c 1000 /dev/urandom > {0}; printf '\\xff' | dd of={0} conv=notrunc status=none": (
         "is not JSON: JSON is malformed: invalid character (byte 0)"
     ),
-    "printf '[%.0s' {{1..100000}} > {}": "is not JSON that anybody can read: it is nested too deep",
+    "printf '[%.0s' {{1..100000}} > {}": "is not readable JSON: it is nested too deep",
     "echo 1e999 > {}": "is not JSON: Number out of range",
     "truncate -s 100M {}": None,
 }
@@ -81,7 +81,7 @@ IN_ITS_PLACE = {
 @pytest.mark.parametrize("which", ["OUTPUT", "ERROR"])
 @pytest.mark.parametrize("attack", IN_ITS_PLACE)
 def test_what_is_no_file_of_json_is_told_as_such_and_meets_no_later_task(work: Work, attack: str, which: str) -> None:
-    sizes = {"OUTPUT": "has 100MiB, and 64MiB is the most", "ERROR": "has 100MiB, and 64KiB is the most"}
+    sizes = {"OUTPUT": "has 100MiB, more than the limit of 64MiB", "ERROR": "has 100MiB, more than the limit of 64KiB"}
     # A path short enough for the name of a socket, and a name that says which file it is.
     text = f'cd "$(dirname "$MULLIGAN_{which}")"; ' + attack.format(f'"$(basename "$MULLIGAN_{which}")"')
     if which == "ERROR" and "[%" in attack:
@@ -118,9 +118,9 @@ until [ -e "$log" ]; do sleep 0.01; done
 @pytest.mark.parametrize(
     ("attack", "problem"),
     [
-        ('mkdir "$log"', "is a folder, and not a file"),
-        ('mkfifo "$log"', "is a pipe, and not a file"),
-        ('ln -s /dev/full "$log"', "is a device, and not a file"),
+        ('mkdir "$log"', "is a folder, not a file"),
+        ('mkfifo "$log"', "is a pipe, not a file"),
+        ('ln -s /dev/full "$log"', "is a device, not a file"),
         (":", "is gone: the file was removed while it ran"),
     ],
 )
@@ -138,14 +138,14 @@ def test_side_files_in_whose_place_something_else_was_put_are_used_no_more(
     tmp_path: Path, work: Work, put: Callable[[Path], None]
 ) -> None:
     task_files = TaskFiles(Folders(tmp_path / "home"), "somebody")
-    task_files.make_ready()
+    task_files.make_folder()
     lease = work.shell("true")
-    running = Running(lease, lease, task_files.take())
-    put(Path(running.sides.err))
+    running = RunningTask(lease, lease, task_files.take_scratch())
+    put(Path(running.scratch.err))
 
     task_files.clear(running)
 
-    assert not os.path.lexists(task_files.take().err)
+    assert not os.path.lexists(task_files.take_scratch().err)
 
 
 @pytest.mark.parametrize("kind", ["shell", "python"])
@@ -199,11 +199,11 @@ def test_a_task_that_never_stops_writing_is_ended_and_the_ends_of_its_log_are_ke
 
     assert told(report) == (
         "OUTPUT_INVALID",
-        "it wrote more than 2MiB to its standard output and error, and was ended for it (MULLIGAN_LOG_MAX)",
+        "it wrote more than 2MiB to standard output and error and was stopped (limit: MULLIGAN_LOG_MAX)",
     )
     log = small.log(lease, "err" if "error" in how else "out").read_bytes()
     assert log.startswith(b"first\n")
-    assert b" bytes are left out here \xe2\x80\xa6]\n" in log
+    assert b" bytes omitted \xe2\x80\xa6]\n" in log
     assert len(log) < 2 * MIB
     expect_the_next_to_be_well(small)
 
@@ -215,7 +215,7 @@ def test_what_was_left_out_of_a_log_is_counted(small: Work) -> None:
 
     kept = 2 * MIB // 4
     assert kept < KEPT_BYTES
-    marker = f"\n[… {4_000_000 - 2 * kept:,} bytes are left out here …]\n"
+    marker = f"\n[… {4_000_000 - 2 * kept:,} bytes omitted …]\n"
     assert small.log(lease).read_text() == "a" * kept + marker + "b" * kept
 
 
@@ -321,7 +321,7 @@ MEDDLERS = {
         "def main(): raise E('MINE', 'said')",
         ("EXCEPTION", "E: said"),
     ),
-    "half of a character in a step error": (
+    "a lone surrogate in a step error": (
         "import mulligan\ndef main(): raise mulligan.StepError('MINE', 'half \\ud800')",
         ("MINE", "half ?"),
     ),
@@ -335,7 +335,7 @@ MEDDLERS = {
     ),
     "a number that is too large": (
         "def main(): return {'a': [10 ** 5000]}",
-        ("OUTPUT_INVALID", "the result['a'][0] is a number of more than 64 bits, which cannot be kept"),
+        ("OUTPUT_INVALID", "the result['a'][0] is a number of more than 64 bits, which cannot be stored"),
     ),
     "streams that raise": (
         "import sys\nclass W:\n  def write(self, *_): raise SystemExit(0)\n  flush = write\n"
@@ -344,28 +344,28 @@ MEDDLERS = {
     ),
     "every descriptor closed": (
         "import os\ndef main(): os.closerange(3, 1000)",
-        ("EXIT_NONZERO", "the step has broken the process that ran it: OSError: [Errno 9] Bad file descriptor"),
+        ("EXIT_NONZERO", "the step broke the process that ran it: OSError: [Errno 9] Bad file descriptor"),
     ),
     "the connection closed, and a long sleep": (
         "import os, time\ndef main():\n  os.closerange(3, 1000)\n  time.sleep(1000)",
-        ("EXCEPTION", "it closed the connection over which its result is told, so there is none"),
+        ("EXCEPTION", "it closed the connection that returns its result, so the result is lost"),
     ),
     "rubbish on every descriptor": (
         "import os\ndef main():\n  for fd in range(3, 100):\n    try: os.write(fd, b'\\xff' * 10)\n"
         "    except OSError: pass\n  return 1",
-        ("EXCEPTION", "it wrote to the connection over which its result is told, so there is none"),
+        ("EXCEPTION", "it wrote to the connection that returns its result, so the result is lost"),
     ),
     "a forged answer": (
         'import os\nforged = b\'{"number":0,"cpu":0,"peak":0,"out":0,"err":0,"output":42}\'\n'
         "def main():\n  for fd in range(3, 100):\n"
         "    try: os.write(fd, len(forged).to_bytes(4, 'little') + forged)\n    except OSError: pass\n  return 1",
-        ("EXCEPTION", "it wrote to the connection over which its result is told, so there is none"),
+        ("EXCEPTION", "it wrote to the connection that returns its result, so the result is lost"),
     ),
     "builtins that are gone": (
         "import builtins\ndef main(): builtins.len = builtins.isinstance = None",
         (
             "EXIT_NONZERO",
-            "the step has broken the process that ran it: TypeError: 'NoneType' object is not callable",
+            "the step broke the process that ran it: TypeError: 'NoneType' object is not callable",
         ),
     ),
     # These harm nobody, not even themselves.

@@ -138,22 +138,22 @@ def test_a_proxy_of_the_environment_is_used_and_no_netrc(work: Work, tmp_path: P
     [
         (
             {"url": "ftp://example.test/x"},
-            "'ftp://example.test/x' is no address of the web: it starts with http:// or https://",
+            "'ftp://example.test/x' is not an http(s) URL",
         ),
-        ({"url": "example.test"}, "'example.test' is no address of the web: it starts with http:// or https://"),
-        ({"url": ""}, "'' is no address of the web: it starts with http:// or https://"),
-        ({"url": None}, "'' is no address of the web: it starts with http:// or https://"),
-        ({"url": "http:///x"}, "'http:///x' is no address: it has no host, or no port that there is"),
-        ({"url": "http://h:99999"}, "'http://h:99999' is no address: it has no host, or no port that there is"),
+        ({"url": "example.test"}, "'example.test' is not an http(s) URL"),
+        ({"url": ""}, "'' is not an http(s) URL"),
+        ({"url": None}, "'' is not an http(s) URL"),
+        ({"url": "http:///x"}, "'http:///x' is not a URL: it has no host, or an invalid port"),
+        ({"url": "http://h:99999"}, "'http://h:99999' is not a URL: it has no host, or an invalid port"),
         # Neither who asks nor what is asked is told.
-        ({"url": "http://ann:secret@h:port/?k=v"}, "'http://h:port/' is no address: invalid port: 'port'"),
+        ({"url": "http://ann:secret@h:port/?k=v"}, "'http://h:port/' is not a URL: invalid port: 'port'"),
         (
             {"url": "http://h/", "headers": {"X-A": "1\r\nX-B: 2"}},
-            "the header 'x-a' has a line break or another control character in it",
+            "the header 'x-a' contains a line break or another control character",
         ),
         (
             {"url": "http://h/", "json": 1, "body": "x"},
-            "a request has one body, and this one has 'json' and 'body'",
+            "a request can have only one body, and this one has 'json' and 'body'",
         ),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_host_that_can_have_no_name_is_refused(work: Work) -> None:
 
     assert failed(ask(work, url)) == {
         "code": "INPUT_INVALID",
-        "message": f"GET {url}: no host can be called that",
+        "message": f"GET {url}: the host name is not valid",
         "retryable": False,
         "details": {"url": url},
     }
@@ -262,7 +262,7 @@ def test_what_is_said_of_json_that_is_none(work: Work) -> None:
 
     assert failed(report) == {
         "code": "OUTPUT_INVALID",
-        "message": f"GET {web.url}/at: its body is not the JSON that it says it is: "
+        "message": f"GET {web.url}/at: its body is not valid JSON: "
         "expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
         "details": {"status": 200, "url": f"{web.url}/at"},
     }
@@ -304,7 +304,7 @@ def test_an_answer_that_is_not_expected_tells_what_was(work: Work) -> None:
     with serving(response(200, b"hello")) as web:
         failure = failure_of(ask(work, web.url + "/at", expect=[201, 202]))
 
-    assert failure.message == f"GET {web.url}/at: answered 200, where 201, 202 is expected: hello"
+    assert failure.message == f"GET {web.url}/at: answered 200 (expected 201, 202): hello"
 
 
 def test_a_failure_tells_the_method_the_address_the_status_and_the_head_of_the_body(work: Work) -> None:
@@ -372,7 +372,7 @@ def test_a_server_that_does_not_speak_tls_is_a_failed_connection(work: Work) -> 
 
     assert (failure.code, failure.retryable) == ("CONNECTION", True)
     # What follows is OpenSSL's, and another word with each of its versions.
-    assert failure.message.startswith(f"GET {url}: no TLS with it: ")
+    assert failure.message.startswith(f"GET {url}: tls: ")
     assert "_ssl.c" not in failure.message
 
 
@@ -381,7 +381,7 @@ def test_certificates_that_cannot_be_read_are_bad_input(work: Work) -> None:
 
     assert failed(report) == {
         "code": "INPUT_INVALID",
-        "message": "the certificates of the environment cannot be read: no such file or directory",
+        "message": "the certificates that the environment names cannot be read: no such file or directory",
         "retryable": False,
     }
 
@@ -432,9 +432,7 @@ def test_a_body_is_not_sent_to_another_server(work: Work, status: int) -> None:
         told = failed(ask(work, web.url, method="POST", json={"password": "secret"}))
 
         assert told["code"] == "CONNECTION"
-        assert told["message"] == (
-            f"POST {web.url}: it redirects what is sent to '127.0.0.1:{other.port}', another server"
-        )
+        assert told["message"] == (f"POST {web.url}: it redirects the body to '127.0.0.1:{other.port}', another server")
         assert other.requests == []
 
 
@@ -561,7 +559,7 @@ def test_a_failure_is_in_the_log_of_the_step(work: Work) -> None:
 
     work.run(lease)
 
-    told = "'nowhere' is no address of the web: it starts with http:// or https://\n"
+    told = "'nowhere' is not an http(s) URL\n"
     assert work.log(lease, "err").read_text() == told
 
 
@@ -583,7 +581,7 @@ def test_a_server_that_is_silent_takes_no_longer_than_it_may(work: Work, begun: 
     with serving(hang) as web:
         assert failed(ask(work, web.url, read_timeout=0.2)) == {
             "code": "TIMEOUT",
-            "message": f"GET {web.url}: the server was silent for 0.2s (read_timeout)",
+            "message": f"GET {web.url}: the server sent nothing for 0.2s (read_timeout)",
             "details": {"url": web.url, "limit": "read_timeout", "limit_seconds": 0.2},
         }
 
@@ -633,7 +631,7 @@ def test_a_body_without_end_is_cut_short(work: Work, is_packed: bool) -> None:
 
     assert failed(report) == {
         "code": "OUTPUT_INVALID",
-        "message": f"GET {web.url}: its body has more than 16777216 bytes, which are the most ('max_body')",
+        "message": f"GET {web.url}: its body has more than 16777216 bytes, the limit ('max_body')",
         "details": {"status": 200, "url": web.url},
     }
     assert report.usage["peak_memory"] < 200 << 20
@@ -648,7 +646,7 @@ def test_what_is_not_packed_as_it_says_is_invalid(work: Work) -> None:
     with serving(response(200, b"no gzip", "Content-Encoding: gzip")) as web:
         assert failed(ask(work, web.url)) == {
             "code": "OUTPUT_INVALID",
-            "message": f"GET {web.url}: its body is not what its content encoding says",
+            "message": f"GET {web.url}: its body does not match its content encoding",
             "details": {"url": web.url},
         }
 
@@ -666,7 +664,7 @@ def test_a_packed_body_that_breaks_off_is_a_failed_connection(work: Work, answer
     failure = failure_of(answered(work, answer))
 
     assert (failure.code, failure.retryable) == ("CONNECTION", True)
-    assert failure.message.endswith(": its packed body breaks off")
+    assert failure.message.endswith(": its compressed body is incomplete")
 
 
 def test_a_body_that_is_packed_and_empty_is_empty(work: Work) -> None:

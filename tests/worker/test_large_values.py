@@ -17,7 +17,7 @@ import pytest
 
 import mulligan.worker
 from mulligan.core.deciding.classify import classify
-from mulligan.core.model.artifacts import Artifact, is_artifact, reference, referred
+from mulligan.core.model.artifacts import Artifact, is_artifact, make_reference, parse_reference
 from mulligan.core.model.reports import LeaseExpired, TaskEnded, TaskInterrupted
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StoreUnavailable
@@ -25,8 +25,8 @@ from mulligan.ports import Lease
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
-from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
-from mulligan.worker.outgoing import Outgoing
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
+from mulligan.worker.send_buffer import SendBuffer
 
 from .work import PATIENCE_SECONDS, Announcements, Work
 
@@ -111,7 +111,7 @@ def worker_files(work: Work) -> list[str]:
 
 def content_of(report: TaskEnded, files: ArtifactFiles) -> bytes:
     assert is_artifact(report.output), report
-    return files.fetch(referred(report.output))
+    return files.fetch(parse_reference(report.output))
 
 
 # -- nobody is waited for ---------------------------------------------------------------------------------------------
@@ -185,17 +185,17 @@ def test_a_child_that_writes_half_an_answer_keeps_nobody_waiting(work: Work, ann
 def test_what_is_sent_arrives_in_order_with_its_descriptors_however_slowly_it_is_read() -> None:
     ours, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
-    outgoing = Outgoing(ours)
+    buffer = SendBuffer(ours)
 
-    outgoing.send(b"a" * LARGE)
-    outgoing.send(b"b", write_end)
-    is_waiting, found, fds = outgoing.is_waiting, b"", []
+    buffer.send(b"a" * LARGE)
+    buffer.send(b"b", write_end)
+    is_waiting, found, fds = buffer.has_pending, b"", []
     while len(found) <= LARGE:
         data, received, _, _ = socket.recv_fds(theirs, 1 << 16, 1)
         found, fds = found + data, fds + received
-        outgoing.flush()
+        buffer.flush()
 
-    assert is_waiting and not outgoing.is_waiting
+    assert is_waiting and not buffer.has_pending
     assert found == b"a" * LARGE + b"b"
     os.write(fds[0], b"through")
     assert os.read(read_end, 10) == b"through"
@@ -209,15 +209,15 @@ def test_what_is_sent_arrives_in_order_with_its_descriptors_however_slowly_it_is
 def test_what_nobody_can_read_any_more_is_forgotten_with_its_descriptors() -> None:
     ours, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
-    outgoing = Outgoing(ours)
-    outgoing.send(b"a" * LARGE)
-    outgoing.send(b"b", write_end)
+    buffer = SendBuffer(ours)
+    buffer.send(b"a" * LARGE)
+    buffer.send(b"b", write_end)
 
     theirs.close()
     with pytest.raises(OSError, match="Broken pipe"):
-        outgoing.flush()
+        buffer.flush()
 
-    assert not outgoing.is_waiting
+    assert not buffer.has_pending
     assert os.read(read_end, 1) == b""  # nobody has its other end
     os.close(read_end)
     ours.close()
@@ -227,12 +227,12 @@ def test_what_nobody_can_read_any_more_is_forgotten_with_its_descriptors() -> No
 
 
 def large_text(files: ArtifactFiles) -> dict[str, Any]:
-    return reference(files.keep("17/text/1/1/output.txt", b"x" * LARGE, "text"))
+    return make_reference(files.keep("17/text/1/1/output.txt", b"x" * LARGE, "text"))
 
 
 def large_rows(files: ArtifactFiles) -> dict[str, Any]:
     data = msgspec.json.encode(["ü" * 100] * (LARGE // 200))
-    return reference(files.keep("17/rows/1/1/output.json", data, "json"))
+    return make_reference(files.keep("17/rows/1/1/output.json", data, "json"))
 
 
 def test_the_child_of_a_step_reads_its_arguments_itself(keeping: Work, files: ArtifactFiles) -> None:
@@ -255,7 +255,9 @@ def main(folder, text):
 """
     folder = str(work.home / "workers" / work.name)
 
-    told = work.run_python(code, {"folder": folder, "text": reference(memory.keep("17/a/1/1/o.txt", b"abc", "text"))})
+    told = work.run_python(
+        code, {"folder": folder, "text": make_reference(memory.keep("17/a/1/1/o.txt", b"abc", "text"))}
+    )
     left = worker_files(work)
     work.close()
 
@@ -265,12 +267,12 @@ def main(folder, text):
 
 SPOILT = {
     "gone": (lambda path: path.unlink(), "is gone"),
-    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes, and {LARGE} were kept"),
+    "cut": (lambda path: os.truncate(path, 5), f"is damaged: it has 5 bytes instead of {LARGE}"),
     "grown": (
         lambda path: os.truncate(path, LARGE + 9),
-        f"is damaged: it has {LARGE + 1} bytes, and {LARGE} were kept",
+        f"is damaged: it has {LARGE + 1} bytes instead of {LARGE}",
     ),
-    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: it is not what was kept"),
+    "changed": (lambda path: path.write_bytes(b"y" * LARGE), "is damaged: its content has changed"),
 }
 
 
@@ -280,25 +282,25 @@ def test_an_argument_that_is_not_what_was_kept_is_an_invalid_input(
 ) -> None:
     text = large_text(files)
     spoil, reason = SPOILT[spoilt]
-    spoil(Path(files.path(referred(text))))
+    spoil(Path(files.path(parse_reference(text))))
 
     told = keeping.run_python("def main(text): pass", {"text": text}) if kind == "python" else None
     told = told or keeping.run_shell("cat", stdin=text)
 
-    message = f"a value that it reads cannot be had: artifact '17/text/1/1/output.txt' {reason}"
+    message = f"a value that it reads is not available: artifact '17/text/1/1/output.txt' {reason}"
     assert (told.outcome.code, told.outcome.message) == ("INPUT_INVALID", message)
 
 
 def test_a_pipe_in_the_place_of_an_argument_keeps_nobody_waiting(keeping: Work, files: ArtifactFiles) -> None:
     text = large_text(files)
-    path = files.path(referred(text))
+    path = files.path(parse_reference(text))
     os.unlink(path)
     os.mkfifo(path)
 
     told = keeping.run_python("def main(text): pass", {"text": text})
 
     assert told.outcome.code == "INPUT_INVALID"
-    assert "cannot be read: it is no file" in told.outcome.message
+    assert "cannot be read: it is not a file" in told.outcome.message
 
 
 def test_what_a_command_is_fed_is_written_by_a_child(keeping: Work, files: ArtifactFiles) -> None:
@@ -375,7 +377,7 @@ def test_the_large_output_of_a_command_is_kept_by_a_child(keeping: Work, files: 
     told = keeping.run(lease)
 
     assert content_of(told, files) == kept
-    assert referred(told.output).name.endswith(name)
+    assert parse_reference(told.output).name.endswith(name)
     assert keeping.log(lease).stat().st_size == (len("log\n") if way == "written" else LARGE + SURROUNDED[way])
     assert worker_files(keeping) == []
 
@@ -386,7 +388,7 @@ def test_the_large_result_of_a_function_is_kept_by_a_child(keeping: Work, files:
 
     assert content_of(text, files) == b"x" * LARGE
     assert content_of(rows, files) == msgspec.json.encode([1.5, "ü" * LARGE])
-    assert stat.S_IMODE(os.stat(files.path(referred(text.output))).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(files.path(parse_reference(text.output))).st_mode) == 0o600
     assert worker_files(keeping) == []
 
 
@@ -420,10 +422,10 @@ def knowing(work: Work, kind: str, params: dict[str, Any]) -> Lease:
 
 
 TELLING = {
-    "shell": {"text": f"head -c {LOOP_BYTES_MAX_VEILED} /dev/zero | tr '\\0' x; echo \"$TOKEN\""},
+    "shell": {"text": f"head -c {LOOP_BYTES_MAX_REDACTED} /dev/zero | tr '\\0' x; echo \"$TOKEN\""},
     "python": {
         "code": "import os\ndef main():\n    token = os.environ['TOKEN']\n"
-        f"    return ['x' * {LOOP_BYTES_MAX_VEILED}, {{token: token}}]"
+        f"    return ['x' * {LOOP_BYTES_MAX_REDACTED}, {{token: token}}]"
     },
 }
 
@@ -446,7 +448,7 @@ def test_no_secret_is_in_a_large_output_nor_left_in_a_file(
 def test_a_child_that_is_killed_while_it_keeps_an_output_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     lease = keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x")
     keeping.start(lease)
-    keeping.wait_for(lambda: keeping.executor._children.jobs())
+    keeping.wait_for(lambda: keeping.executor._children.running_jobs())
     pids = until(lambda: [pid for pid in keeping.leftovers() if b"MULLIGAN_CHILD=" in environment_of(pid)])
 
     os.kill(pids[0], signal.SIGKILL)
@@ -461,19 +463,19 @@ def test_many_large_outputs_are_kept_a_few_at_a_time(keeping: Work, files: Artif
     leases = [keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x") for _ in range(5)]
     keeping.start(*leases)
 
-    reports, at_work = [], set()
+    reports, running = [], set()
     while len(reports) < len(leases):
         reports += [report for _, report in keeping.executor.collect(1.0)]
-        at_work.add(len(keeping.executor._children.jobs()))
+        running.add(len(keeping.executor._children.running_jobs()))
 
-    assert max(at_work) <= 2  # as many as it has processors
+    assert max(running) <= 2  # as many as it has processors
     assert all(isinstance(report, TaskEnded) and is_artifact(report.output) for report in reports)
     assert worker_files(keeping) == []
 
 
 def test_a_supervisor_that_is_killed_while_an_output_is_kept_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     keeping.start(keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x"))
-    keeping.wait_for(lambda: keeping.executor._large.kept)
+    keeping.wait_for(lambda: keeping.executor._large.storing)
 
     os.kill(keeping.executor._supervisor.pid, signal.SIGKILL)
     (report,) = keeping.reports()
@@ -495,7 +497,7 @@ def test_a_supervisor_that_is_killed_while_an_input_is_written_loses_the_task(
 
 def test_what_is_dropped_while_its_output_is_kept_is_told_to_nobody(keeping: Work) -> None:
     keeping.start(keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x"))
-    keeping.wait_for(lambda: keeping.executor._large.kept)
+    keeping.wait_for(lambda: keeping.executor._large.storing)
 
     keeping.executor.drop_all()
 
@@ -543,7 +545,7 @@ def test_a_worker_without_a_place_for_artifacts_gives_large_outputs_as_they_are(
 
 # -- any interpreter --------------------------------------------------------------------------------------------------
 
-CHILD_MODULES = ("child", "artifact_contents", "complaint", "encodable", "standing")
+CHILD_MODULES = ("child_main", "artifact_contents", "step_errors", "json_encoding", "kernel_state")
 
 
 @pytest.mark.parametrize("name", CHILD_MODULES)
@@ -552,5 +554,5 @@ def test_what_a_child_loads_is_understood_by_python_3_9_and_needs_no_package(nam
 
     imported = [node for node in ast.walk(ast.parse(text, feature_version=(3, 9))) if isinstance(node, ast.ImportFrom)]
 
-    assert {node.module for node in imported if node.level} <= set(CHILD_MODULES)
-    assert not {node.module for node in imported if not node.level} - {"__future__", "collections.abc", "typing"}
+    modules = {node.module.removeprefix("mulligan.worker.") for node in imported if node.module}
+    assert modules <= {*CHILD_MODULES, "__future__", "collections.abc", "typing"}

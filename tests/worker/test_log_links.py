@@ -67,8 +67,8 @@ def test_a_path_that_cannot_be_made_is_a_warning_and_no_failure(work: Work) -> N
     assert ended.output == "done"
     assert ended.outcome.exit_code == 0
     assert ended.outcome.log_warning == (
-        "no link at 'file/job.o' leads to its stdout: not a directory; "
-        "no link at 'file' leads to its stderr: there is a file that is no link"
+        "cannot link 'file/job.o' to its stdout: not a directory; "
+        "cannot link 'file' to its stderr: there is a file that is not a link"
     )
     assert (work.folder / "file").read_text() == "mine"
 
@@ -77,7 +77,7 @@ def test_a_path_that_cannot_be_made_is_a_warning_and_no_failure(work: Work) -> N
 def test_what_is_no_path_is_a_warning(work: Work, path: object) -> None:
     ended = work.run_shell("true", logs={"stdout": path})
 
-    assert ended.outcome.log_warning == f"no link at '{path}' leads to its stdout: it is no path"
+    assert ended.outcome.log_warning == f"cannot link '{path}' to its stdout: it is not a path"
 
 
 def test_a_step_without_them_leaves_no_trace_where_the_run_was_called(work: Work) -> None:

@@ -39,7 +39,7 @@ def some_task(work: Work, dice: random.Random) -> Lease:
 @pytest.mark.parametrize("seed", range(3))
 def test_each_task_ends_once_and_all_room_comes_back(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
-    work = Work(tmp_path, cpus=3, grace_seconds=0.02, lookahead=4)
+    work = Work(tmp_path, cpus=3, grace_seconds=0.02, prefetch=4)
     work.run_shell("true")
     waiting = [some_task(work, dice) for _ in range(TASKS_MAX)]
     begun: list[int] = []

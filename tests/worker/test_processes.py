@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.worker import processes
-from mulligan.worker.spawning import Running
+from mulligan.worker.spawning import ManagedProcess
 from mulligan.worker.supervisor import Supervisor
 
 LOOKS = 500
@@ -48,7 +48,7 @@ def test_a_process_that_was_given_no_environment_has_none_and_nobody_waits_for_i
 
 def test_a_process_that_is_dead_or_never_was_has_no_environment(restless: int) -> None:
     os.kill(restless, signal.SIGKILL)
-    while processes.look_at(restless) is not None:
+    while processes.find_process(restless) is not None:
         pass
 
     assert processes.environment_of(restless) == processes.environment_of(1 << 30) == {}
@@ -57,8 +57,8 @@ def test_a_process_that_is_dead_or_never_was_has_no_environment(restless: int) -
 def test_a_process_in_the_middle_of_becoming_another_program_is_killed(tmp_path: Path) -> None:
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exec sleep 1000"], {"MARK": str(tmp_path)})
     try:
-        assert processes.kill_marked(b"MARK", os.fsencode(tmp_path))
-        assert processes.look_at(pid) is None
+        assert processes.kill_with_variable(b"MARK", os.fsencode(tmp_path))
+        assert processes.find_process(pid) is None
     finally:
         os.waitpid(pid, 0)
 
@@ -77,7 +77,7 @@ def bystander() -> Iterator[int]:
 
 def remembered(pid: int, *, ticks_earlier: int) -> processes.Process:
     """A process that had this id before: it started earlier than the one that has it now."""
-    now = processes.look_at(pid)
+    now = processes.find_process(pid)
     assert now is not None
     return processes.Process(pid, now.parent, now.session, now.resident_bytes, now.start_ticks - ticks_earlier)
 
@@ -85,14 +85,14 @@ def remembered(pid: int, *, ticks_earlier: int) -> processes.Process:
 def test_a_process_that_was_given_the_id_of_one_that_is_gone_is_not_signalled(bystander: int) -> None:
     gone = remembered(bystander, ticks_earlier=1)
 
-    processes.send([gone], signal.SIGKILL)
+    processes.send_signal([gone], signal.SIGKILL)
 
     assert not processes.is_still_running(gone)
     assert os.waitid(os.P_PID, bystander, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def test_a_process_that_is_the_one_remembered_is_signalled(bystander: int) -> None:
-    processes.send([remembered(bystander, ticks_earlier=0)], signal.SIGKILL)
+    processes.send_signal([remembered(bystander, ticks_earlier=0)], signal.SIGKILL)
 
     ended = os.waitid(os.P_PID, bystander, os.WEXITED | os.WNOWAIT)
     assert ended is not None
@@ -113,10 +113,10 @@ def test_where_the_kernel_gives_no_handles_the_start_time_is_compared_all_the_sa
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")
 
-    processes.send([remembered(bystander, ticks_earlier=1)], signal.SIGKILL)
+    processes.send_signal([remembered(bystander, ticks_earlier=1)], signal.SIGKILL)
     assert os.waitid(os.P_PID, bystander, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    processes.send([remembered(bystander, ticks_earlier=0)], signal.SIGTERM)
+    processes.send_signal([remembered(bystander, ticks_earlier=0)], signal.SIGTERM)
     ended = os.waitid(os.P_PID, bystander, os.WEXITED | os.WNOWAIT)
     assert ended is not None
     assert ended.si_status == signal.SIGTERM
@@ -159,8 +159,8 @@ MAIN, OTHER, LEFT, UNSEEN = range(1 << 30, (1 << 30) + 4)
 def test_a_task_is_never_taken_to_own_whoever_was_given_the_id_of_its_main_process(
     supervisor: Supervisor, is_done: bool, table: list[tuple[int, int, int]], expected: set[int]
 ) -> None:
-    task = Running(1, MAIN, None, None)
-    task.is_done = is_done
+    task = ManagedProcess(1, MAIN, None, None)
+    task.has_exited = is_done
     supervisor._tasks[1] = supervisor._by_session[MAIN] = task
     if not is_done:
         supervisor._by_pid[MAIN] = task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.programs import Programs, find
+from mulligan.worker.programs import Programs, find_program
 
 from .work import Work
 
@@ -16,7 +16,7 @@ PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/", "SHLVL": "3", "PWD": "/tmp"}
 
 
 def direct(text: str, inherited: dict[str, str] = PLAIN, own: dict[str, str] | None = None) -> list[str] | None:
-    found = Programs(inherited, is_direct=True).direct(text, own or {}, "/")
+    found = Programs(inherited, is_direct=True).direct_command(text, own or {}, "/")
     return None if found is None else found[1]
 
 
@@ -67,13 +67,13 @@ def test_a_worker_whose_own_environment_changes_it_always_uses_bash(changed: dic
 
 
 def test_a_name_with_a_slash_is_itself_if_it_is_there() -> None:
-    assert (find("/bin/sh", ""), find("/no/such", "/bin")) == ("/bin/sh", None)
+    assert (find_program("/bin/sh", ""), find_program("/no/such", "/bin")) == ("/bin/sh", None)
 
 
 def test_a_folder_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "ls").mkdir()
 
-    assert find("ls", f"{tmp_path}:/bin") == "/bin/ls"
+    assert find_program("ls", f"{tmp_path}:/bin") == "/bin/ls"
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_a_number_that_cannot_be_kept_is_no_result(work: Work, value: str) -> No
 
     assert report.output is None
     assert report.outcome.output_error == (
-        "its output cannot be kept: it has a number of more than 64 bits, or is nested too deep"
+        "its output cannot be stored: it contains a number of more than 64 bits, or is nested too deep"
     )
 
 
@@ -51,7 +51,7 @@ def test_a_step_that_leaves_before_main_has_returned_has_failed(work: Work) -> N
 
     assert (report.outcome.code, report.outcome.message) == (
         "EXCEPTION",
-        "its process ended before 'main' had returned",
+        "its process exited before 'main' returned",
     )
 
 
@@ -85,7 +85,7 @@ def test_a_function_of_a_module_is_found_where_run_was_called(work: Work) -> Non
         ("{(1, 2): 3}", "the result has a key of type 'tuple', which is not JSON"),
         ("{'a': float('nan')}", "the result['a'] is nan, which is not JSON"),
         ("float('-inf')", "the result is -inf, which is not JSON"),
-        ("'\\ud800'", "the result has half of a character in it, which is not JSON"),
+        ("'\\ud800'", "the result contains a lone surrogate, which is not JSON"),
         ("b'bytes'", "the result is of type 'bytes', which is not JSON"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_result_that_is_no_json_is_invalid_and_told_where(work: Work, result: 
 def test_a_result_that_holds_itself_is_invalid(work: Work) -> None:
     report = work.run_python("def main():\n  x = []\n  x.append(x)\n  return x")
 
-    assert report.outcome.output_error.endswith("is nested too deep, or holds itself")
+    assert report.outcome.output_error.endswith("is nested too deep, or contains itself")
 
 
 def test_what_it_prints_is_in_its_logs(work: Work) -> None:
@@ -571,8 +571,8 @@ def test_a_child_that_is_slow_to_come_up_keeps_what_its_step_prints(work: Work) 
 
     work.start(lease)
     (running,) = work.executor._running.values()
-    first = running.named_at
-    work.wait_for(lambda: running.named_at != first)
+    first = running.name_logs_at
+    work.wait_for(lambda: running.name_logs_at != first)
     os.kill(work.executor._supervisor.pid, signal.SIGCONT)
     work.reports()
 

@@ -15,7 +15,7 @@ from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
 from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
-from mulligan.worker.secrets import TREES_MAX
+from mulligan.worker.secrets import ROOTS_MAX
 
 from .work import Announcements, Work
 
@@ -147,8 +147,8 @@ def test_a_step_that_began_ten_thousand_runs_ago_tells_no_secret(work: Work, ann
     os.mkfifo(work.folder / "go")
     work.start(knowing(work, long, uid="first"))
     announcements.numbers(1)
-    for number in range(TREES_MAX):
-        work.executor._secrets.given(knowing(work, PRINT, uid=f"later{number}").task)
+    for number in range(ROOTS_MAX):
+        work.executor._secrets.resolve(knowing(work, PRINT, uid=f"later{number}").task)
 
     (work.folder / "go").write_text("\n")
     (report,) = work.reports()
@@ -171,29 +171,33 @@ def test_a_python_step_gets_a_secret_as_an_argument(work: Work) -> None:
 # -- those that cannot be had ----------------------------------------------------------------------------------------
 
 MISSING = {
-    "variable": (Secret(env="NOWHERE"), "INPUT_INVALID", "the environment of the worker has no 'NOWHERE'"),
+    "variable": (
+        Secret(env="NOWHERE"),
+        "INPUT_INVALID",
+        "environment variable 'NOWHERE' is not set where the worker runs",
+    ),
     "file": (Secret(file="keys/none"), "INPUT_INVALID", "there is no file 'keys/none'"),
     "folder": (Secret(file="."), "INPUT_INVALID", "'.' cannot be read: is a directory"),
-    "pipe": (Secret(file="pipe"), "INPUT_INVALID", "'pipe' is no file"),
+    "pipe": (Secret(file="pipe"), "INPUT_INVALID", "'pipe' is not a file"),
     "short": (
         Secret(env="SHORT"),
         "INPUT_INVALID",
-        "it has fewer than 4 characters, and so short a value cannot be hidden",
+        "it has fewer than 4 characters, too few to be redacted",
     ),
     "empty": (Secret(command="true"), "INPUT_INVALID", "it is empty"),
     "spaces": (Secret(command="printf '    '"), "INPUT_INVALID", "it is empty"),
     "blank": (
         Secret(command="printf '   a  '"),
         "INPUT_INVALID",
-        "it has fewer than 4 characters, and so short a value cannot be hidden",
+        "it has fewer than 4 characters, too few to be redacted",
     ),
-    "nul": (Secret(command="printf 'abcd\\0efgh'"), "INPUT_INVALID", "it has a NUL in it"),
+    "nul": (Secret(command="printf 'abcd\\0efgh'"), "INPUT_INVALID", "it contains a NUL byte"),
     "bytes": (Secret(command="printf 'abcd\\xff'"), "INPUT_INVALID", "it is not UTF-8"),
-    "large": (Secret(command="head -c 20000 /dev/zero | tr '\\0' x"), "INPUT_INVALID", "it has more than 16384 bytes"),
-    "endless": (Secret(command="yes"), "INPUT_INVALID", "it has more than 16384 bytes"),
-    "exit": (Secret(command=f"echo {SECRET}; exit 3"), "EXCEPTION", "its command ended with exit code 3"),
+    "large": (Secret(command="head -c 20000 /dev/zero | tr '\\0' x"), "INPUT_INVALID", "it is longer than 16384 bytes"),
+    "endless": (Secret(command="yes"), "INPUT_INVALID", "it is longer than 16384 bytes"),
+    "exit": (Secret(command=f"echo {SECRET}; exit 3"), "EXCEPTION", "its command exited with code 3"),
     "signal": (Secret(command="kill -9 $$"), "EXCEPTION", "its command was killed by signal 9"),
-    "unknown": (Secret(command="no-such-program-here"), "EXCEPTION", "its command ended with exit code 127"),
+    "unknown": (Secret(command="no-such-program-here"), "EXCEPTION", "its command exited with code 127"),
 }
 
 
@@ -203,7 +207,7 @@ def test_a_secret_that_cannot_be_had_fails_who_reads_it(work: Work, secret: Secr
 
     report = work.run(knowing(work, "touch started", secret))
 
-    assert told_of(report) == (code, f"the secret 'token' cannot be had: {reason}")
+    assert told_of(report) == (code, f"secret 'token' is not available: {reason}")
     assert not (work.folder / "started").exists()
 
 
@@ -340,7 +344,7 @@ def expect_hidden(work: Work, report: Report) -> None:
     """Nothing that was told or is kept has the secret, and something has what stands in its place."""
     kept = [path.read_bytes() for path in work.home.rglob("*") if path.is_file()]
     everything = b"\n".join([repr(report).encode(), *kept])
-    assert Redactor([SECRET]).data(everything) == everything
+    assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 
@@ -481,7 +485,7 @@ def test_what_a_task_printed_and_there_was_no_room_for_is_no_output(work: Work) 
     report = work.run(lease)
 
     assert report.output is None
-    assert told_of(report) == ("EXCEPTION", "its output cannot be kept: no space left on device")
+    assert told_of(report) == ("EXCEPTION", "its output cannot be stored: no space left on device")
 
 
 def test_an_output_that_was_not_printed_counts_without_the_log(work: Work) -> None:

@@ -118,7 +118,7 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         place="build[3].script@2",
         step="build",
         attempt=4,
-        told_attempt=2,
+        env_attempt=2,
         visit=5,
         item=3,
         error_code="TIMEOUT",
@@ -207,7 +207,7 @@ def test_half_of_a_character_is_refused(
 ) -> None:
     outcome = work.run(work.lease(kind, params, **fields)).outcome
 
-    message = "a value has half of a character in it, and cannot be handed over"
+    message = "a value contains a lone surrogate, which no process can be given"
     assert outcome == Outcome(exit_code=None, code="INPUT_INVALID", message=message)
     assert work.run_shell("echo fine").output == "fine"
 
@@ -220,7 +220,7 @@ def test_values_that_are_too_large_together_are_refused(work: Work) -> None:
     assert outcome == Outcome(
         exit_code=None,
         code="INPUT_INVALID",
-        message="its text and its values are together too large for a process to be started with them",
+        message="its text and its values together are too large to start a process with",
     )
 
 
@@ -356,8 +356,8 @@ def test_text_beyond_the_bound_is_no_output_and_the_step_is_told_so(work: Work) 
 
     assert (code_of(report), report.output) == ("", None)
     assert report.outcome == Outcome(
-        output_warning="its standard output has 101MiB, and 64MiB is the most, "
-        "so it has no output: all of it is in the log"
+        output_warning="its standard output has 101MiB, more than the limit of 64MiB, "
+        "so there is no output; the log has all of it"
     )
 
 
@@ -366,7 +366,7 @@ def test_what_was_asked_for_and_is_beyond_the_bound_is_invalid(work: Work, captu
     report = work.run_shell("truncate -s 101M /dev/stdout", capture=capture)
 
     assert (code_of(report), report.output) == ("OUTPUT_INVALID", None)
-    assert report.outcome == Outcome(output_error="its standard output has 101MiB, and 64MiB is the most")
+    assert report.outcome == Outcome(output_error="its standard output has 101MiB, more than the limit of 64MiB")
 
 
 def test_the_tail_of_standard_error_is_bounded_and_never_breaks(work: Work) -> None:
@@ -397,8 +397,8 @@ def test_errors_that_a_task_writes_are_its_own_word(work: Work, written: str, re
     ("text", "problem"),
     [
         ('echo "{" > "$MULLIGAN_ERROR"', "is not JSON: Input data was truncated"),
-        ('head -c 70000 /dev/zero > "$MULLIGAN_ERROR"', "has 68KiB, and 64KiB is the most"),
-        ('mkdir "$MULLIGAN_ERROR"', "is a folder, and not a file"),
+        ('head -c 70000 /dev/zero > "$MULLIGAN_ERROR"', "has 68KiB, more than the limit of 64KiB"),
+        ('mkdir "$MULLIGAN_ERROR"', "is a folder, not a file"),
     ],
 )
 def test_errors_that_cannot_be_read_are_told(work: Work, text: str, problem: str) -> None:

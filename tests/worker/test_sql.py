@@ -73,9 +73,7 @@ def test_rows_that_nobody_wants_are_not_the_output(url: str) -> None:
 def test_two_columns_of_one_name_are_refused_also_where_there_is_no_row_and_nothing_is_kept(url: str) -> None:
     query = "insert into people values ('Ada', 36); select 1 as id, 2 as id"
 
-    assert refused(url, query) == invalid(
-        "two columns are named 'id', and a row is an object: name one of them apart with 'as'"
-    )
+    assert refused(url, query) == invalid("two columns are named 'id': rename one with 'as'")
     assert people(url) == []
 
 
@@ -122,24 +120,24 @@ def test_a_percent_sign_is_one(url: str) -> None:
 @pytest.mark.parametrize(
     ("params", "query", "message"),
     [
-        ({"a": 1}, "select :a, :b, :c", "the query has ':b', and 'params' has no value for it"),
-        (None, "select :b", "the query has ':b', and 'params' has no value for it"),
-        ({"a": 1}, "select ':a'", "'params' has a value for 'a', and the query has no ':a'"),
+        ({"a": 1}, "select :a, :b, :c", "the query has ':b', but 'params' has no value for it"),
+        (None, "select :b", "the query has ':b', but 'params' has no value for it"),
+        ({"a": 1}, "select ':a'", "'params' has a value for 'a', but the query has no ':a'"),
         (
             {"mulligan_0": 1},
             "select /* :mulligan_0",
-            "a '${…}' stands inside quotes or a comment, where nothing is bound",
+            "a '${…}' is inside quotes or a comment, where no value can be bound",
         ),
-        ([1], "select :a", "the query has ':a', and 'params' is a list: write '?' for each value"),
-        ([1], "select ?1", "the query has '?1', and 'params' is a list: write '?' for each value"),
-        ([1, 2], "select ?", "the query has 1 '?', and 'params' has 2 values"),
-        ("x", "select 1", "'params' is of type 'str', and a mapping or a list is expected"),
+        ([1], "select :a", "the query has ':a', but 'params' is a list: write '?' for each value"),
+        ([1], "select ?1", "the query has '?1', but 'params' is a list: write '?' for each value"),
+        ([1, 2], "select ?", "the query has 1 '?', but 'params' has 2 values"),
+        ("x", "select 1", "'params' must be a mapping or a list, and is of type 'str'"),
         (None, "", "the query is empty"),
         (None, " ; -- nothing", "the query is empty"),
-        (None, None, "'query' is of type 'NoneType', and text is expected"),
-        (None, "select 1; COMMIT", "a step is one transaction, and 'commit' in its query would make it another"),
-        (None, "rollback; select 1", "a step is one transaction, and 'rollback' in its query would make it another"),
-        (None, "begin; select 1", "a step is one transaction, and 'begin' in its query would make it another"),
+        (None, None, "'query' must be text, and is of type 'NoneType'"),
+        (None, "select 1; COMMIT", "a step is one transaction: remove 'commit' from its query"),
+        (None, "rollback; select 1", "a step is one transaction: remove 'rollback' from its query"),
+        (None, "begin; select 1", "a step is one transaction: remove 'begin' from its query"),
     ],
 )
 def test_values_and_places_that_do_not_fit_are_refused(url: str, params: Any, query: Any, message: str) -> None:
@@ -149,20 +147,20 @@ def test_values_and_places_that_do_not_fit_are_refused(url: str, params: Any, qu
 @pytest.mark.parametrize("kind", ["SQLite", "DuckDB"])
 def test_a_question_mark_without_a_list_is_refused_where_it_is_no_operator(kind: str) -> None:
     assert refused(f"{kind.lower()}://", "select ?", {}) == invalid(
-        "the query has '?', and only 'params' that are a list have no names: write ':name'"
+        "the query has '?', which needs 'params' to be a list: write ':name'"
     )
 
 
 @pytest.mark.parametrize(("kind", "query"), [("SQLite", "select $a"), ("SQLite", "select @a"), ("DuckDB", "select $a")])
 def test_a_parameter_as_only_the_database_writes_it_is_refused(kind: str, query: str) -> None:
     assert refused(f"{kind.lower()}://", query) == invalid(
-        f"the query has a parameter of {kind}'s own: write ':name' for each value"
+        f"the query uses {kind}'s own syntax for parameters: write ':name' for each value"
     )
 
 
 def test_a_parameter_as_only_postgresql_writes_it_is_refused(schema_url: str) -> None:
     assert refused(schema_url, "select $1") == invalid(
-        "the query has a parameter of PostgreSQL's own: write ':name' for each value"
+        "the query uses PostgreSQL's own syntax for parameters: write ':name' for each value"
     )
 
 
@@ -198,7 +196,7 @@ def test_plain_values_come_back_as_they_went_in(value: Any, expected: Any) -> No
 
 def test_a_number_that_sqlite_does_not_have_is_refused() -> None:
     assert refused("sqlite://", "select :v", {"v": 1 << 63}) == invalid(
-        "the value of ':v' has more than 64 bits, and SQLite has no such number"
+        "the value of ':v' has more than 64 bits, which SQLite cannot store"
     )
 
 
@@ -362,7 +360,7 @@ def test_foreign_keys_are_enforced_in_sqlite() -> None:
 
 # -- reading only
 
-READ_ONLY = "the step says 'read_only: true', and this query writes"
+READ_ONLY = "the step has 'read_only: true', but this query writes"
 
 
 def test_a_step_that_only_reads_reads(url: str) -> None:
@@ -393,7 +391,7 @@ def test_a_file_that_is_not_there_is_made_by_who_may_write(tmp_path: Path, kind:
     file = tmp_path / "new.db"
 
     assert refused(f"{kind}:///{file}", "select 1 as a", read_only=True) == invalid(
-        f"there is no file '{file}', and a step that says 'read_only: true' makes none"
+        f"there is no file '{file}', and a step with 'read_only: true' does not create it"
     )
     assert not file.exists()
     assert asked(f"{kind}:///{file}", "select 1 as a") == [{"a": 1}]

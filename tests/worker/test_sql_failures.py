@@ -33,26 +33,26 @@ KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckd
 @pytest.mark.parametrize(
     ("connection", "message"),
     [
-        ("mysql://root:geheim@db/x", f"there is no database 'mysql://…': there are {KNOWN}"),
-        ("people.db", f"'connection' has no '://': there are {KNOWN}"),
-        ("sqlite:people.db", f"'connection' has no '://': there are {KNOWN}"),
+        ("mysql://root:geheim@db/x", f"unknown database 'mysql://…'; known are {KNOWN}"),
+        ("people.db", f"'connection' has no '://'; known are {KNOWN}"),
+        ("sqlite:people.db", f"'connection' has no '://'; known are {KNOWN}"),
         (
             "sqlite://people.db",
-            "'sqlite://people.db' has a host, and sqlite has none: write 'sqlite:///people.db' for a file here",
+            "'sqlite://people.db' has a host, but sqlite has none: write 'sqlite:///people.db' for a file here",
         ),
-        ("sqlite:///a\0b", "'connection' has a NUL in it, and no file has"),
-        ("", f"'connection' is empty, and the address of a database is expected, such as {KNOWN}"),
-        (" ", f"'connection' is blank, and the address of a database is expected, such as {KNOWN}"),
-        (None, f"'connection' is empty, and the address of a database is expected, such as {KNOWN}"),
-        (7, f"'connection' is of type 'int', and the address of a database is expected, such as {KNOWN}"),
+        ("sqlite:///a\0b", "'connection' contains a NUL byte"),
+        ("", f"'connection' is empty; a database URL is expected, such as {KNOWN}"),
+        (" ", f"'connection' is blank; a database URL is expected, such as {KNOWN}"),
+        (None, f"'connection' is empty; a database URL is expected, such as {KNOWN}"),
+        (7, f"'connection' is of type 'int'; a database URL is expected, such as {KNOWN}"),
         (
             "postgresql://u:ge%heim@localhost/x",
-            "'connection' is no address that PostgreSQL understands: a '%' is not followed by two hexadecimal digits: "
+            "'connection' is not a URL that PostgreSQL understands: a '%' is not followed by two hexadecimal digits: "
             "write '%25' for the character '%'",
         ),
         (
             "postgresql://u@localhost/x?pass=geheim",
-            "'connection' is no address that PostgreSQL understands: invalid URI query parameter",
+            "'connection' is not a URL that PostgreSQL understands: invalid URI query parameter",
         ),
     ],
 )
@@ -64,7 +64,7 @@ def test_an_address_that_is_none_is_refused(connection: object, message: str) ->
     "address", ["sqlite://", "sqlite:///:memory:", "SQLite:///", "duckdb://", "duckdb:///:memory:"]
 )
 def test_without_a_file_it_is_in_memory(address: str) -> None:
-    assert read_address(address).place == MEMORY
+    assert read_address(address).location == MEMORY
     assert asked(address, "select 1 as a") == [{"a": 1}]
 
 
@@ -87,9 +87,9 @@ def test_files_are_named_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_a_password_is_never_shown(address: str, text: str) -> None:
-    veiled = read_address(address).veiled(f"it was {text}")
+    redacted = read_address(address).redact(f"it was {text}")
 
-    assert veiled == "it was " + " ".join("***" for _ in text.split())
+    assert redacted == "it was " + " ".join("***" for _ in text.split())
 
 
 # -- no
@@ -143,7 +143,7 @@ def test_what_postgresql_refuses_is_not_worth_another_try(
 
 def test_copying_to_the_client_is_refused(schema_url: str) -> None:
     assert refused(schema_url, "copy (select 1) to stdout") == invalid(
-        "'copy' from or to the client is not for a step: there is nobody to talk to"
+        "'copy' from stdin or to stdout is not possible in a step"
     )
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, kind: str) ->
     report = refused(f"{kind}:///{file}", "create table t (a int)")
 
     why = {
-        "sqlite": "the file is no SQLite database that can be read: file is not a database",
+        "sqlite": "the file is not a readable SQLite database: file is not a database",
         "duckdb": f"the file '{file}' cannot be opened: IO Error: The file \"{file}\" exists, but it is not "
         "a valid DuckDB database file!",
     }
@@ -177,7 +177,7 @@ def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, kind: str) ->
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert refused(f"sqlite:///{tmp_path}/no/a.db", "select 1") == invalid(
-        f"the file '{tmp_path}/no/a.db' cannot be opened: is there such a folder, and may it be written to"
+        f"the file '{tmp_path}/no/a.db' cannot be opened: check that its folder exists and is writable"
     )
 
 
@@ -185,12 +185,12 @@ def test_a_sqlite_file_that_somebody_else_writes_to_may_be_free_later(tmp_path: 
     other = apsw.Connection(str(tmp_path / "a.db"))
     other.execute("begin exclusive")
 
-    with pytest.raises(StepError) as error, sqlite.opened(str(tmp_path / "a.db"), False, busy_milliseconds=1):
+    with pytest.raises(StepError) as error, sqlite.open_session(str(tmp_path / "a.db"), False, busy_milliseconds=1):
         pass
 
     assert error.value.report() == {
         "code": "CONNECTION",
-        "message": "the database is in use by somebody else: database is locked",
+        "message": "the database is in use by another process: database is locked",
         "retryable": True,
         "details": {"sqlite": "SQLITE_BUSY"},
     }
@@ -207,7 +207,7 @@ def test_a_duckdb_file_that_another_process_has_may_be_free_later(tmp_path: Path
 
     assert report == {
         "code": "CONNECTION",
-        "message": f"the file '{tmp_path}/a.db' is in use by somebody else",
+        "message": f"the file '{tmp_path}/a.db' is in use by another process",
         "retryable": True,
     }
     other.communicate("\n")
@@ -354,7 +354,7 @@ def test_a_connection_that_is_lost_during_the_commit_says_that_nobody_knows(sche
 
     assert refused(schema_url, "insert into t values (1)") == {
         "code": "CONNECTION",
-        "message": "the connection was lost during the commit, so nobody knows whether it was done: "
+        "message": "the connection was lost during the commit, so it is unknown whether it was committed: "
         "terminating connection due to administrator command CONTEXT: SQL statement "
         '"SELECT pg_terminate_backend(pg_backend_pid())" PL/pgSQL function die() line 2 at PERFORM',
         "retryable": True,

@@ -13,7 +13,7 @@ DOLLARED = [Dialect.POSTGRES, Dialect.DUCKDB]
 
 
 def names(query: str, dialect: Dialect) -> list[str]:
-    return [spot.name for statement in statements(query, dialect) for spot in statement.spots]
+    return [placeholder.name for statement in statements(query, dialect) for placeholder in statement.placeholders]
 
 
 def texts(query: str, dialect: Dialect) -> list[str]:
@@ -117,17 +117,17 @@ def test_a_function_in_dollar_quotes_is_one_statement(dialect: Dialect) -> None:
 def test_a_mark_in_the_text_that_is_sent_leads_back_to_the_line_that_was_written() -> None:
     (_, statement) = statements("select 1;\nselect :long_name,\n  nope", Dialect.POSTGRES)
 
-    sent = statement.sent(["$1"])
+    rendered = statement.render(["$1"])
 
-    assert sent.text == "\nselect $1,\n  nope"
-    assert sent.excerpt(char=sent.text.index("nope")) == "\n  3 |   nope\n    |   ^"
-    assert sent.excerpt(char=sent.text.index("$1")) == "\n  2 | select :long_name,\n    |        ^"
+    assert rendered.text == "\nselect $1,\n  nope"
+    assert rendered.excerpt(char=rendered.text.index("nope")) == "\n  3 |   nope\n    |   ^"
+    assert rendered.excerpt(char=rendered.text.index("$1")) == "\n  2 | select :long_name,\n    |        ^"
 
 
 def test_of_a_long_line_what_is_around_the_caret_is_shown() -> None:
     (statement,) = statements("select " + "x, " * 100 + "nope" + ", y" * 100, Dialect.SQLITE)
 
-    shown = statement.sent([]).excerpt(char=307).split("\n")
+    shown = statement.render([]).excerpt(char=307).split("\n")
 
     assert shown[1] == "  1 | " + "x, " * 20 + "nope" + ", y" * 18 + ", "[:1]
     assert shown[2].index("^") == shown[1].index("nope")
@@ -140,5 +140,10 @@ def test_any_text_is_taken_apart_and_nothing_is_taken_twice(query: str, dialect:
     ends = [0] + [statement.end for statement in found]
     assert all(before <= statement.start <= statement.end for before, statement in zip(ends, found, strict=False))
     for statement in found:
-        assert statement.sent([f":{'?' if spot.is_asked else spot.name}" for spot in statement.spots]).text
-        assert all(statement.start <= spot.start < spot.end <= statement.end for spot in statement.spots)
+        assert statement.render(
+            [f":{'?' if placeholder.is_question_mark else placeholder.name}" for placeholder in statement.placeholders]
+        ).text
+        assert all(
+            statement.start <= placeholder.start < placeholder.end <= statement.end
+            for placeholder in statement.placeholders
+        )

@@ -72,7 +72,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
     assert refused.value.report() == {
         "code": "INPUT_INVALID",
-        "message": "two columns are named 'id', and a row is an object: name one of them apart with 'as'",
+        "message": "two columns are named 'id': rename one with 'as'",
         "retryable": False,
     }
 
@@ -87,7 +87,6 @@ def test_rows_end_at_64_mib_of_json() -> None:
 
     assert refused.value.report() == {
         "code": "OUTPUT_INVALID",
-        "message": "the rows have more than 67108864 bytes as JSON, and that is the most: ask for fewer, or say "
-        "'rows: none'",
+        "message": "the rows have more than 67108864 bytes as JSON, the limit: select fewer, or set 'rows: none'",
         "retryable": False,
     }

@@ -91,13 +91,13 @@ class Work:
         return found
 
     def leftovers(self) -> list[int]:
-        return [process.pid for process in processes.marked(b"MULLIGAN_WORKER", self.name.encode())]
+        return [process.pid for process in processes.find_with_variable(b"MULLIGAN_WORKER", self.name.encode())]
 
     def renew_until(self, fact: Callable[[], Any]) -> None:
         """The lease is renewed until the fact is true, and then no more."""
 
         def renewed_and_true() -> Any:
-            self.executor.renewed(time.monotonic())
+            self.executor.renew(time.monotonic())
             return fact()
 
         self.wait_for(renewed_and_true)
@@ -158,7 +158,7 @@ def _is_readable(fd: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    return processes.look_at(pid) is not None
+    return processes.find_process(pid) is not None
 
 
 def kill(pid: int) -> None:

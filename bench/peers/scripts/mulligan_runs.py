@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from mulligan.language import load_text
+from mulligan.service import Service
 from mulligan.service.driver import machine
 from mulligan.service.home import find_home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 
 WORKFLOW = """
 name: three
@@ -24,6 +25,6 @@ service = Service(find_home())
 prepared = prepare(load_text(WORKFLOW), {}, Path.cwd())
 with service.driver(machine(parallel)) as driver:
     run_ids = service.start(prepared, driver, times=count)
-    driver.serve(until=lambda: not driver.engine.drives)
+    driver.serve(until=lambda: not driver.engine.drivers)
 statuses = {service.record(run_id).status for run_id in run_ids}
 assert statuses == {"completed"}, statuses

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stands in for a coding agent. What it has done goes into the file `work`, what it was told into `told-NODE`.
-cat > "told-$MULLIGAN_STEP"
+# Replaces a coding agent. Its work goes into the file `work`, its prompt into `prompt-NODE`.
+cat > "prompt-$MULLIGAN_STEP"
 if [ -n "$MULLIGAN_ERROR_CODE" ]; then
     # Asked before a retry, by its error handler: what went wrong, in a word.
     echo "$MULLIGAN_STEP: summed up${MULLIGAN_MODEL:+ by $MULLIGAN_MODEL}" >> work
@@ -29,11 +29,11 @@ split)
 ANSWER
     ;;
 flaky)
-    grep -q "Use the other door" told-flaky || { echo "the door is locked" >&2; exit 1; }
+    grep -q "Use the other door" prompt-flaky || { echo "the door is locked" >&2; exit 1; }
     echo "went in by the other door"
     ;;
 tests) [ -e fixed ] || { echo "2 tests fail" >&2; exit 1; }; echo "all tests pass" ;;
-fix) grep -q "2 tests fail" told-fix && touch fixed; echo "fixed" ;;
+fix) grep -q "2 tests fail" prompt-fix && touch fixed; echo "fixed" ;;
 deploy | rollback) echo "$MULLIGAN_STEP: no connection" >&2; exit 1 ;;
 *) echo "$MULLIGAN_STEP is done" ;;
 esac

@@ -10,9 +10,7 @@ from mulligan.cli.options import where
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import KeyUsed
-from mulligan.service.outcome import exit_code
-from mulligan.service.starting import Detached, Existing, checked_key, detach, existing, start_detached
-from mulligan.service.verbs import Prepared, Service
+from mulligan.service import DetachedRun, ExistingRun, Prepared, Service, check_key, exit_code, to_json
 
 Key = Annotated[
     str, Option("--key", metavar="KEY", help="Start it once: the same key again gives the same run of this workflow.")
@@ -38,10 +36,10 @@ def start(
     home: str | None,
 ) -> int:
     """Start a run and drive it here, or leave it to the background. Under a key, the run that has it already."""
-    key = checked_key(key) if key else ""
+    key = check_key(key) if key else ""
     try:
         if is_detached:
-            found = start_detached(service, prepared, key=key, parallel=parallel, wait=wait)
+            found = service.start_detached(prepared, key=key, parallel=parallel, wait=wait)
             return _tell_detached(found, as_json=as_json, home=home)
         return conduct(
             service,
@@ -52,7 +50,7 @@ def start(
             home=home,
         )
     except KeyUsed as used:
-        before = existing(service, prepared, key, used)
+        before = service.find_existing_run(prepared, key, used)
     _tell_existing(before, key)
     if is_detached:
         found = _in_the_background(service, before.run_id, parallel, wait)
@@ -60,27 +58,27 @@ def start(
     return _follow(service, before.run_id, parallel=parallel, wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
-def _in_the_background(service: Service, run_id: int, parallel: int | None, wait: str) -> Detached:
+def _in_the_background(service: Service, run_id: int, parallel: int | None, wait: str) -> DetachedRun:
     record = service.record(run_id)
     if record.status in ENDED or record.status == "paused":
-        return Detached(run_id, status=record.status)
+        return DetachedRun(run_id, record.status)
     driver = service.driver_of(record)
     if driver is None:
-        return detach(service, run_id, parallel=parallel, wait=wait)
-    return Detached(run_id, driver.pid, driver.host, status=record.status)
+        return service.detach(run_id, parallel=parallel, wait=wait)
+    return DetachedRun(run_id, record.status, driver.pid, driver.host)
 
 
-def _tell_existing(found: Existing, key: str) -> None:
+def _tell_existing(found: ExistingRun, key: str) -> None:
     complain(f"run {found.run_id} was started under the key '{key}' already: it is {found.status}")
     if found.is_other_definition:
         complain("  note: the file has changed since, and the run goes by what it was started with")
 
 
-def _tell_detached(found: Detached, *, as_json: bool, home: str | None) -> int:
+def _tell_detached(found: DetachedRun, *, as_json: bool, home: str | None) -> int:
     """The number on stdout, for whoever calls this in a script; what to do with it on stderr."""
     run_id, here = found.run_id, where(home)
     if as_json:
-        show_json({"run_id": run_id, "status": found.status, "pid": found.pid, "host": found.host, "log": found.log})
+        show_json(to_json(found))
         return 0
     if found.status == "running":
         driver = f": process {found.pid} on {found.host} drives it" if found.host else ""

@@ -31,13 +31,8 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service.corrections import Corrected
-from mulligan.service.definitions import Workflow, load
+from mulligan.service import CorrectedWorkflow, ForkPlan, RoundPlan, Service, Workflow, answer_to, read_budgets, to_json
 from mulligan.service.formatting import group_title, pluralize
-from mulligan.service.next_commands import answer_to
-from mulligan.service.round_plans import ForkPlan, RoundPlan, as_json_of
-from mulligan.service.spending import read_budgets
-from mulligan.service.verbs import Service
 
 FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
 CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")]
@@ -133,7 +128,7 @@ def retry(
     """
     with service_at(home) as service:
         corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
-        run_id = service.find_run(run) if corrected is None else service.find_failed(run, corrected.workflow.name)
+        run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
         chosen = Chosen(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()))
         return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
@@ -146,7 +141,7 @@ def _correction(
     *,
     force: bool,
     keep_completed: bool,
-) -> Corrected | None:
+) -> CorrectedWorkflow | None:
     """The corrected file that was named, if one was, with what is given beside it."""
     if file is None and (inputs or force or keep_completed):
         option = "--input" if inputs else "--force" if force else "--keep-completed"
@@ -154,7 +149,7 @@ def _correction(
     workflow = _corrected(file, system, trust_templates)
     if workflow is None or file is None:
         return None
-    return Corrected(
+    return CorrectedWorkflow(
         workflow,
         dict(given_inputs(inputs or [])),
         str(file.absolute()),
@@ -171,7 +166,7 @@ class Chosen(NamedTuple):
     # Of that step, a map, only these items; none of them: those that failed. None: the whole step.
     items: Sequence[int] | None
     adjust: bool
-    corrected: Corrected | None = None
+    corrected: CorrectedWorkflow | None = None
     # What agents may spend from now on, by step, "" of the run.
     budgets: Mapping[str, Any] = MappingProxyType({})
 
@@ -196,7 +191,7 @@ def another_round(
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
         planned = service.plan_retry(chosen.run_id, **chosen.words)
-        _foretell_round(planned, service.state(chosen.run_id).graph.matrices, as_json=as_json)
+        _foretell_round(planned, service.matrices(chosen.run_id), as_json=as_json)
         return 0
     if chosen.corrected is not None:
         # What the file changes is said before anything is done about it.
@@ -225,7 +220,7 @@ def _tell_stale(planned: RoundPlan | ForkPlan) -> None:
 def _foretell_round(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     """Say what a round would run, why, and what it would keep."""
     if as_json:
-        show_json(as_json_of(planned))
+        show_json(to_json(planned))
         return
     tell_correction(planned)
     complain(f"run {planned.run_id} would have round {planned.round}: {_sizes(planned)}")
@@ -320,12 +315,12 @@ def _corrected(file: Path | None, system: str | None, trust_templates: bool) -> 
     if file is None and (system is not None or trust_templates):
         option = "--format" if system is not None else "--trust-templates"
         raise UsageRefused(f"{option} is about a file", hint="name it: --file FILE")
-    return load(file, named=system, trust_templates=trust_templates) if file else None
+    return Service.load_workflow(file, named=system, trust_templates=trust_templates) if file else None
 
 
 def _foretell_fork(planned: ForkPlan, *, as_json: bool) -> None:
     if as_json:
-        show_json(as_json_of(planned))
+        show_json(to_json(planned))
         return
     complain(f"a fork of run {planned.run_id} from '{planned.from_step}' would run:")
     for step in planned.steps:

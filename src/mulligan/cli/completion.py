@@ -140,9 +140,8 @@ def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[
         return [(word, "") for word in kind.split("|")]
     if kind not in _KINDS:
         return []
-    home_names: Any = import_module("mulligan.service.home_names")
     suggestions: Any = import_module("mulligan.service.suggestions")
-    store = home_names.store_address(typed.values.get("HOME"), environ)
+    store = suggestions.store_address(typed.values.get("HOME"), environ)
     return _KINDS[kind](suggestions, store, _Context(command, typed, start))
 
 

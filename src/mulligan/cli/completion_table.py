@@ -14,10 +14,11 @@ from mulligan.cli import list_command
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
 from mulligan.cli.parameters import Argument, Option, parameters_of
+from mulligan.service import FORMATS, OURS
 
 # Including words that stand for several statuses.
 _STATUSES = (*list_command.STATUSES, *getattr(list_command, "GROUPS", ()))
-_SYSTEMS = "torc|prodigy|noetl|alphred|mulligan"
+_SYSTEMS = "|".join([*FORMATS, OURS])
 _BY_METAVAR = {
     "RUN": "RUN",
     "STEP": "STEP",

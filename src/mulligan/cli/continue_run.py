@@ -9,7 +9,7 @@ import sys
 from mulligan.cli.drive_run import conduct
 from mulligan.cli.options import where
 from mulligan.cli.terminal import complain, show_json
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 
 ENDED = ("completed", "failed", "cancelled")
 CANCELLED = 3

@@ -9,9 +9,7 @@ from mulligan.cli.files import write_file
 from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
-from mulligan.cli.validate import problem_as_json
-from mulligan.service.definitions import OURS, Converted
-from mulligan.service.definitions import convert as converted
+from mulligan.service import OURS, Converted, Service, to_json
 
 
 def convert(
@@ -34,7 +32,7 @@ def convert(
     is_there = out is not None and (out.is_file() or (out.is_symlink() and not out.exists()))
     if is_there and not force:
         raise UsageRefused(f"'{out}' is there already, and may be more than a conversion by now", hint="say --force")
-    found = converted(file, named=system, trust_templates=trust_templates)
+    found = Service.convert_workflow(file, named=system, trust_templates=trust_templates)
     _tell(file, found, as_json=as_json)
     data = found.text.encode("utf-8", "surrogateescape")
     if out is not None:
@@ -55,6 +53,6 @@ def _tell(file: Path, found: Converted, *, as_json: bool) -> None:
 
 
 def _show_json(file: Path, found: Converted, out: Path | None) -> None:
-    warnings = list(map(problem_as_json, found.warnings))
+    warnings = to_json(found.warnings)
     said = {"file": str(file), "format": found.origin or OURS, "out": str(out) if out else None}
     show_json({**said, "text": found.text, "warnings": warnings})

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.cli.terminal import complain
-from mulligan.service.corrections import Changed, Correction
+from mulligan.service import ChangedSteps, Correction, RoundPlan
 from mulligan.service.formatting import format_input
-from mulligan.service.round_plans import RoundPlan
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10
@@ -40,11 +39,11 @@ def _steps(found: Correction) -> list[str]:
     return [*lines, f"changed  {left:,} more steps"] if left > 0 else lines
 
 
-def _name(one: Changed) -> str:
+def _name(one: ChangedSteps) -> str:
     return f"{one.step} {TIMES} {one.count:,}" if one.count > 1 else one.step
 
 
-def _kept(one: Changed) -> str:
+def _kept(one: ChangedSteps) -> str:
     if not one.kept:
         return ""
     return "  (it keeps its result)" if one.count == 1 else f"  ({one.kept:,} keep their results)"

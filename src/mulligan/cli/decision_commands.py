@@ -26,21 +26,20 @@ from mulligan.cli.options import (
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, length
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service.decisions import (
-    Decided,
+from mulligan.service import (
     Decision,
-    Foreseen,
-    decide,
-    decision,
-    foresee,
-    foresee_one,
+    DecisionPreview,
+    DecisionResult,
+    PendingEntry,
+    Service,
+    describe_earlier_run,
+    make_decision,
+    message_lines,
     read_decisions,
-    record_decision,
+    summarize_failure,
+    to_json,
 )
 from mulligan.service.formatting import pluralize, single_line
-from mulligan.service.overview import in_a_line, lines_of
-from mulligan.service.pending import in_words, pending, waiting_approval
-from mulligan.service.verbs import Service
 
 # Of what a failed attempt said, the end: there the reason is, as a rule.
 TAIL_LINES_MAX = 5
@@ -66,94 +65,92 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     has a verdict and a reason.
     """
     with service_at(home) as service:
-        found, is_there = pending(service), service.home.is_there
+        found, is_there = service.list_pending(), service.home.is_there
     for one in found:
-        one["commands"] = [] if one["error"] else _commands(one, where(home))
+        one.commands = [] if one.error else _commands(one, where(home))
     if as_json:
-        show_json(found)
+        show_json(to_json(found))
         return
     if not found:
         # Who looks in the wrong folder must not go to bed reassured.
         complain("nothing waits for a person" + ("" if is_there else f": no runs in '{service.home.folder}'"))
     for one in found:
-        if one["error"]:
-            complain(
-                f"run {one['run_id']}: '{one['step']}' waits for a person, and the run cannot be read: {one['error']}"
-            )
+        if one.error:
+            complain(f"run {one.run_id}: '{one.step}' waits for a person, and the run cannot be read: {one.error}")
         else:
             show("\n".join(_told(one)))
 
 
-def _commands(one: dict[str, Any], place: str) -> list[str]:
+def _commands(one: PendingEntry, place: str) -> list[str]:
     """What to type next."""
-    if one["kind"] == "paused" and not one["step"]:
-        return [f"mulligan resume {one['run_id']}{place}"]
-    target = f"{one['run_id']} {shlex.quote(one['step'])}"
-    if one["kind"] == "approval":
+    if one.kind == "paused" and not one.step:
+        return [f"mulligan resume {one.run_id}{place}"]
+    target = f"{one.run_id} {shlex.quote(one.step or '')}"
+    if one.kind == "approval":
         return [f"mulligan approve {target} {no}--reason TEXT{place}" for no in ("", "--no ")]
-    if one["kind"] == "paused":
+    if one.kind == "paused":
         return [f"mulligan resume {target}{place}"]
     words = [f"mulligan classify {target} {verdict} --reason TEXT{place}" for verdict in ("retry", "fail")]
     return [*words, f"mulligan logs {target}{place}"]
 
 
-def _told(one: dict[str, Any]) -> list[str]:
-    if one["kind"] == "paused" and not one["step"]:
+def _told(one: PendingEntry) -> list[str]:
+    if one.kind == "paused" and not one.step:
         return _told_paused_run(one)
-    child = f", a child of run {one['parent_run_id']}" if one["parent_run_id"] else ""
-    who = f"run {one['run_id']} of '{one['workflow']}'{child}: '{one['step']}'"
-    if one["kind"] == "paused":
+    child = f", a child of run {one.parent_run_id}" if one.parent_run_id else ""
+    who = f"run {one.run_id} of '{one.workflow}'{child}: '{one.step}'"
+    if one.kind == "paused":
         told = [_told_paused(who, one)]
     else:
-        told = _told_approval(who, one) if one["kind"] == "approval" else _told_parked(who, one)
-    advice = [f"  {command}" for command in one["commands"]]
+        told = _told_approval(who, one) if one.kind == "approval" else _told_parked(who, one)
+    advice = [f"  {command}" for command in one.commands]
     return [*told, f"  {_since(one)}{_default(one)}", *advice]
 
 
-def _told_paused_run(one: dict[str, Any]) -> list[str]:
-    by = f" by {one['paused_by']}" if one["paused_by"] else ""
-    reason = f": {one['message']}" if one["message"] else ""
-    since = age(datetime.fromisoformat(one["since"]), datetime.now(UTC))
-    head = f"run {one['run_id']} of '{one['workflow']}' is paused{by}{reason}"
-    return [head, f"  for {since}", *(f"  {command}" for command in one["commands"])]
+def _told_paused_run(one: PendingEntry) -> list[str]:
+    by = f" by {one.paused_by}" if one.paused_by else ""
+    reason = f": {one.message}" if one.message else ""
+    since = age(one.since, datetime.now(UTC)) if one.since else ""
+    head = f"run {one.run_id} of '{one.workflow}' is paused{by}{reason}"
+    return [head, f"  for {since}", *(f"  {command}" for command in one.commands)]
 
 
-def _told_approval(who: str, one: dict[str, Any]) -> list[str]:
-    first, *others = str(one["message"]).splitlines() or [""]
+def _told_approval(who: str, one: PendingEntry) -> list[str]:
+    first, *others = str(one.message).splitlines() or [""]
     return [f"{who} waits for an approval{': ' if first else ''}{first}", *(f"  | {line}" for line in others)]
 
 
-def _told_paused(who: str, one: dict[str, Any]) -> str:
-    by = f" by {one['paused_by']}" if one["paused_by"] else ""
-    reason = f": {single_line(one['message'])}" if one["message"] else ""
+def _told_paused(who: str, one: PendingEntry) -> str:
+    by = f" by {one.paused_by}" if one.paused_by else ""
+    reason = f": {single_line(one.message)}" if one.message else ""
     return f"{who} is paused{by}{reason}"
 
 
-def _told_parked(who: str, one: dict[str, Any]) -> list[str]:
-    said = f", {in_a_line(one['failure'])}" if one["failure"] else ""
-    rules = [f"  rule {rule['rule']}, {rule['looks_for']}: {rule['reason']}" for rule in one["rules"]]
-    earlier = [f"  {in_words(run)}" for run in one["earlier"][:EARLIER_MAX]]
+def _told_parked(who: str, one: PendingEntry) -> list[str]:
+    said = f", {summarize_failure(one.failure)}" if one.failure else ""
+    rules = [f"  rule {rule.rule}, {rule.looks_for}: {rule.reason}" for rule in one.rules]
+    earlier = [f"  {describe_earlier_run(run)}" for run in one.earlier[:EARLIER_MAX]]
     return [f"{who} is parked{said}", *_tail(one), *rules, *earlier]
 
 
-def _tail(one: dict[str, Any]) -> list[str]:
+def _tail(one: PendingEntry) -> list[str]:
     """The end of what it said, where that is more than its last line."""
-    lines = lines_of(one["failure"]) if one["failure"] else []
+    lines = message_lines(one.failure) if one.failure else []
     return [f"  | {line}" for line in lines[-TAIL_LINES_MAX:]] if len(lines) > 1 else []
 
 
-def _since(one: dict[str, Any]) -> str:
-    since = f"for {age(datetime.fromisoformat(one['since']), datetime.now(UTC))}" if one["since"] else "for some time"
-    why = _PARKED_FOR.get(one["parked_for"] or "", "")
-    because = "it has no rules" if one["parked_for"] == "unmatched" and not one["rules"] else why
-    return f"{since}, at attempt {one['attempt']}{f': {because}' if because else ''}"
+def _since(one: PendingEntry) -> str:
+    since = f"for {age(one.since, datetime.now(UTC))}" if one.since else "for some time"
+    why = _PARKED_FOR.get(one.parked_for or "", "")
+    because = "it has no rules" if one.parked_for == "unmatched" and not one.rules else why
+    return f"{since}, at attempt {one.attempt}{f': {because}' if because else ''}"
 
 
-def _default(one: dict[str, Any]) -> str:
-    if not one["due"]:
+def _default(one: PendingEntry) -> str:
+    if not one.due:
         return ""
-    left = (datetime.fromisoformat(one["due"]) - datetime.now(UTC)).total_seconds()
-    return f"; if nobody decides, {one['default']} in {length(max(0.0, left))}"
+    left = (one.due - datetime.now(UTC)).total_seconds()
+    return f"; if nobody decides, {one.default} in {length(max(0.0, left))}"
 
 
 # -- classify --------------------------------------------------------------------------------------------------------
@@ -187,11 +184,13 @@ def classify(
     if run is None or not step or not verdict:
         raise UsageRefused("which step, and what becomes of it?", hint="say RUN STEP retry or RUN STEP fail, or --file")
     with service_at(home, by) as service:
-        one = decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None, budget)
+        one = make_decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None, budget)
         if dry_run:
-            _show_foreseen(foresee_one(service, one), as_json=as_json)
+            _show_preview(service.preview_decision(one), as_json=as_json)
             return 0
-        record_decision(service, one)
+        service.classify(
+            one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout, budgets=one.budgets
+        )
         complain(_recorded(one))
         return go_on(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
@@ -200,25 +199,20 @@ def _recorded(one: Decision) -> str:
     return f"run {one.run_id}: '{one.step}' {'is tried again' if one.verdict == 'retry' else 'has failed'}"
 
 
-def _show_foreseen(foreseen: Foreseen, *, as_json: bool) -> None:
+def _show_preview(preview: DecisionPreview, *, as_json: bool) -> None:
     if as_json:
-        show_json(_foreseen_json(foreseen))
-    else:
-        show("\n".join(_foreseen_told(foreseen)))
-
-
-def _foreseen_json(foreseen: Foreseen) -> dict[str, Any]:
-    one = foreseen.decision
-    told = {"follows": foreseen.follows, "starts": foreseen.starts}
-    return {"run_id": one.run_id, "step": one.step, "verdict": one.verdict, **told}
-
-
-def _foreseen_told(foreseen: Foreseen) -> list[str]:
-    one, follows = foreseen.decision, foreseen.follows
-    more = [f"  and {len(follows) - FOLLOWS_MAX:,} more"] if len(follows) > FOLLOWS_MAX else []
-    starts = [f"  would start: {start}" for start in foreseen.starts] or ["  nothing would start"]
-    head = f"run {one.run_id}: if '{one.step}' {'were tried again' if one.verdict == 'retry' else 'had failed'}"
-    return [head, *(f"  {line}" for line in follows[:FOLLOWS_MAX]), *more, *starts]
+        show_json(to_json(preview))
+        return
+    one, follows = preview.decision, preview.follows
+    show(f"run {one.run_id}: if '{one.step}' {'were tried again' if one.verdict == 'retry' else 'had failed'}")
+    for line in follows[:FOLLOWS_MAX]:
+        show(f"  {line}")
+    if len(follows) > FOLLOWS_MAX:
+        show(f"  and {len(follows) - FOLLOWS_MAX:,} more")
+    for start in preview.starts:
+        show(f"  would start: {start}")
+    if not preview.starts:
+        show("  nothing would start")
 
 
 # -- many at once ----------------------------------------------------------------------------------------------------
@@ -235,34 +229,34 @@ def _content(file: str) -> bytes:
 
 def _classify_many(decisions: list[Decision], *, dry_run: bool, by: str, home: str | None, as_json: bool) -> int:
     with service_at(home, by) as service:
-        foreseen = foresee(service, decisions)
+        previews = service.preview_decisions(decisions)
         if dry_run:
-            _show_all_foreseen(foreseen, as_json=as_json)
+            _show_previews(previews, as_json=as_json)
             return 0
         done = []
-        for one in decide(service, decisions):
+        for one in service.record_decisions(decisions):
             complain(_said(one))
             done.append(one)
         _sum_up(service, done, home)
         if as_json:
-            show_json([_decided_json(service, one, home) for one in done])
+            show_json([_result_json(one, home) for one in done])
         return int(any(one.error for one in done))
 
 
-def _show_all_foreseen(found: list[Foreseen], *, as_json: bool) -> None:
+def _show_previews(previews: list[DecisionPreview], *, as_json: bool) -> None:
     if as_json:
-        show_json([_foreseen_json(one) for one in found])
+        show_json(to_json(previews))
         return
-    for one in found:
-        _show_foreseen(one, as_json=False)
+    for one in previews:
+        _show_preview(one, as_json=False)
 
 
-def _said(decided: Decided) -> str:
+def _said(decided: DecisionResult) -> str:
     one, error = decided.decision, decided.error
     return _recorded(one) if error is None else f"run {one.run_id}: '{one.step}' is not decided: {error.message}"
 
 
-def _sum_up(service: Service, done: list[Decided], home: str | None) -> None:
+def _sum_up(service: Service, done: list[DecisionResult], home: str | None) -> None:
     """How many counted, and which of their runs wait for somebody to go on with them."""
     refused = sum(one.error is not None for one in done)
     complain(f"{pluralize(len(done) - refused, 'decision')} recorded{f', {refused} refused' if refused else ''}")
@@ -271,24 +265,18 @@ def _sum_up(service: Service, done: list[Decided], home: str | None) -> None:
         complain(f"nobody drives run {run_id}: mulligan resume {run_id}{where(home)}")
 
 
-def _roots(service: Service, done: list[Decided]) -> list[int]:
+def _roots(service: Service, done: list[DecisionResult]) -> list[int]:
     """The runs at the top of those that were decided about, where they have not ended."""
     records = (service.record(one.decision.run_id) for one in done if one.error is None)
     roots = sorted({record.root_run_id or record.run_id for record in records})
     return [run_id for run_id in roots if service.record(run_id).status not in ENDED]
 
 
-def _decided_json(service: Service, decided: Decided, home: str | None) -> dict[str, Any]:
-    one, error = decided.decision, decided.error
-    refusal = None
-    if error is not None:
-        refusal = {"code": error.code, "message": error.message, "hint": with_home(error.hint, home)}
-    return {
-        **{name: getattr(one, name) for name in one.__struct_fields__ if name != "budgets"},
-        "by": service.by,
-        "is_recorded": error is None,
-        "error": refusal,
-    }
+def _result_json(result: DecisionResult, home: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = to_json(result)
+    if found["error"]:
+        found["error"]["hint"] = with_home(found["error"]["hint"], home)
+    return found
 
 
 # -- approve ---------------------------------------------------------------------------------------------------------
@@ -310,7 +298,7 @@ def approve(
     """
     with service_at(home, by) as service:
         run_id = service.find_run(run)
-        place = waiting_approval(service, run_id, step)
+        place = service.find_approval(run_id, step)
         service.approve(run_id, place, not no, reason)
         complain(f"run {run_id}: '{place}' is {'refused' if no else 'approved'}")
         return go_on(service, run_id, is_wanted=is_following(follows), as_json=as_json, home=home)

@@ -17,11 +17,7 @@ from mulligan.cli.console_style import Paper
 from mulligan.cli.display import Display
 from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
-from mulligan.service.definitions import load
-from mulligan.service.driver import machine
-from mulligan.service.logs import event_lines
-from mulligan.service.outcome import Outcome, outcome
-from mulligan.service.verbs import Service, prepare
+from mulligan.service import Outcome, Service, machine
 
 # A demo waits for its own timers, whatever their length.
 WAIT_SECONDS = 60.0
@@ -57,14 +53,14 @@ def main(
 
 
 def _ran(paper: Paper, folder: Path) -> Outcome:
-    workflow = load(str(files("mulligan.cli") / "demo.yaml"))
+    workflow = Service.load_workflow(str(files("mulligan.cli") / "demo.yaml"))
     paper.say(f"{paper.tinted(workflow.name, 'bold')}: {workflow.description}\n")
     # Its steps write their files beside the home, not into the folder of whoever looks on.
     work = folder / "work"
     work.mkdir()
     with service_at(str(folder / "home")) as service:
-        found = _driven(service, prepare(workflow, {}, work), Display(paper))
-        *_, last = event_lines(service, found.run_id)
+        found = _driven(service, service.prepare(workflow, {}, work), Display(paper))
+        *_, last = service.event_lines(found.run_id)
         paper.say("\n".join(_summary(paper, found, json.loads(last)["fact"])))
     return found
 
@@ -75,7 +71,7 @@ def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
         with service.driver(machine(), display) as driver:
             [run_id] = service.start(prepared, driver)
             ending = driver.drive(run_id, WAIT_SECONDS)
-            return outcome(service, driver, run_id, ending, display.following, time.monotonic() - begun_at)
+            return service.outcome(driver, run_id, ending, display.following, time.monotonic() - begun_at)
     finally:
         display.close()
 

@@ -13,9 +13,7 @@ from typing import Any
 from mulligan.cli.console_style import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import where_there_is_room
-from mulligan.service.forecast import Outlook
-from mulligan.service.next_commands import answer_to
-from mulligan.service.run_progress import Following, Moving, Told
+from mulligan.service import Following, Forecast, Moving, Told, answer_to
 
 # A run that is over before this shows its lines alone.
 LIVE_AFTER_SECONDS = 0.4
@@ -32,7 +30,7 @@ class Display:
         self,
         paper: Paper,
         home: str = "",
-        outlook: Outlook | None = None,
+        outlook: Forecast | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.paper = paper

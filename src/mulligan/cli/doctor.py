@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from mulligan.cli.options import AsJson, HomeFolder, with_home
+from mulligan.cli.options import AsJson, HomeFolder, service_at, with_home
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show_json
-from mulligan.service.doctor import Check, examine_machine
-from mulligan.service.home import find_home
+from mulligan.service import Check, to_json
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
@@ -16,15 +13,15 @@ def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
 
     The exit code is 1 if there is a problem; a warning is none.
     """
-    checks = list(examine_machine(find_home(home)))
-    has_problem = any(check.health == "problem" for check in checks)
+    with service_at(home) as service:
+        found = service.examine_machine()
     if as_json:
-        show_json({"ok": not has_problem, "checks": [msgspec.to_builtins(check) for check in checks]})
+        show_json(to_json(found))
     else:
-        show_table(("", "", ""), [(check.health, check.name, check.found) for check in checks])
-        for check in checks:
+        show_table(("", "", ""), [(check.health, check.name, check.found) for check in found.checks])
+        for check in found.checks:
             _advise(check, home)
-    return 1 if has_problem else 0
+    return 0 if found.ok else 1
 
 
 def _advise(check: Check, home: str | None) -> None:

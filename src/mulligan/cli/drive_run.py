@@ -11,10 +11,7 @@ from mulligan.cli.display import Display
 from mulligan.cli.options import where
 from mulligan.cli.summary import tell_outcome
 from mulligan.cli.terminal import show_json
-from mulligan.service.driver import Driver, machine
-from mulligan.service.forecast import Outlook
-from mulligan.service.outcome import Outcome, outcome, recall
-from mulligan.service.verbs import Service
+from mulligan.service import Driver, Outcome, Service, machine
 
 # How long a run that waits for a person is stayed with, where a timer may move it.
 WAIT_SECONDS = 600.0
@@ -36,16 +33,16 @@ def conduct(
     """
     sheet = paper()
     capacity = machine(parallel)
-    display = Display(sheet, where(home), Outlook(service, capacity.cpus) if sheet.is_live else None)
+    display = Display(sheet, where(home), service.forecast(capacity.cpus) if sheet.is_live else None)
     begun_at = time.monotonic()
     try:
         with service.driver(capacity, display) as driver:
             run_id = begin(driver)
             sheet.say(sheet.tinted(f"run {run_id}: {service.record(run_id).workflow}", "bold"))
-            is_taken_up = recall(service, run_id, display.following)
+            is_taken_up = service.recall(run_id, display.following)
             ending = driver.drive(run_id, wait_seconds)
             seconds = time.monotonic() - begun_at
-            found = outcome(service, driver, run_id, ending, display.following, seconds, is_taken_up=is_taken_up)
+            found = service.outcome(driver, run_id, ending, display.following, seconds, is_taken_up=is_taken_up)
     finally:
         display.close()
     tell_outcome(sheet, found, home, is_kept=is_kept)

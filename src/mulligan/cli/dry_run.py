@@ -10,9 +10,8 @@ from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show_json
-from mulligan.service.definitions import Workflow
+from mulligan.service import Preview, StepPreview, Workflow, to_json
 from mulligan.service.formatting import format_duration, format_input, format_size, pluralize, quote_names
-from mulligan.service.preview import Preview, StepPreview, preview, preview_json
 
 DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, in order, and what is missing; start nothing.")]
 
@@ -25,9 +24,9 @@ def foretell(
 ) -> int:
     """Show what a run would be. The exit code is 2 where something is missing that it needs."""
     with service_at(home) as service:
-        found = preview(service, workflow, dict(given), Path.cwd(), parallel)
+        found = service.preview(workflow, dict(given), Path.cwd(), parallel)
     if as_json:
-        show_json(preview_json(found))
+        show_json(to_json(found))
     else:
         _show(found)
     return REFUSED if found.problems else 0

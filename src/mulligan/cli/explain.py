@@ -13,8 +13,8 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.show import question, until
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
+from mulligan.service import Asked, Line, Sentence
 from mulligan.service.formatting import single_line
-from mulligan.service.run_story import Asked, Line, Sentence, tell_run, waits
 
 # How wide the column of places becomes at most, and of how many lines it is measured.
 PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
@@ -38,8 +38,8 @@ def explain(
     """
     with service_at(home) as service:
         run_id, place = find_run_and_step(service, run, step)
-        story = tell_run(service, run_id, place, is_tree=tree)
-        asked = waits(service, run_id, place)
+        story = service.story(run_id, place, is_tree=tree)
+        asked = service.waits(run_id, place)
         if as_json:
             show_json([*map(_as_json, story), *map(_wait_as_json, asked)])
             return

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, UsageRefused, visible, wants_colour
-from mulligan.service.store_changes import News
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
 # A second screen, without what was on the first: leaving it brings that back.
@@ -48,8 +47,7 @@ class Screen:
                 lines = picture()
                 self._draw(lines)
                 drawn_at = time.monotonic()
-                if service.home.is_there:
-                    News(service.store).wait(seconds)
+                service.wait_for_changes(seconds)
                 time.sleep(max(0.0, drawn_at + seconds_min - time.monotonic()))
         except KeyboardInterrupt:
             pass

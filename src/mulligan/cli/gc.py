@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show_json
-from mulligan.service.definitions import duration
+from mulligan.service import Garbage, GarbageReport, RunRetention, parse_duration, to_json
 from mulligan.service.formatting import format_size, pluralize
-from mulligan.service.gc import Choice, Collected, Garbage, collect
 
 # Of each kind so many are named.
 SHOWN_MAX = 20
@@ -34,11 +33,11 @@ def gc(
     """
     if keep is not None and keep < 0:
         raise UsageRefused(f"{keep} runs cannot be kept", hint="--keep takes 0 or more")
-    choice = Choice(None if older_than is None else _age(older_than), keep)
+    retention = RunRetention(None if older_than is None else _age(older_than), keep)
     with service_at(home) as service:
-        found = collect(service, choice, is_dry=is_dry)
+        found = service.collect_garbage(retention, is_dry=is_dry)
     if as_json:
-        show_json(_as_json(found))
+        show_json(to_json(found))
         return
     show_table(("REMOVED" if not is_dry else "WOULD BE REMOVED", "SIZE"), [*_rows(found)])
     complain(_summary(found))
@@ -50,27 +49,10 @@ def _age(text: str) -> float:
     """Seconds. A bare number is refused: whoever means days by it would lose what ended a minute ago."""
     if text.replace(".", "", 1).isdigit():
         raise UsageRefused(f"'{text}' has no unit", hint=f"write {text}d for days, {text}h for hours")
-    return duration(text)
+    return parse_duration(text)
 
 
-def _as_json(found: Collected) -> dict[str, Any]:
-    return {
-        "dry_run": found.is_dry,
-        "runs": found.runs,
-        "artifacts": _listed(found.artifacts),
-        "half_written": _listed(found.half_written),
-        "logs": [{"run_id": int(one.name), "size": one.size} for one in found.logs],
-        "workers": _listed(found.workers),
-        "size": found.size,
-        "left": found.left,
-    }
-
-
-def _listed(garbage: list[Garbage]) -> list[dict[str, Any]]:
-    return [{"name": one.name, "size": one.size} for one in garbage]
-
-
-def _rows(found: Collected) -> Iterator[tuple[str, str]]:
+def _rows(found: GarbageReport) -> Iterator[tuple[str, str]]:
     yield from _first("run", [Garbage(str(run_id), 0) for run_id in found.runs], "more run")
     yield from _first("artifact", found.artifacts, "more artifact")
     yield from _first("half-written artifact", found.half_written, "more half-written artifact")
@@ -85,7 +67,7 @@ def _first(label: str, garbage: list[Garbage], more: str) -> Iterator[tuple[str,
         yield f"and {pluralize(len(rest), more)}", format_size(sum(one.size for one in rest))
 
 
-def _summary(found: Collected) -> str:
+def _summary(found: GarbageReport) -> str:
     kinds = {
         "run": len(found.runs),
         "artifact": len(found.artifacts) + len(found.half_written),

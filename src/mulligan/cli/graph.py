@@ -13,8 +13,7 @@ from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.errors import MulliganError
-from mulligan.service.definitions import FORMATS, OURS, Workflow, load
-from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
+from mulligan.service import FORMATS, OURS, Service, Workflow, is_system, to_json
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.
@@ -70,18 +69,15 @@ def graph(
     picture, system = _split_formats(forms or [])
     workflow, statuses, name = _load(file, system, run, home)
     if as_json:
-        show_json(picture_json(workflow, statuses, is_expanded=expand))
+        show_json(to_json(Service.picture(workflow, statuses, is_expanded=expand)))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG cannot be shown in a terminal", hint=f"write it to a file: -o {name}.png")
-    if form == "mermaid" and drawn_links(workflow, is_expanded=expand) > _MERMAID_EDGES_MAX:
+    if form == "mermaid" and len(Service.picture(workflow, is_expanded=expand).links) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them; use --format svg")
-    if form == "mermaid":
-        data = draw_mermaid(workflow, statuses, is_expanded=expand).encode()
-    else:
-        drawing = draw_svg(workflow, statuses, is_expanded=expand)
-        data = _png(drawing) if form == "png" else drawing.encode()
+    drawing = Service.draw(workflow, "mermaid" if form == "mermaid" else "svg", statuses, is_expanded=expand)
+    data = _png(drawing) if form == "png" else drawing.encode()
     if out is None:
         show_bytes(data)
     else:
@@ -94,11 +90,11 @@ def _load(
 ) -> tuple[Workflow, dict[str, str] | None, str]:
     """The workflow to draw, the statuses of its steps if it is a run, and a name for the picture."""
     if file is not None and run is None:
-        return load(file, named=system), None, file.stem
+        return Service.load_workflow(file, named=system), None, file.stem
     if file is not None or run is None or system is not None:
         raise UsageRefused("name either a file or a run", hint="write mulligan graph FILE, or mulligan graph --run RUN")
     with service_at(home) as service:
-        workflow, statuses = service.drawn(service.find_run(run))
+        workflow, statuses = service.drawn_run(service.find_run(run))
     return workflow, statuses, workflow.name
 
 
@@ -106,7 +102,7 @@ def _split_formats(words: list[str]) -> tuple[str | None, str | None]:
     """The format of the picture and the system of the file, each given at most once."""
     pictures = [word for word in words if word in PICTURES]
     systems = [word for word in words if word not in PICTURES]
-    if unknown := [word for word in systems if word not in FORMATS and word != OURS]:
+    if unknown := [word for word in systems if not is_system(word)]:
         hint = f"pictures: {', '.join(PICTURES)}; systems: {', '.join(FORMATS)}, {OURS}"
         raise UsageRefused(f"'{unknown[0]}' is neither a format of a picture nor a system", hint=hint)
     for same in (pictures, systems):

@@ -11,10 +11,8 @@ from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, St
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service import Item, Service, summarize_failure, to_json
 from mulligan.service.formatting import differing, shared_beginning, value_text, values_text
-from mulligan.service.items import history, items, refuse_matrix
-from mulligan.service.overview import in_a_line
-from mulligan.service.verbs import Service
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
 # So many values that differ have a column each; more stand in one.
@@ -52,7 +50,7 @@ def list_items(
     with service_at(home) as service:
         run_id = service.find_run(run)
         if retry:
-            refuse_matrix(service, run_id, step)
+            service.refuse_matrix(run_id, step)
             chosen = Chosen(run_id, step, item or (), adjust)
             return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
         if item:
@@ -74,19 +72,19 @@ def _refuse_senseless(failed: bool, item: Sequence[int] | None, retry: bool, of_
 
 
 def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json: bool) -> None:
-    found = items(service, run_id, step, is_failed=is_failed)
+    found = service.list_items(run_id, step, is_failed=is_failed)
     if as_json:
-        show_json(found)
+        show_json(to_json(found))
         return
     if not found:
         why = "no item that failed" if is_failed else "no items"
         complain(f"step '{step}' of run {run_id} has {why}")
-    values = [item["item"] for item in found]
+    values = [item.item for item in found]
     shared, heads, columns = _columns(values)
     if shared:
         show(f"all with {cut(shared, _SHARED_CHARS_MAX)}")
     # A step of a matrix has a name of its own.
-    names = [[item["name"]] if "name" in item else [] for item in found]
+    names = [[item.name] if isinstance(item.name, str) else [] for item in found]
     rows = [_row(item, [*name, *cells]) for item, name, cells in zip(found, names, columns, strict=True)]
     show_table(("ITEM", "STATUS", "TRIES", *(("STEP",) if any(names) else ()), *heads, ""), rows)
 
@@ -115,27 +113,27 @@ def _cell(value: Any) -> str:
     return cut(value_text(value), _VALUE_CHARS_MAX)
 
 
-def _row(item: dict[str, Any], cells: Sequence[str]) -> tuple[str, ...]:
-    tries = str(item["attempts"]) if item["attempts"] else ""
-    return str(item["index"]), item["status"], tries, *cells, _end(item)
+def _row(item: Item, cells: Sequence[str]) -> tuple[str, ...]:
+    tries = str(item.attempts) if item.attempts else ""
+    return str(item.index), item.status, tries, *cells, _end(item)
 
 
-def _end(item: dict[str, Any]) -> str:
+def _end(item: Item) -> str:
     """How it ended, where that needs a word."""
-    if item["recovered_by"]:
-        return f"recovered {_HELP.get(item['recovered_by'], 'by its handler')}"
-    return in_a_line(item["failure"]) if item["failure"] and item["status"] != "completed" else ""
+    if item.recovered_by:
+        return f"recovered {_HELP.get(item.recovered_by, 'by its handler')}"
+    return summarize_failure(item.failure) if item.failure and item.status != "completed" else ""
 
 
 # -- one of them -----------------------------------------------------------------------------------------------------
 
 
 def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int], as_json: bool) -> None:
-    found = [history(service, run_id, step, index) for index in indexes]
+    found = [service.item_history(run_id, step, index) for index in indexes]
     if as_json:
-        show_json(found)
+        show_json(to_json(found))
         return
     for one in found:
         end = f", {_end(one)}" if _end(one) else ""
-        show(f"item {one['index']} of '{step}' ({cut(value_text(one['item']), 200)}): {one['status']}{end}")
-        show_attempts(one["history"])
+        show(f"item {one.index} of '{step}' ({cut(value_text(one.item), 200)}): {one.status}{end}")
+        show_attempts(one.history or ())

@@ -13,9 +13,7 @@ from mulligan.cli.options import AsJson, HomeFolder, pairs, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, columns, cut, length, table_lines
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
-from mulligan.service.definitions import point_in_time
-from mulligan.service.run_list import FailedStep, HoldUp, RunLine, RunPage, RunQuery, line_json
-from mulligan.service.verbs import Service
+from mulligan.service import FailedStep, RunLine, RunPage, RunQuery, Service, WaitReason, parse_time, to_json
 
 STATUSES = ("running", "paused", "completed", "failed", "cancelled")
 GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
@@ -68,8 +66,8 @@ def list_runs(
     query = RunQuery(
         statuses=_statuses(status or ()),
         workflows=tuple(workflow or ()),
-        since=None if since is None else point_in_time(since, now),
-        until=None if until is None else point_in_time(until, now),
+        since=None if since is None else parse_time(since, now),
+        until=None if until is None else parse_time(until, now),
         inputs=pairs(inputs, "input", "-i name=value"),
         labels=pairs(label, "label", "--label name=value"),
         with_children=with_children,
@@ -84,7 +82,7 @@ def list_runs(
             return
         found = service.list_runs(query)
         if as_json:
-            show_json([line_json(line) for line in found.runs])
+            show_json(to_json(found.runs))
             return
         for line in table_lines(HEADS, _rows(found, where(home))):
             show(line)
@@ -164,14 +162,14 @@ def first_failure(failure: FailedStep) -> str:
     return f"'{failure.step}' failed, {failure.text}{more}"
 
 
-def _most_telling(run: RunLine) -> list[HoldUp]:
+def _most_telling(run: RunLine) -> list[WaitReason]:
     """Whoever answers a question goes on with the run, so that nobody drives it need not be said."""
     has_question = any(wait.kind in ("approval", "triage") for wait in run.waiting_for) and run.status != "paused"
     waits = [wait for wait in run.waiting_for if wait.kind != "driver" or not has_question]
     return waits[:HOLD_UPS_MAX]
 
 
-def _told(run: RunLine, wait: HoldUp, place: str) -> str:
+def _told(run: RunLine, wait: WaitReason, place: str) -> str:
     if wait.kind == "driver" and run.parent_run_id is None:
         return f"{wait.text}: mulligan resume {run.run_id}{place}"
     if wait.kind == "step_pause" and wait.count == 1:
@@ -218,7 +216,7 @@ def _commands(page: RunPage, place: str) -> Iterator[str]:
                 yield f"run {run.run_id}: {command}{place}"
 
 
-def answering_command(run: RunLine, wait: HoldUp) -> str:
+def answering_command(run: RunLine, wait: WaitReason) -> str:
     """What to type for something that waits for a person; nothing where none is asked."""
     if wait.kind == "pause":
         return f"mulligan resume {run.run_id}" if run.parent_run_id is None else ""

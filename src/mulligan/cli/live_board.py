@@ -13,8 +13,7 @@ from rich.text import Text
 from mulligan.cli.console_style import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import visible
-from mulligan.service.next_commands import answer_to
-from mulligan.service.run_progress import Following, Moving
+from mulligan.service import Following, Moving, answer_to
 
 ROWS_MAX = 8
 BAR_CHARS = 24

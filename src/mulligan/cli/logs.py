@@ -12,13 +12,8 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
-from mulligan.service.log_following import LogPiece, Wanted, follow_logs
-from mulligan.service.logs import event_lines, step_logs
-from mulligan.service.noetl_log import noetl_events
-from mulligan.service.run_reader import AttemptLog
-from mulligan.service.verbs import Service
+from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, systems_with_logs, to_json
 
-_NOETL = "noetl"
 _DETAIL_CHARS_MAX = 60
 # A large run has a million events: each is not worth a write of its own.
 _LINES_AT_ONCE = 1000
@@ -67,18 +62,18 @@ def logs(
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
         if follow:
-            wanted = Wanted(named, item, attempt, part)
-            if not named and wanted != Wanted():
+            wanted = LogSelection(named, item, attempt, part)
+            if not named and wanted != LogSelection():
                 raise UsageRefused("--item, --attempt, --handler and --script are about one step", hint="name a STEP")
             return _follow(service, run_id, wanted, as_json=as_json, place=where(home))
         if not named:
             raise UsageRefused(
                 "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
             )
-        found = step_logs(service, run_id, named, item=item, attempt=attempt, part=part)
-        called = service.called(run_id)
+        found = service.step_logs(run_id, named, item=item, attempt=attempt, part=part)
+        called = service.called_runs(run_id)
     if as_json:
-        show_json([_as_json(run_id, named, log) for log in found])
+        show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
         return 0
     for log in found:
         complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_silence(log, called, where(home))}")
@@ -87,12 +82,13 @@ def logs(
     return 0
 
 
-def _follow(service: Service, run_id: int, wanted: Wanted, *, as_json: bool, place: str) -> int:
+def _follow(service: Service, run_id: int, wanted: LogSelection, *, as_json: bool, place: str) -> int:
     """Print what is written as it is written. Ctrl-C ends it, and nothing else."""
     try:
-        for piece in follow_logs(service, run_id, wanted, by_line=as_json):
+        for piece in service.follow_logs(run_id, wanted, by_line=as_json):
             if as_json:
-                _show_json_lines(piece)
+                for line in log_lines_to_json(piece):
+                    show(json.dumps(line))
             else:
                 _show_piece(piece, place, is_named=wanted.is_among_others(piece.place))
     except KeyboardInterrupt:
@@ -116,15 +112,6 @@ def _show_piece(piece: LogPiece, place: str, *, is_named: bool) -> None:
         )
 
 
-def _show_json_lines(piece: LogPiece) -> None:
-    """One object a line of a log."""
-    if piece.stream is None:
-        return
-    about = {"run_id": piece.run_id, "place": piece.place, "attempt": piece.attempt, "stream": piece.stream}
-    for line in piece.data.splitlines():
-        show(json.dumps({**about, "text": line.decode("utf-8", "replace")}))
-
-
 def _silence(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str) -> str:
     """Why there is nothing to read; of a step that called a run, where its steps are."""
     if log.stdout or log.stderr:
@@ -134,15 +121,11 @@ def _silence(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str)
     return f": there is no log of it here, it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
 
 
-def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:
-    written = {"stdout": log.stdout.decode("utf-8", "replace"), "stderr": log.stderr.decode("utf-8", "replace")}
-    return {"run_id": run_id, "step": step, "place": log.place, "attempt": log.attempt, **written}
-
-
 def events(
     run: NewestRun = LATEST,
     named_as: Annotated[
-        str | None, Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl.")
+        str | None,
+        Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -151,14 +134,14 @@ def events(
 
     With --json they come as they are kept.
     """
-    if named_as not in (None, _NOETL):
-        raise UsageRefused(f"events have no names of '{named_as}'", hint=f"there is '{_NOETL}'")
+    if named_as is not None and named_as not in (systems := systems_with_logs()):
+        raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {', '.join(systems)}")
     with service_at(home) as service:
         run_id = service.find_run(run)
-        if named_as:
-            lines = (json.dumps(line, ensure_ascii=False) for line in noetl_events(service.events(run_id)))
+        if named_as is not None:
+            lines = (json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as))
         else:
-            lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run_id))
+            lines = (line.decode() if as_json else _told(json.loads(line)) for line in service.event_lines(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 

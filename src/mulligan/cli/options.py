@@ -13,9 +13,8 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
-from mulligan.service.home import find_home
-from mulligan.service.run_reader import LATEST as LATEST
-from mulligan.service.verbs import Service
+from mulligan.service import FORMATS, Service, open_service, open_temporary_service
+from mulligan.service import LATEST as LATEST
 
 # Commands that do not read runs.
 _WITHOUT_HOME = frozenset({"validate", "graph", "convert", "schema", "demo"})
@@ -45,7 +44,7 @@ System = Annotated[
     Option(
         "--format",
         metavar="SYSTEM",
-        help="The system of the file: torc, prodigy, noetl, alphred (default: detected).",
+        help=f"The system of the file: {', '.join(FORMATS)} (default: detected).",
     ),
 ]
 TrustTemplates = Annotated[
@@ -90,19 +89,19 @@ def find_run_and_step(service: Service, run: str, step: str | None) -> tuple[int
 @contextmanager
 def service_at(home: str | None, by: str = "") -> Iterator[Service]:
     """Open the service of a home, acting in the name of `by`. If `--home` was given, hints of errors include it."""
-    folder = find_home(home)
-    service = Service(folder, by)
     try:
-        yield service
+        with open_service(home, by) as service:
+            yield service
     except MulliganError as error:
         error.hint = with_home(error.hint, home)
         raise
-    except OSError as error:
-        if not folder.holds(error.filename):
-            raise
-        raise folder.trouble(error) from error
-    finally:
-        service.close()
+
+
+@contextmanager
+def service_kept_or_not(home: str | None) -> Iterator[Service]:
+    """The service over the home that was asked for; otherwise over one that is removed in the end."""
+    with service_at(home) if home is not None else open_temporary_service() as service:
+        yield service
 
 
 def where(home: str | None) -> str:

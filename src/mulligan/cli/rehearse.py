@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.drive_run import conduct
-from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates
+from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates, service_kept_or_not
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel, given_inputs
-from mulligan.cli.temporary_home import service_kept_or_not
 from mulligan.cli.terminal import complain
-from mulligan.service.definitions import duration, examine
-from mulligan.service.fakes import faked, fakes_of
+from mulligan.service import Service, parse_duration
 from mulligan.service.formatting import quote_names
-from mulligan.service.verbs import prepare
 
 
 def rehearse(
@@ -35,12 +32,13 @@ def rehearse(
     are all other steps: they run here. It has a home of its own that is removed; with --home DIR it is kept. The exit
     codes are those of `mulligan run`.
     """
-    wait_seconds = duration(wait)
-    examined = examine(file, named=system, trust_templates=trust_templates)
+    wait_seconds = parse_duration(wait)
+    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
     for warning in examined.warnings:
         complain(warning.render())
-    ends = fakes_of(examined.workflow, fake or (), fakes)
-    prepared = prepare(faked(examined.workflow, ends), given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
+    ends = Service.read_fakes(examined.workflow, fake or (), fakes)
+    workflow = Service.apply_fakes(examined.workflow, ends)
+    prepared = Service.prepare(workflow, given_inputs(inputs or []), Path.cwd(), file=str(file.absolute()))
     complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all of it runs")
     with service_kept_or_not(home) as service:
         code = conduct(

@@ -7,6 +7,7 @@ from typing import Annotated
 from mulligan.cli.options import AsJson, HomeFolder, RunName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service import to_json
 from mulligan.service.formatting import pluralize
 
 
@@ -24,10 +25,9 @@ def replay(
         raise UsageRefused("a replay runs nothing: it can only be compared", hint="say so: --verify")
     with service_at(home) as service:
         run_id = service.find_run(run)
-        found = service.verify(run_id)
+        found = service.replay(run_id)
     if as_json:
-        differing = list(found.differing)
-        show_json({"run_id": run_id, "ok": not differing, "events": found.events, "differing": differing})
+        show_json(to_json(found))
     elif found.differing:
         why = "somebody has changed the store, or this is a bug of ours"
         complain(f"run {run_id} differs from its log in {', '.join(found.differing)}: {why}")

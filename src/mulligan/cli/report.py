@@ -10,8 +10,7 @@ from mulligan.cli.files import write_file
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show_bytes, show_json
-from mulligan.service.page import page
-from mulligan.service.report import drawing, gather, report_json
+from mulligan.service import to_json
 
 
 def report(
@@ -32,13 +31,13 @@ def report(
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
-        found = gather(service, run_id, datetime.now(UTC))
+        found = service.report(run_id, datetime.now(UTC))
         if as_json:
-            show_json(report_json(found))
+            show_json(to_json(found))
             return
         file = Path(out or f"mulligan-report-{run_id}.html")
         folder = None if out == "-" else str(file.absolute().parent)
-        html = page(found, drawing(service, found), folder=folder, home_option=where(home))
+        html = service.report_page(found, folder=folder, home_option=where(home))
         data = html.encode("utf-8", "replace")
     if out == "-":
         show_bytes(data)

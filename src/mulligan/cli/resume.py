@@ -10,7 +10,7 @@ from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel
 from mulligan.cli.terminal import complain
-from mulligan.service.definitions import duration
+from mulligan.service import parse_duration
 
 
 def resume(
@@ -29,17 +29,17 @@ def resume(
 
     No step that has ended runs again. The exit codes are those of `mulligan run`.
     """
-    wait_seconds = duration(wait)
+    wait_seconds = parse_duration(wait)
     with service_at(home, by) as service:
         if run is not None and step is not None:
             run_id = service.find_run(run)
             service.resume_step(run_id, step, reason)
             complain(f"step '{step}' of run {run_id} goes on")
             return go_on(service, run_id, is_wanted=True, as_json=as_json, home=home)
-        run_id = service.resumable(None if run is None else service.find_run(run))
+        run_id = service.resumable_run(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)
         if service.record(run_id).status == "paused":
-            service.lift_pause(run_id)
+            service.resume(run_id)
             if service.is_driven(run_id):
                 complain(f"run {run_id} goes on in the process that drives it")
                 return 0

@@ -10,8 +10,7 @@ from mulligan.cli.dry_run import DryRun, foretell
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service.definitions import duration, examine
-from mulligan.service.verbs import prepare, reusing
+from mulligan.service import Service, parse_duration
 
 Parallel = Annotated[
     int | None, Option("--parallel", "-p", metavar="N", help="How many steps at once: else one per processor.")
@@ -53,8 +52,8 @@ def run(
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
     for a person, and 130 if it was interrupted: then `mulligan resume` goes on with it.
     """
-    wait_seconds = duration(wait)
-    examined = examine(file, named=system, trust_templates=trust_templates)
+    wait_seconds = parse_duration(wait)
+    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
     for warning in examined.warnings:
         complain(warning.render())
     if dry_run:
@@ -63,8 +62,15 @@ def run(
             complain("note: what is up to date is known when a step is about to start: every step is listed")
         return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
     labels = pairs(label, "label", "--label name=value")
-    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()), labels)
-    prepared = reusing(prepared, changed_only=changed_only, forced=forced or [])
+    prepared = Service.prepare(
+        examined.workflow,
+        given_inputs(inputs or []),
+        Path.cwd(),
+        file=str(file.absolute()),
+        labels=labels,
+        changed_only=changed_only,
+        forced=forced or (),
+    )
     with service_at(home) as service:
         return start(
             service,

@@ -8,7 +8,7 @@ from typing import Annotated
 from mulligan.cli.files import write_file
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show
-from mulligan.service.definitions import schema_text
+from mulligan.service import Service
 
 
 def schema(
@@ -22,7 +22,7 @@ def schema(
     # yaml-language-server: $schema=mulligan.schema.json
     """
     if out is None:
-        show(schema_text().rstrip("\n"))
+        show(Service.schema_text().rstrip("\n"))
         return
-    write_file(out, schema_text().encode())
+    write_file(out, Service.schema_text().encode())
     complain(f"wrote {out}")

@@ -17,13 +17,17 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json, show_written
-from mulligan.service.artifacts import in_words
-from mulligan.service.attempts import tries_by_step
-from mulligan.service.failure_summary import spent_budget
+from mulligan.service import (
+    describe_artifact,
+    describe_budget,
+    describe_spending,
+    failure_tail,
+    spent_budget,
+    suggest_commands,
+    summarize_failure,
+    to_json,
+)
 from mulligan.service.formatting import format_size, pluralize, single_line, up_to_date_since, values_text
-from mulligan.service.next_commands import next_commands
-from mulligan.service.overview import in_a_line, last_lines, overview, overview_with_tries, step_overview
-from mulligan.service.spending import budget_in_words, spent_in_words
 
 # Of so many failed steps the last lines are shown.
 TAILS_MAX = 3
@@ -61,13 +65,13 @@ def show_run(
                 complain(f"note: '{output}' failed because of this output: 'validate' refused it")
             return
         if name:
-            _show_step(step_overview(service, run_id, name), where(home), as_json=as_json)
+            _show_step(service.step_overview(run_id, name), where(home), as_json=as_json)
             return
         if as_json:
-            show_json(overview_with_tries(service, run_id))
+            show_json(to_json(service.overview(run_id, with_attempts=True)))
             return
-        found = overview(service, run_id)
-        tried = tries_by_step(service.events(run_id)) if attempts else {}
+        found = service.overview(run_id)
+        tried = service.attempts(run_id) if attempts else {}
     show(_headline(found))
     if agents := agents_line(found):
         show(agents)
@@ -77,7 +81,7 @@ def show_run(
     show_table(_HEADS, [*_rows(found, 0, where(home))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
-        show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
+        show(f"output {name}: {describe_artifact(value) or cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
         complain(hint)
 
@@ -85,7 +89,7 @@ def show_run(
 def _show_tails(run: dict[str, Any], home: str) -> None:
     """What the first steps wrote last that failed and that nobody handled."""
     failed = [(name, step) for name, step in run["steps"].items() if step["status"] == "failed" and not step["handled"]]
-    tails = ((name, last_lines(step["failure"])) for name, step in failed if step["failure"])
+    tails = ((name, failure_tail(step["failure"])) for name, step in failed if step["failure"])
     for name, lines in islice(((name, lines) for name, lines in tails if lines), TAILS_MAX):
         show(f"the last that '{name}' wrote (all of it: mulligan logs {run['run_id']} {name}{home}):")
         show("\n".join(f"  | {line}" for line in lines))
@@ -102,7 +106,7 @@ def _show_output(given: Any, *, as_json: bool) -> None:
 def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     """One step with its attempts; of a matrix all steps, those that failed or are at work first."""
     if as_json:
-        show_json(found)
+        show_json(to_json(found))
         return
     run_id, name = found["run_id"], found["name"]
     if "combinations" in found:
@@ -115,7 +119,7 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
     show_attempts(found["tries"])
     if found["output"] is not None:
-        show(f"output: {in_words(found['output']) or cut(json.dumps(found['output']), 200)}")
+        show(f"output: {describe_artifact(found['output']) or cut(json.dumps(found['output']), 200)}")
     complain(f"what it wrote: mulligan logs {run_id} {name}{place}; the story: mulligan explain {run_id} {name}{place}")
 
 
@@ -132,8 +136,8 @@ def _headline(run: dict[str, Any]) -> str:
 
 def agents_line(run: dict[str, Any]) -> str:
     """`agents: 3 calls, 41,200 tokens, $0.62; budget: $2.00`; nothing of a run without agents."""
-    spent, budget = spent_in_words(run["spent"]), run["budget"]
-    limits = f"budget{'' if spent else ' for agents'}: {budget_in_words(budget)}" if budget else ""
+    spent, budget = describe_spending(run["spent"]), run["budget"]
+    limits = f"budget{'' if spent else ' for agents'}: {describe_budget(budget)}" if budget else ""
     return "; ".join(filter(None, (f"agents: {spent}" if spent else "", limits)))
 
 
@@ -233,9 +237,9 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield agents
     # Whoever has to decide is told of the failure with the question.
     if step["failure"] and step["status"] not in ("completed", "pending_failed"):
-        yield in_a_line(step["failure"]) + (", handled" if step["handled"] else "")
+        yield summarize_failure(step["failure"]) + (", handled" if step["handled"] else "")
     for warning in step["warnings"]:
-        yield f"warning: {in_a_line(warning)}"
+        yield f"warning: {summarize_failure(warning)}"
     # Items are counted already, and runs that were called stand below.
     waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
     # Of the items of a map many wait for the same.
@@ -258,7 +262,7 @@ def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
     """What to do next, for whoever looks at it."""
     run_id = run["run_id"]
     if run["status"] in ("failed", "cancelled"):
-        again = next_commands(run_id, run["status"], spent_budgets=_spent_budgets(run))[0].text
+        again = suggest_commands(run_id, run["status"], spent_budgets=_spent_budgets(run))[0].text
         yield f"the story: mulligan explain {run_id}{place}; another round: {again}{place}"
     elif run["status"] == "running":
         yield driven(run, place)

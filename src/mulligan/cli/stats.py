@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut, length, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show_json
-from mulligan.service.definitions import duration
-from mulligan.service.stats import stats, text
+from mulligan.service import RungStats, describe_rung, parse_duration, to_json
 
 HEADS = ("WORKFLOW", "STEP", "TRIED", "WORKED", "SHARE", "EACH", "RUNG")
 # A pattern may be long, and of several lines.
@@ -34,12 +33,12 @@ def show_stats(
     """
     if run is not None and not (workflow is None and since is None):
         raise UsageRefused(f"run {run} is one run: --workflow and --since choose among many")
-    begun = datetime.now(UTC) - timedelta(seconds=duration(since)) if since is not None else None
+    begun = datetime.now(UTC) - timedelta(seconds=parse_duration(since)) if since is not None else None
     with service_at(home) as service:
         run_id = None if run is None else service.find_run(run)
-        found = stats(service, run_id, workflow=workflow, since=begun)
+        found = service.stats(run_id, workflow=workflow, since=begun)
     if as_json:
-        show_json(found)
+        show_json(to_json(found))
         return
     if not found:
         complain(_nothing(run_id, workflow, since))
@@ -53,15 +52,15 @@ def _nothing(run: int | None, workflow: str | None, since: str | None) -> str:
     return f"{TRIED_NOTHING} in any run{of}" + ("" if since is None else f" begun in the last {since}")
 
 
-def _row(line: dict[str, Any]) -> tuple[str, ...]:
+def _row(line: RungStats) -> tuple[str, ...]:
     return (
-        line["workflow"],
-        line["step"],
-        f"{line['tried']:,}".rjust(len("TRIED")),
-        f"{line['worked']:,}".rjust(len("WORKED")),
-        f"{line['share']:.0%}".rjust(len("SHARE")),
-        _each(line["average_seconds"]),
-        cut(text(line), RUNG_CHARS_MAX),
+        line.workflow,
+        line.step,
+        f"{line.tried:,}".rjust(len("TRIED")),
+        f"{line.worked:,}".rjust(len("WORKED")),
+        f"{line.share:.0%}".rjust(len("SHARE")),
+        _each(line.average_seconds),
+        cut(describe_rung(line), RUNG_CHARS_MAX),
     )
 
 

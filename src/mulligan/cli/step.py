@@ -17,31 +17,26 @@ from mulligan.cli.options import (
     StepName,
     System,
     TrustTemplates,
+    service_kept_or_not,
 )
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
-from mulligan.cli.temporary_home import service_kept_or_not
 from mulligan.cli.terminal import UsageRefused, complain, show_json, show_written
-from mulligan.service.definitions import Workflow, load
-from mulligan.service.driver import machine
-from mulligan.service.fakes import Fakes as Ends
-from mulligan.service.fakes import faked, fakes_of, results_of
-from mulligan.service.formatting import quote_names
-from mulligan.service.handler_trial import (
+from mulligan.service import (
+    AttemptLog,
     HandlerTrial,
-    failure_from,
-    in_words,
-    item_handler,
-    step_handler,
-    tried_json,
-    try_handler,
+    Prepared,
+    Service,
+    UnknownAttempt,
+    Workflow,
+    describe_result,
+    exit_code,
+    machine,
+    parse_failure,
+    summarize_failure,
+    to_json,
 )
-from mulligan.service.logs import UnknownAttempt, step_logs
-from mulligan.service.outcome import exit_code
-from mulligan.service.overview import in_a_line
-from mulligan.service.run_reader import AttemptLog
-from mulligan.service.trial import alone, read_steps, stand_ins
-from mulligan.service.verbs import Prepared, Service, prepare
+from mulligan.service.formatting import quote_names
 
 
 def step(
@@ -76,25 +71,20 @@ def step(
     step is taken to have failed as --error says: its handler really runs, and what it would make of the step is told.
     The exit code is 1 if the failure climbs on.
     """
-    workflow = load(file, named=system, trust_templates=trust_templates)
-    ends = fakes_of(workflow, fake or (), fakes)
+    workflow = Service.load_workflow(file, named=system, trust_templates=trust_templates)
+    ends = Service.read_fakes(workflow, fake or (), fakes)
     own = {step: ends.pop(step)} if step in ends else {}
-    kept = stand_ins(workflow, step, {**results_of(_read(workflow, step, ends, fake or ())), **_results(results or ())})
+    kept = Service.step_results(workflow, step, ends, fake or (), _results(results or ()))
     if handler:
         trial = _handler_trial(workflow, step, item, command)
-        prepared = prepare(trial.workflow, given_inputs(inputs or []), Path.cwd())
-        return _try_handler(trial, prepared, failure_from(error or "{}"), kept, home, as_json=as_json)
+        prepared = Service.prepare(trial.workflow, given_inputs(inputs or []), Path.cwd())
+        return _try_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command are about a handler", hint="say --handler, too")
-    prepared = prepare(faked(alone(workflow, step), own), given_inputs(inputs or []), Path.cwd())
+    prepared = Service.prepare(
+        Service.apply_fakes(Service.isolate_step(workflow, step), own), given_inputs(inputs or []), Path.cwd()
+    )
     return _try_step(step, prepared, kept, home, as_json=as_json)
-
-
-def _read(workflow: Workflow, step: str, ends: Ends, words: Sequence[str]) -> Ends:
-    """The fakes that matter to the step: a file may fake any, and what was typed has to mean something."""
-    read = read_steps(workflow, step)
-    typed = {word.partition("=")[0] for word in words}
-    return {name: one for name, one in ends.items() if name in read or name in typed}
 
 
 def _try_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
@@ -125,10 +115,10 @@ def _say_where(run_id: int, home: str | None) -> None:
 
 def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None) -> HandlerTrial:
     if item:
-        return item_handler(workflow, step, _json(item, "--item"), command)
+        return Service.isolate_item_handler(workflow, step, _json(item, "--item"), command)
     if command is not None:
         raise UsageRefused("--command is about an item", hint="say which: --item JSON")
-    return step_handler(workflow, step)
+    return Service.isolate_handler(workflow, step)
 
 
 def _json(word: str, option: str) -> Any:
@@ -142,12 +132,12 @@ def _try_handler(
     trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
 ) -> int:
     with service_kept_or_not(home) as service:
-        tried = try_handler(service, trial, prepared, error, kept)
+        tried = service.run_handler(trial, prepared, error, kept)
         if as_json:
-            show_json(tried_json(trial, tried))
+            show_json(to_json(tried))
         else:
             _show_each(tried.logs)
-        complain(in_words(trial, tried))
+        complain(describe_result(trial, tried))
         _say_where(tried.run_id, home)
     return tried.exit_code
 
@@ -175,7 +165,7 @@ def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as
         show_json(found)
     elif not _show_logs(service, run_id, step) and told["output"] is not None:
         show_json(told["output"])
-    failure = f", {in_a_line(told['failure'])}" if told["failure"] else ""
+    failure = f", {summarize_failure(told['failure'])}" if told["failure"] else ""
     is_faked = ", faked" if told["faked"] else ""
     complain(f"step '{step}' {told['status']}{is_faked}{failure}")
 
@@ -183,7 +173,7 @@ def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as
 def _show_logs(service: Service, run_id: int, step: str) -> bool:
     """Whether it wrote anything to its standard output. What an http or sql step gives is only its output."""
     try:
-        logs = step_logs(service, run_id, step)
+        logs = service.step_logs(run_id, step)
     except UnknownAttempt:
         # Its expressions failed: nothing was run.
         return False

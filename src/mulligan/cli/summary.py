@@ -10,10 +10,8 @@ from mulligan.cli.console_style import Paper
 from mulligan.cli.display import PLACE_CHARS_MAX
 from mulligan.cli.groups import kinds_text
 from mulligan.cli.tables import length
-from mulligan.service.failure_summary import Answered, Fate, Group, grouped
+from mulligan.service import Answered, Fate, Group, MatrixFailures, Outcome, answers_to, grouped, suggest_commands
 from mulligan.service.formatting import group_title, pluralize, single_line
-from mulligan.service.next_commands import answers_to, next_commands
-from mulligan.service.outcome import MatrixFailures, Outcome
 
 # Of very many, as many are told.
 TOLD_MAX = 20
@@ -174,7 +172,7 @@ def _default(due: datetime | None) -> str:
 
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
-    found = next_commands(
+    found = suggest_commands(
         outcome.run_id,
         outcome.ending if outcome.ending != "ended" else outcome.status,
         has_run_out=any(one.is_open and one.has_run_out for one in outcome.answers),

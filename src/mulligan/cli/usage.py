@@ -8,8 +8,8 @@ from typing import Any
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show, show_json
+from mulligan.service import StepUsage, UsedResources, to_json
 from mulligan.service.formatting import format_size
-from mulligan.service.usage import usage
 
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 
@@ -23,26 +23,26 @@ def show_usage(run: NewestRun = LATEST, home: HomeFolder = None, as_json: AsJson
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
-        found = usage(service, run_id)
+        found = service.usage(run_id)
     if as_json:
-        show_json(found)
+        show_json(to_json(found))
         return
     if not found:
         complain(f"nothing was measured in run {run_id} yet")
-    has_tokens = any(line["used"]["tokens"] is not None for line in found)
+    has_tokens = any(line.used.tokens is not None for line in found)
     show_table((*_HEADS, *(("TOKENS",) if has_tokens else ()), ""), [_row(line, has_tokens) for line in found])
     _propose(found)
 
 
-def _row(line: dict[str, Any], has_tokens: bool) -> tuple[str, ...]:
-    asked, used = line["asked"], line["used"]
-    tokens = ("" if used["tokens"] is None else f"{used['tokens']:,}",) if has_tokens else ()
+def _row(line: StepUsage, has_tokens: bool) -> tuple[str, ...]:
+    asked, used = line.asked, line.used
+    tokens = ("" if used.tokens is None else f"{used.tokens:,}",) if has_tokens else ()
     return (
-        line["step"] if line["parts"] == 1 else f"{line['step']} ({line['parts']:,})",
-        str(line["attempts"]),
-        _of(used["memory"], asked["memory"], format_size),
-        _of(used["cpus"], asked["cpus"], _cpus),
-        _of(used["longest_seconds"], asked["timeout"], length),
+        line.step if line.parts == 1 else f"{line.step} ({line.parts:,})",
+        str(line.attempts),
+        _of(used.memory, asked.memory, format_size),
+        _of(used.cpus, asked.cpus, _cpus),
+        _of(used.longest_seconds, asked.timeout, length),
         *tokens,
         "; ".join(_wants(used)),
     )
@@ -58,34 +58,35 @@ def _cpus(number: float) -> str:
     return f"{round(number, 2):g}"
 
 
-def _wants(used: dict[str, Any]) -> Iterator[str]:
-    for name, what in (("out_of_memory", "memory"), ("timed_out", "time")):
-        if used[name]:
-            yield f"{used[name]:,} ran out of {what}"
-    if used["hung"]:
-        yield f"{used['hung']:,} hung until the timeout"
-    if used["killed"]:
-        yield f"{used['killed']:,} killed by a signal"
+def _wants(used: UsedResources) -> Iterator[str]:
+    if used.out_of_memory:
+        yield f"{used.out_of_memory:,} ran out of memory"
+    if used.timed_out:
+        yield f"{used.timed_out:,} ran out of time"
+    if used.hung:
+        yield f"{used.hung:,} hung until the timeout"
+    if used.killed:
+        yield f"{used.killed:,} killed by a signal"
 
 
-def _propose(found: list[dict[str, Any]]) -> None:
+def _propose(found: list[StepUsage]) -> None:
     """What to write, as it stands in a file, and why beside it."""
-    changed = [line for line in found if line["write"]]
+    changed = [line for line in found if line.write]
     if found and not changed:
         complain("nothing to change" + _why_nothing(found))
     for line in changed:
         show("")
-        show(f"{line['step']}:")
-        for key, value in line["write"].items():
+        show(f"{line.step}:")
+        for key, value in line.write.items():
             show(f"  {key}: {value}  # {'; '.join(_reasons(line, key))}")
 
 
-def _why_nothing(found: list[dict[str, Any]]) -> str:
-    if any(line["used"]["hung"] or line["used"]["killed"] for line in found):
+def _why_nothing(found: list[StepUsage]) -> str:
+    if any(line.used.hung or line.used.killed for line in found):
         return ": attempts that hung or were killed do not show what a step needs"
-    has_asked = any(line["asked"][what] for line in found for what in ("memory", "cpus", "timeout"))
+    has_asked = any(getattr(line.asked, what) for line in found for what in ("memory", "cpus", "timeout"))
     return ": what was asked for fits what was used" if has_asked else ""
 
 
-def _reasons(line: dict[str, Any], key: str) -> list[str]:
-    return [each["text"] for each in line["proposals"] if (each["what"] == "timeout") == (key == "timeout")]
+def _reasons(line: StepUsage, key: str) -> list[str]:
+    return [each.text for each in line.proposals if (each.what == "timeout") == (key == "timeout")]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
-from mulligan.errors import LanguageError, Problem
-from mulligan.service.definitions import FORMATS, OURS, LoadResult, Workflow, edges_count, examine
-
-_SHOWN = ("message", "file", "line", "column", "hint")
+from mulligan.service import OURS, Service, Validation, title_of, to_json
+from mulligan.service.formatting import pluralize
 
 
 def validate(
@@ -25,57 +23,23 @@ def validate(
     Nothing is run. Files of Torc, Prodigy, NoETL and Alphred are checked as they are.
     The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.
     """
-    verdicts = [_verdict(path, system, trust_templates) for path in files]
+    found = [Service.validate(path, named=system, trust_templates=trust_templates) for path in files]
     if as_json:
-        answers = [_as_json(path, verdict) for path, verdict in zip(files, verdicts, strict=True)]
-        show_json(answers[0] if len(answers) == 1 else answers)
+        show_json(to_json(found[0] if len(found) == 1 else found))
     else:
-        for path, verdict in zip(files, verdicts, strict=True):
-            _tell(path, verdict)
-    return 2 if any(isinstance(verdict, LanguageError) for verdict in verdicts) else 0
+        for one in found:
+            _show(one)
+    return 0 if all(one.ok for one in found) else 2
 
 
-def _verdict(path: Path, system: str | None, trust_templates: bool) -> LoadResult | LanguageError:
-    try:
-        return examine(path, named=system, trust_templates=trust_templates)
-    except LanguageError as refused:
-        return refused
-
-
-def _tell(path: Path, verdict: LoadResult | LanguageError) -> None:
-    if isinstance(verdict, LanguageError):
-        complain(verdict.render())
+def _show(found: Validation) -> None:
+    if found.error is not None:
+        complain(found.error.render())
         return
-    for warning in verdict.warnings:
+    for warning in found.warnings:
         complain(warning.render())
-    show(f"{path}: ok, {_whose(verdict.workflow)}{_size(verdict.workflow)}")
-
-
-def _whose(workflow: Workflow) -> str:
-    """Which system the file is of, where it is not ours."""
-    name = FORMATS.get(workflow.origin, "")
-    return f"{'an' if name.startswith('A') else 'a'} {name} file: " if name else ""
-
-
-def _size(workflow: Workflow) -> str:
-    counts = (("step", len(workflow.steps)), ("edge", edges_count(workflow)), ("input", len(workflow.inputs)))
-    return ", ".join(_counted(word, count) for word, count in counts if count or word == "step")
-
-
-def _counted(word: str, count: int) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
-
-
-def _as_json(path: Path, verdict: LoadResult | LanguageError) -> dict[str, Any]:
-    if isinstance(verdict, LanguageError):
-        found = {"ok": False, "file": str(path), "format": None, "name": None, "steps": None}
-        return {**found, "problems": list(map(problem_as_json, verdict.problems)), "warnings": []}
-    workflow, warnings = verdict
-    whose = {"file": str(path), "format": workflow.origin or OURS}
-    found = {"ok": True, **whose, "name": workflow.name, "steps": len(workflow.steps)}
-    return {**found, "problems": [], "warnings": list(map(problem_as_json, warnings))}
-
-
-def problem_as_json(problem: Problem) -> dict[str, Any]:
-    """A problem or a warning as `--json` has it."""
-    return {"code": problem.shown_code, **{field: getattr(problem, field) for field in _SHOWN}}
+    system = title_of(found.format) if found.format and found.format != OURS else ""
+    origin = f"{'an' if system.startswith('A') else 'a'} {system} file: " if system else ""
+    counts = (("step", found.steps or 0), ("edge", found.edges), ("input", found.inputs))
+    size = ", ".join(pluralize(count, word) for word, count in counts if count or word == "step")
+    show(f"{found.file}: ok, {origin}{size}")

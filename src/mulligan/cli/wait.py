@@ -10,10 +10,7 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show_json
-from mulligan.service.definitions import duration
-from mulligan.service.run_list import RunLine, line_json
-from mulligan.service.verbs import Service
-from mulligan.service.waiting import Until, WaitEvent, wait_for
+from mulligan.service import RunLine, Service, Until, WaitEvent, parse_duration, to_json
 
 # As `timeout` of the shell has it: no run ends with it.
 TIMED_OUT = 124
@@ -40,7 +37,7 @@ def wait(
     """
     if until not in get_args(Until):
         raise UsageRefused(f"a run is not waited for until '{until}'", hint=f"there is {' and '.join(get_args(Until))}")
-    seconds = None if timeout is None else duration(timeout)
+    seconds = None if timeout is None else parse_duration(timeout)
     with service_at(home) as service:
         run_ids = list(dict.fromkeys(service.find_run(run) for run in runs or [LATEST]))
         try:
@@ -49,7 +46,7 @@ def wait(
             complain("interrupted; the runs are left as they are")
             code = INTERRUPTED
         if as_json:
-            show_json([line_json(line) for line in service.run_lines(run_ids)])
+            show_json(to_json(service.summarize_runs(run_ids)))
     return code
 
 
@@ -57,7 +54,7 @@ def _watch(service: Service, run_ids: Sequence[int], until: str, seconds: float 
     """Tell what happens; the exit code."""
     codes: list[int] = []
     waits: Until = "person" if until == "person" else "ended"
-    for event in wait_for(service, run_ids, until=waits, timeout_seconds=seconds):
+    for event in service.wait_for_runs(run_ids, until=waits, timeout_seconds=seconds):
         if event.kind == "timeout":
             verb = "has" if len(event.run_ids) == 1 else "have"
             complain(f"{_runs(event.run_ids)} {verb} not ended after {length(seconds or 0.0)}, and may go on")

@@ -10,13 +10,8 @@ from mulligan.cli.options import HomeFolder
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import Parallel, checked_parallel
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service.definitions import size
-from mulligan.service.driver import GPUS_VARIABLE, Capacity, machine
-from mulligan.service.formatting import format_size as told_memory
-from mulligan.service.formatting import pluralize
-from mulligan.service.home import find_home
-from mulligan.service.run_progress import Sentences
-from mulligan.service.worker_loop import attending_worker
+from mulligan.service import GPUS_VARIABLE, Capacity, Sentences, machine, open_service, parse_size
+from mulligan.service.formatting import format_size, pluralize
 
 
 def worker(
@@ -38,7 +33,7 @@ def worker(
     """
     capacity = _capacity(checked_parallel(parallel), memory, gpus, labels)
     log = Log()
-    with attending_worker(find_home(home), capacity, log) as driver:
+    with open_service(home).open_worker(capacity, log) as driver:
         if driver is None:
             complain("the worker has ended before the store answered")
             return 0
@@ -82,11 +77,11 @@ def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels
         raise UsageRefused(f"{gpus} is no number of GPUs")
     if gpus is not None and gpus > found.gpus and GPUS_VARIABLE in os.environ:
         raise UsageRefused(f"--gpus says {gpus}, and {GPUS_VARIABLE} names {found.gpus}", hint="leave one of them out")
-    bytes_max = size(memory) if memory else found.memory
+    bytes_max = parse_size(memory) if memory else found.memory
     return Capacity(found.cpus, bytes_max, found.gpus if gpus is None else gpus, names)
 
 
 def _told(capacity: Capacity) -> str:
-    shown = [f"{capacity.cpus:g} at once", told_memory(capacity.memory)]
+    shown = [f"{capacity.cpus:g} at once", format_size(capacity.memory)]
     shown += [pluralize(capacity.gpus, "gpu")] if capacity.gpus else []
     return ", ".join([*shown, *(f"label '{label}'" for label in capacity.labels)])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.tables import age, length, show_table
 from mulligan.cli.terminal import complain, show_json
+from mulligan.service import Service, WorkerLine, WorkerTask, to_json
 from mulligan.service.formatting import format_size, pluralize
-from mulligan.service.verbs import Service
-from mulligan.service.worker_list import WorkerLine, WorkerTask, worker_json
 
 HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
 
@@ -23,7 +22,7 @@ def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
     with service_at(home) as service:
         found = service.list_workers()
         if as_json:
-            show_json([worker_json(line) for line in found])
+            show_json(to_json(found))
             return
         _show(service, found)
 
@@ -31,7 +30,7 @@ def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
 def _show(service: Service, found: list[WorkerLine]) -> None:
     if not found:
         complain(f"no worker is up in {service.home.place}; to start one: mulligan worker")
-    now = (service.store.now() if found else None) or datetime.now(UTC)
+    now = service.now()
     has_gpus = any(line.capacity.gpus for line in found)
     rows = [row if has_gpus else (*row[:6], row[7]) for line in found for row in _rows(line, now)]
     show_table(HEADS if has_gpus else (*HEADS[:6], HEADS[7]), rows)

@@ -1,7 +1,7 @@
-"""A turn: one report comes in, and facts follow until nothing more does.
+"""A turn: one report comes in, and facts follow until there are no more.
 
-`follow` yields the entries one by one, so that a very large turn can be written in pieces; `turn` collects them
-and can be taken back: `state.commit()` once they are durable, `state.rollback()` if they never were.
+`follow` yields the entries one by one, so that a very large turn can be written in pieces. `turn` collects them: call
+`state.commit()` after they are durable, `state.rollback()` if they were not written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mulligan.core.deciding.admit import admit
-from mulligan.core.deciding.converge import at_rest
+from mulligan.core.deciding.converge import converge
 from mulligan.core.deciding.decide import decide
 from mulligan.core.deciding.lifecycle import Facts
 from mulligan.core.evolve.evolve import evolve
@@ -22,7 +22,7 @@ from mulligan.core.state.state import State
 
 
 def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
-    """What a report brings about. On any error nothing has happened."""
+    """All entries that follow from a report. On any error the state is unchanged."""
     state.begin()
     try:
         return list(follow(state, report, evaluator))
@@ -32,11 +32,11 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 
 
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
-    """Depth first: what follows from a fact is true before its cause is asked for the next one."""
+    """Yield entries depth first: all that follows from a fact is applied before its cause yields the next one."""
     run, rested_at = state.run, -1
-    # The log's clock never goes back, whatever the reporter's does.
+    # Times in the log never go back, whatever the clock of the reporter does.
     now = Now(state, max(report.at, run.at), evaluator)
-    # Below the facts being asked for: those that wait until everything that follows from their last one is true.
+    # Generators that wait until everything that follows from their last fact is applied.
     stack: list[tuple[Facts, int]] = []
     facts, cause = admit(now, report), 0
     while True:
@@ -53,16 +53,17 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
             if stack:
                 facts, cause = stack.pop()
                 continue
-            # At rest: `end` or a loop may be next. Asked again until it has nothing to say, and not at all where it
-            # cannot have: a step is active, no loop waits and no step is held back. That is nearly every turn.
+            # Nothing more follows: a loop or `end` may be next. Repeated until `converge` yields nothing, and skipped
+            # if it cannot yield anything: a step is active, no loop waits and there is no `max_parallel`. That is
+            # nearly every turn.
             if rested_at == run.seq or (run.active and not run.loops and state.workflow.max_parallel is None):
                 return
             rested_at = cause = run.seq
-            facts = at_rest(now)
+            facts = converge(now)
 
 
 def fold(workflow: Workflow, entries: Iterable[e.Entry], graph: Graph | None = None) -> State:
-    """The state that a log describes: `evolve` alone, nothing is decided again."""
+    """The state that a log describes, by `evolve` alone: nothing is decided again."""
     state = State(workflow, graph)
     for entry in entries:
         evolve(state, entry)

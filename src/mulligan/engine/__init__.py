@@ -1,1 +1,1 @@
-"""The shell around the core: drains inboxes, takes turns, commits them together, hands tasks out."""
+"""The loop around the core: reads inboxes, takes turns, commits them together, starts tasks."""

@@ -1,4 +1,4 @@
-"""Whether what the store keeps of one run agrees: its row in the list of runs, and the tables of its state."""
+"""Checks that a run's row and the tables of its state agree."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from mulligan.ports import RunRecord
 
 
 def differing_columns(record: RunRecord, state: State) -> tuple[str, ...]:
-    """The columns of a run's row that do not say what its state says. Both must be of one moment."""
+    """The columns of a run's row that differ from its state. Both must have been read at the same moment."""
     run = state.run
     if run.status == "new":
         expected = {"status": "running", "round": 1, "seq": 0, "degraded": False, "reason": ""}
     else:
         expected = {
-            # A corrected definition may have another name: the run is listed under its first.
+            # A corrected definition may have another name: the run is listed under its first one.
             "workflow": state.workflow.name if run.revision is None else record.workflow,
             "version": run.version,
             "status": run.status,
@@ -29,7 +29,7 @@ def differing_columns(record: RunRecord, state: State) -> tuple[str, ...]:
 
 
 def refuse_damaged(record: RunRecord, state: State) -> None:
-    """CodecError where a run cannot be driven on: no commit could ever follow its row."""
+    """Raise CodecError if a run cannot be continued because no commit could ever follow its row."""
     if record.seq != state.run.seq:
         message = f"its row ends with event {record.seq}, its state with event {state.run.seq}"
         raise CodecError(f"the tables of run {record.run_id} are damaged: {message}", hint=_HINT)

@@ -1,4 +1,4 @@
-"""Who looks on while an engine works: a display, a log, a test."""
+"""Observers of an engine: a display, a log, a test."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from mulligan.core.state.state import State
 
 
 class Observer(Protocol):
-    """Somebody who looks on: a display, a test."""
+    """Gets notified of what an engine does."""
 
     def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
-        """These facts have become true."""
+        """These facts are written."""
 
     def trouble(self, message: str) -> None:
-        """Something is wrong with the engine or the store, and what is done about it. "": it is over."""
+        """A problem with the engine or the store, and what is done about it; "" when it is over."""
 
     def tick(self) -> None:
-        """The loop has come round once more: several times a second, also where nothing happens."""
+        """The loop has run once: several times a second, even if nothing happens."""
 
 
 class NullObserver:
-    """Nobody looks on."""
+    """Ignores everything."""
 
     def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
         pass

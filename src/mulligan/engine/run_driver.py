@@ -1,7 +1,7 @@
-"""One run that this engine holds the turn of: its state in memory, what it is about to be told, and what follows.
+"""One run whose turn this engine holds: its state in memory, its waiting reports, and the turn that processes them.
 
-A turn answers all the reports that wait. Nothing is true before its commit is written: `confirm` once it is,
-`take_back` if it never was.
+A turn processes all waiting reports. Nothing of it is true before its commit is written: `confirm` it then, or
+`roll_back`.
 """
 
 from __future__ import annotations
@@ -14,108 +14,109 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
-from mulligan.core.deciding.budgets import remaining
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
-from mulligan.core.effects.reuse import forced_below
+from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.effects.snapshot import changes
-from mulligan.core.effects.tasks import Task, task
+from mulligan.core.effects.tasks import Task
+from mulligan.core.effects.tasks import make_task as build_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import as_called, encode, version
+from mulligan.core.model.workflow import encode, version, with_callers_secrets
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import Evaluator, filled
+from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import follow
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from mulligan.language import check_recorded_inputs
-from mulligan.ports import Answer, ChildReport, Commit, Executor, Message, NewRun, RunRecord, Turn
+from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, RunRecord, TaskCapacity, Turn
 
-# A verb that makes no sense is refused at the core's door, before it has changed anything.
+# The core refuses a verb that is not allowed before it has changed anything.
 REFUSALS = (Refused, NotFound, InputInvalid)
 NOT_AHEAD = timedelta(0)
-# A turn that brings more than this at once is taken in pieces: its process shall not grow with its inbox.
+# More reports than this are processed in several turns, so that memory does not grow with the inbox.
 REPORTS_PER_TURN_MAX = 1000
-# How many tasks that do not fit are looked at before one gives up for now: there may be a hundred thousand.
-TURNED_AWAY_MAX = 20
+# How many tasks that do not fit are looked at before a run gives up for now: there may be a hundred thousand.
+REJECTED_MAX = 20
 
 
-class Told(msgspec.Struct, frozen=True):
-    """A report that waits for the run's next turn: from its inbox, or (with a token) of this worker's own task."""
+class QueuedReport(msgspec.Struct, frozen=True):
+    """A report that waits for the run's next turn: from its inbox or, with a token, from a task of this worker."""
 
     report: r.Report
     message_id: int | None = None
     is_asking: bool = False
     token: int | None = None
-    # Of the task that the token is about.
+    # The guard of that task.
     guard: Guard | None = None
 
 
 class _Pending(msgspec.Struct):
-    """What the turn under way has gathered."""
+    """What the open turn has gathered."""
 
     after: int
     entries: list[e.Entry] = []
-    # Tasks that this turn has queued, by place: those that our hands may still take, and those that they have not.
+    # Tasks that this turn has scheduled, by place: not assigned yet, left to any worker, taken by our executor.
     fresh: dict[str, Task] = {}
     queued: dict[str, Task] = {}
     taken: dict[str, Task] = {}
-    # Places whose tasks were queued by an earlier turn and are taken by this one, in order.
+    # Place and attempt of tasks that an earlier turn has queued and this one takes, in order.
     claimed: list[tuple[str, int]] = []
     stopped: list[fx.StopTask] = []
     timers: list[fx.SetTimer] = []
     children: list[NewRun] = []
-    told: list[tuple[int, r.Report]] = []
-    told_children: list[ChildReport] = []
+    outgoing: list[tuple[int, r.Report]] = []
+    child_reports: list[ChildReport] = []
     ended: list[int] = []
-    counted: list[Counted] = []
+    counted: list[GuardedOutcome] = []
     drained: list[tuple[int, Answer | None]] = []
-    answered: list[Told] = []
-    # Pieces of the first steps: those that this turn has entered, and those that it has found to follow.
-    begun: list[int] = []
+    processed: list[QueuedReport] = []
+    # Batches of first steps, by their first index: entered by this turn, and left for later turns.
+    entered: list[int] = []
     starts: list[int] = []
-    # Reports that follow in the same turn: a timer that has passed already, a task that our hands take.
+    # Reports that follow in the same turn: a timer that is due already, a task that our executor takes.
     next: deque[r.Report] = msgspec.field(default_factory=deque)
     is_last: bool = False
 
 
 class RunDriver:
-    """A run in this engine's hands."""
+    """Decides the turns of one run."""
 
     def __init__(
         self,
+        *,
         turn: Turn,
         record: RunRecord,
         state: State,
         evaluator: Evaluator,
-        executor: Executor | None,
-        *,
-        is_exclusive: bool = True,
-        ahead: timedelta = NOT_AHEAD,
+        executor: TaskCapacity | None,
+        is_exclusive: bool,
+        ahead: timedelta,
     ) -> None:
         self.turn = turn
-        # How far the run's time is ahead of our clock: a log's time never goes back, and goes on from where it was.
+        # How far the run's time is ahead of our clock: the time in a log never goes back.
         self.ahead = ahead
         self.record = record
         self.state = state
         self.evaluator = evaluator
         self.executor = executor
-        # Nobody else may ever take its tasks: what our hands can never take, nobody can.
+        # No other worker may ever take its tasks: a task that our executor can never take fails.
         self.is_exclusive = is_exclusive
-        self.reports: deque[Told] = deque()
-        # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
+        self.reports: deque[QueuedReport] = deque()
+        # Free tasks of earlier turns, oldest first; empty if other workers may take them.
         self.queue: deque[tuple[str, int]] = deque()
-        # Of a large run: the pieces of its first steps that are still to be entered, by where they begin.
-        self.starts: deque[int] = deque(unwoken(state) if state.places else ())
+        # Batches of first steps of a large run that are not entered yet, by their first index.
+        self.starts: deque[int] = deque(remaining_start_batches(state) if state.places else ())
         self.crashes = 0
-        # What met a bug of ours: told again when the pause that came of it is lifted.
-        self.aside: deque[Told] = deque()
-        # Messages of the inbox that are in `reports`, or in the turn under way.
+        # Reports that crashed a turn: processed again when the pause that followed is lifted.
+        self.set_aside: deque[QueuedReport] = deque()
+        # Ids of inbox messages that are in `reports` or in the open turn.
         self.delivered: set[int] = set()
         self._pending: _Pending | None = None
 
@@ -132,9 +133,9 @@ class RunDriver:
         return self.state.run.status == "paused"
 
     @property
-    def is_paused_at_a_bug(self) -> bool:
-        """Whether it holds what the run cannot be told before its pause is lifted."""
-        return bool(self.aside) and self.is_paused
+    def is_paused_after_crash(self) -> bool:
+        """Whether it holds a report that crashed a turn, until its pause is lifted."""
+        return bool(self.set_aside) and self.is_paused
 
     @property
     def is_stopping(self) -> bool:
@@ -142,98 +143,102 @@ class RunDriver:
 
     @property
     def has_more_to_enter(self) -> bool:
-        """Whether the next turn goes on with the first steps of a large run: not while it is paused."""
+        """Whether the next turn enters more first steps of a large run: not while it is paused."""
         return bool(self.starts) and not self.is_paused
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether a turn has begun that is not written."""
+    def has_open_turn(self) -> bool:
+        """Whether a turn has begun and is not written."""
         return self._pending is not None
 
     def deliver(self, message: Message) -> bool:
-        """Let a message of the inbox wait for the next turn; False if it does already."""
+        """Add a message of the inbox to the next turn. False if it was added before."""
         if message.id in self.delivered:
             return False
         self.delivered.add(message.id)
-        told = Told(message.report, message.id, message.is_asking)
+        queued = QueuedReport(message.report, message.id, message.is_asking)
         if isinstance(message.report, r.TaskStarted):
-            # What runs is known to run before it is asked to end: else the run might be over while it still does.
-            self.reports.appendleft(told)
+            # A run must know of a running task before it is asked to stop: otherwise it could end while the task runs.
+            self.reports.appendleft(queued)
         else:
-            self.reports.append(told)
+            self.reports.append(queued)
         return True
 
-    def pause_at_a_bug(self, now: datetime, reason: str) -> str:
-        """Set aside what the run cannot be told, and pause it; what that was, in a word."""
+    def pause_after_crash(self, now: datetime, reason: str) -> str:
+        """Set the report aside that crashed the turn, and pause the run. Return what crashed it, in a word."""
         now += self.ahead
         poison = self.reports.popleft() if self.reports else None
         if poison is not None:
-            self.aside.append(poison)
-        self.reports.appendleft(Told(r.PauseRequested(now, "engine", reason)))
-        return type(poison.report).__name__ if poison else "a task that there is room for"
+            self.set_aside.append(poison)
+        self.reports.appendleft(QueuedReport(r.PauseRequested(now, "engine", reason)))
+        return type(poison.report).__name__ if poison else "a queued task"
 
-    def requeue(self, known_by: Iterable[tuple[str, int]]) -> None:
-        """These tasks wait in the store since before. Guarded ones are left there, unless nobody can ever take them."""
+    @property
+    def all_reports(self) -> tuple[QueuedReport, ...]:
+        return (*self.set_aside, *self.reports)
+
+    def requeue(self, task_keys: Iterable[tuple[str, int]]) -> None:
+        """Queue tasks that wait in the store. Guarded ones stay there, unless no worker can ever take them."""
         self.queue.clear()
-        self.queue.extend(one for one in known_by if not self._is_guarded(one[0]))
+        self.queue.extend(task_key for task_key in task_keys if not self._is_guarded(task_key[0]))
 
     def _is_guarded(self, key: str) -> bool:
         place = self.state.places.get(key)
-        return place is not None and place.spec.breaker is not None and not self._is_ours(task(self.state, key))
+        return place is not None and place.spec.breaker is not None and not self._is_ours(build_task(self.state, key))
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
-    def answer(self, now: datetime, reports_max: int = REPORTS_PER_TURN_MAX) -> None:
-        """Tell the run what waits; what follows that there is room for is taken by our hands at once.
+    def decide(self, now: datetime, reports_max: int = REPORTS_PER_TURN_MAX) -> None:
+        """Process the waiting reports. Tasks that follow and fit are taken by our executor at once.
 
-        Up to the end of a round: its commit clears away what is left of that, and must not touch the next one.
+        Stops at the end of a round: the commit removes what is left of the round, and must not touch the next one.
         """
         now += self.ahead
         pending, reports = self._begin(), self.reports
         for _ in range(min(reports_max, len(reports))):
             if pending.is_last:
                 break
-            told = reports.popleft()
-            pending.answered.append(told)
-            self._answer(pending, told, now)
+            queued = reports.popleft()
+            pending.processed.append(queued)
+            self._process(pending, queued, now)
         if self.has_more_to_enter:
-            pending.begun.append(self.starts.popleft())
-            pending.next.append(r.StartsDue(now, pending.begun[-1]))
+            pending.entered.append(self.starts.popleft())
+            pending.next.append(r.StartsDue(now, pending.entered[-1]))
             self._follow(pending, now)
         if (left := self.starts or pending.starts) and not (self.is_exclusive or self.is_paused or pending.is_last):
-            # If we die now, and nothing else of this run calls for a worker: the next one must hear that there is more.
-            pending.told.append((self.run_id, r.StartsDue(now, left[0])))
+            # If this worker dies now, a message must make the next one continue.
+            pending.outgoing.append((self.run_id, r.StartsDue(now, left[0])))
 
-    def claim(self, now: datetime) -> Task | None:
-        """Take tasks of earlier turns that there is room for, the oldest first; the last one that there was none for.
+    def claim_tasks(self, now: datetime) -> Task | None:
+        """Take tasks of earlier turns that fit, the oldest first. Return the last one that did not fit.
 
-        A large one that waits for room does not keep smaller ones behind it waiting; a few are asked, not all.
+        A large task does not keep smaller ones behind it waiting. Only a few are looked at.
         """
         now += self.ahead
         waiting: list[tuple[str, int]] = []
-        wanted = None
+        task: Task | None = None
         try:
-            while self.queue and len(waiting) < TURNED_AWAY_MAX and self.executor is not None and not self.is_paused:
-                known_by = self.queue.popleft()
-                if not self._is_ready(*known_by):
+            while self.queue and len(waiting) < REJECTED_MAX and self.executor is not None and not self.is_paused:
+                task_key = self.queue.popleft()
+                if not self._is_ready(*task_key):
                     continue
-                waiting.append(known_by)
-                wanted = self._task(known_by[0])
-                if self._is_ours(wanted):
+                waiting.append(task_key)
+                task = self._task(task_key[0])
+                if self._is_ours(task):
                     self._begin().claimed.append(waiting.pop())
-                    self._take_or_refuse(self._begin(), wanted, now)
+                    self._take_or_refuse(self._begin(), task, now)
                     self._follow(self._begin(), now)
-                elif wanted.is_small:
+                elif task.is_small:
                     break
         finally:
-            # Also where one of them met a bug of ours: the others still wait.
+            # Also after a crash: the other tasks still wait.
             self.queue.extendleft(reversed(waiting))
-        return wanted if waiting else None
+        return task if waiting else None
 
     def _is_ready(self, key: str, attempt: int) -> bool:
         place = self.state.places.get(key)
         is_ready = place is not None and place.attempt == attempt and place.status == "ready"
-        # One that is held is queued again when its step is resumed.
+        # A task on hold is queued again when its step is resumed.
         return is_ready and not is_on_hold(self.state, self.state.places[key])
 
     def _begin(self) -> _Pending:
@@ -242,43 +247,45 @@ class RunDriver:
             self._pending = _Pending(self.state.run.seq)
         return self._pending
 
-    def _answer(self, pending: _Pending, told: Told, now: datetime) -> None:
+    def _process(self, pending: _Pending, queued: QueuedReport, now: datetime) -> None:
         refusal: Answer | None = None
         try:
-            pending.next.append(self._dated(told, now))
+            pending.next.append(self._with_time(queued, now))
             self._follow(pending, now)
         except REFUSALS as error:
             pending.next.clear()
             refusal = Answer(error.code, error.message, error.hint)
-        if told.token is not None:
-            pending.ended.append(told.token)
-            if told.guard is not None:
-                pending.counted.append(Counted(told.token, told.guard, judge(told.report, told.guard)))
-        if told.message_id is not None:
-            pending.drained.append((told.message_id, (refusal or Answer()) if told.is_asking else None))
+        if queued.token is not None:
+            pending.ended.append(queued.token)
+            if queued.guard is not None:
+                pending.counted.append(
+                    GuardedOutcome(queued.token, queued.guard, breaker_verdict(queued.report, queued.guard))
+                )
+        if queued.message_id is not None:
+            pending.drained.append((queued.message_id, (refusal or Answer()) if queued.is_asking else None))
 
-    def _dated(self, told: Told, now: datetime) -> r.Report:
-        """The report with the time by our own clock: that of who wrote it may be wrong, or was stepped since."""
-        report = told.report
-        if told.token is not None:
-            # Of what we saw ourselves we know the time.
+    def _with_time(self, queued: QueuedReport, now: datetime) -> r.Report:
+        """The report with the time of our own clock: the sender's may be wrong, or was set since."""
+        report = queued.report
+        if queued.token is not None:
+            # Our own task: the time is by our clock.
             return replace(report, at=report.at + self.ahead) if self.ahead else report
         if isinstance(report, r.TimerFired) and report.at > now:
-            # The store says that it is due. It was the clock of another process, where each has its own: it was ahead.
+            # The timer is due by the clock of another process, which is ahead of ours.
             self.ahead += report.at - now if self.is_exclusive else NOT_AHEAD
             return report
         return replace(report, at=now)
 
-    def due(self, timer: fx.SetTimer, stepped: timedelta) -> datetime:
-        """When a timer of this run is due by our clock, where the wall clock is ahead of that by `stepped`."""
+    def timer_due(self, timer: fx.SetTimer, stepped: timedelta) -> datetime:
+        """When a timer of this run is due by our clock, if the wall clock is ahead of it by `stepped`."""
         return timer.due - (stepped if timer.kind == "until" else self.ahead)
 
     def _task(self, key: str) -> Task:
-        """What a worker is told: a deadline by the clock of this process."""
-        found = task(self.state, key)
-        if self.ahead and found.deadline is not None:
-            return replace(found, deadline=found.deadline - self.ahead)
-        return found
+        """The task of a place, with a deadline by the clock of this process."""
+        task = build_task(self.state, key)
+        if self.ahead and task.deadline is not None:
+            return replace(task, deadline=task.deadline - self.ahead)
+        return task
 
     def _follow(self, pending: _Pending, now: datetime) -> None:
         state, entries, effects = self.state, pending.entries, fx.effects
@@ -294,45 +301,45 @@ class RunDriver:
                 self._take(pending, now)
 
     def _take(self, pending: _Pending, now: datetime) -> None:
-        """What this turn has queued goes to our own hands at once, while there is room; the rest waits."""
+        """Give the tasks that this turn has scheduled to our executor while they fit; queue the rest."""
         is_paused = self.is_paused
-        for key, wanted in pending.fresh.items():
-            if is_paused or not self._is_here(wanted) or not self._is_ours(wanted):
-                pending.queued[key] = wanted
+        for key, task in pending.fresh.items():
+            if is_paused or not self._may_run_here(task) or not self._is_ours(task):
+                pending.queued[key] = task
             else:
-                self._take_or_refuse(pending, wanted, now)
+                self._take_or_refuse(pending, task, now)
         pending.fresh.clear()
 
-    def _is_here(self, wanted: Task) -> bool:
-        """Whether it may run on this host. Else it is queued: the store knows whether its own host is still there."""
-        return self.is_exclusive or self.executor is None or wanted.host in ("", self.executor.host)
+    def _may_run_here(self, task: Task) -> bool:
+        """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers."""
+        return self.is_exclusive or self.executor is None or task.host in ("", self.executor.host)
 
-    def _is_ours(self, wanted: Task) -> bool:
-        """Whether it is for our hands: there is room, or it is for them to say that there will never be any.
+    def _is_ours(self, task: Task) -> bool:
+        """Whether our executor takes it: it fits, or we have to fail it because it can never fit.
 
-        A guarded one is the store's to give: its breaker is asked there.
+        A guarded task is leased from the store, which asks its breaker.
         """
         if self.executor is None:
             return False
-        has_room = wanted.guard is None and self.executor.fits(wanted)
-        return has_room or (self.is_exclusive and not self.executor.can_ever(wanted))
+        has_room = task.guard is None and self.executor.fits(task)
+        return has_room or (self.is_exclusive and not self.executor.can_ever_fit(task))
 
-    def _take_or_refuse(self, pending: _Pending, wanted: Task, now: datetime) -> None:
+    def _take_or_refuse(self, pending: _Pending, task: Task, now: datetime) -> None:
         assert self.executor is not None
-        if not self.executor.can_ever(wanted):
+        if not self.executor.can_ever_fit(task):
             outcome = Outcome(
                 code="NO_CAPACITY",
-                message=f"no worker here can ever take it: it asks for {self.executor.lacking(wanted)}",
+                message=f"no worker here can ever take it: it asks for {self.executor.missing_resources(task)}",
             )
-            pending.stopped.append(fx.StopTask(wanted.place, wanted.attempt, 0.0))
-            pending.next.append(r.TaskEnded(now, wanted.place, wanted.attempt, outcome))
+            pending.stopped.append(fx.StopTask(task.place, task.attempt, 0.0))
+            pending.next.append(r.TaskEnded(now, task.place, task.attempt, outcome))
             return
-        self.executor.reserve(wanted)
-        pending.taken[wanted.place] = wanted
-        pending.next.append(r.TaskStarted(now, wanted.place, wanted.attempt, self.executor.name, self.executor.host))
+        self.executor.reserve(task)
+        pending.taken[task.place] = task
+        pending.next.append(r.TaskStarted(now, task.place, task.attempt, self.executor.name, self.executor.host))
 
     def _end(self, pending: _Pending, now: datetime) -> None:
-        """The round is over: whoever waits for this run as its child is told, with what came of it."""
+        """End the round, and report the result to the parent run that waits for it."""
         pending.is_last = True
         run, record = self.state.run, self.record
         if record.parent_run_id is None:
@@ -340,93 +347,92 @@ class RunDriver:
         failures = tuple(found.failure for found in unhandled(self.state))
         status: Any = run.status
         report = r.ChildEnded(
-            now,
-            record.parent_place,
-            record.parent_attempt,
-            run.run_id,
-            status,
-            run.outputs,
-            failures,
-            run.spent.as_usage,
+            at=now,
+            place=record.parent_place,
+            attempt=record.parent_attempt,
+            child_run_id=run.run_id,
+            status=status,
+            outputs=run.outputs,
+            failures=failures,
+            usage=run.spent.as_usage,
         )
-        pending.told.append((record.parent_run_id, report))
+        pending.outgoing.append((record.parent_run_id, report))
 
     # -- what is written ---------------------------------------------------------------------------------------------
 
-    def commit(self) -> Commit | None:
-        """What the turn under way has to write; None if there is none."""
+    def build_commit(self) -> Commit | None:
+        """What the open turn has to write; None if there is none."""
         pending, run = self._pending, self.state.run
         if pending is None:
             return None
-        # By position, in the order of the fields: so many names take five times as long to find their fields.
         return Commit(
-            self.turn,
-            pending.after,
-            pending.entries,
-            changes(self.state) if pending.entries else (),
-            run.status,
-            run.round,
-            run.at,
-            run.degraded,
-            run.reason,
-            list(pending.queued.values()),
-            list(pending.taken.values()),
-            pending.ended,
-            pending.stopped,
-            pending.timers,
-            pending.drained,
-            pending.children,
-            pending.told,
-            pending.told_children,
-            pending.is_last,
-            pending.counted,
+            turn=self.turn,
+            after=pending.after,
+            entries=pending.entries,
+            rows=changes(self.state) if pending.entries else (),
+            status=run.status,
+            round=run.round,
+            at=run.at,
+            degraded=run.degraded,
+            reason=run.reason,
+            queued=list(pending.queued.values()),
+            taken=list(pending.taken.values()),
+            ended=pending.ended,
+            stopped=pending.stopped,
+            timers=pending.timers,
+            drained=pending.drained,
+            children=pending.children,
+            outgoing=pending.outgoing,
+            child_reports=pending.child_reports,
+            is_last=pending.is_last,
+            counted=pending.counted,
         )
 
     def confirm(self) -> list[e.Entry]:
-        """The commit is written: what it says is true now."""
+        """Make the turn permanent: its commit is written. Return its entries."""
         pending = self._pending
-        assert pending is not None, "no turn is under way"
+        assert pending is not None, "there is no open turn"
         self.state.commit()
         if pending.queued:
-            # What was queued while the run was paused, and nobody can ever take, is for us to say so.
-            waiting = (one for one in pending.queued.values() if one.guard is None or self._is_ours(one))
-            self.queue.extend((one.place, one.attempt) for one in waiting)
+            # A guarded task waits in the store, unless no worker can ever take it: then we have to fail it.
+            waiting = (task for task in pending.queued.values() if task.guard is None or self._is_ours(task))
+            self.queue.extend((task.place, task.attempt) for task in waiting)
         if pending.drained:
             self.delivered.difference_update(message_id for message_id, _ in pending.drained)
-        if self.aside and not self.is_paused:
-            self.reports.extendleft(reversed(self.aside))
-            self.aside.clear()
+        if self.set_aside and not self.is_paused:
+            self.reports.extendleft(reversed(self.set_aside))
+            self.set_aside.clear()
         self.starts.extend(pending.starts)
         self._pending = None
         return pending.entries
 
-    def take_back(self) -> None:
-        """The commit was not written: everything is as before, and the reports wait again."""
+    def roll_back(self) -> None:
+        """Undo the turn: its commit was not written. Its reports wait again."""
         pending = self._pending
         if pending is None:
             return
         self.state.rollback()
-        self.reports.extendleft(reversed(pending.answered))
-        self.starts.extendleft(reversed(pending.begun))
+        self.reports.extendleft(reversed(pending.processed))
+        self.starts.extendleft(reversed(pending.entered))
         self.queue.extendleft(reversed(pending.claimed))
-        for wanted in pending.taken.values():
+        for task in pending.taken.values():
             assert self.executor is not None
-            self.executor.unreserve(wanted)
+            self.executor.unreserve(task)
         self._pending = None
 
 
 def new_record(turn: Turn, new: NewRun) -> RunRecord:
-    """The line of a run that was made just now."""
+    """The record of a run that was just created."""
     request = new.request
     return RunRecord(
-        turn.run_id,
-        new.name,
-        new.version,
-        "running",
-        1,
-        0,
-        request.at,
-        request.at,
+        run_id=turn.run_id,
+        workflow=new.name,
+        version=new.version,
+        status="running",
+        round=1,
+        seq=0,
+        created_at=request.at,
+        updated_at=request.at,
         parent_run_id=request.parent_run_id,
         parent_place=new.parent_place,
         parent_attempt=new.parent_attempt,
@@ -440,77 +446,86 @@ _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
-def _queue(drive: RunDriver, pending: _Pending, effect: fx.QueueTask, now: datetime) -> None:
+def _queue(driver: RunDriver, pending: _Pending, effect: fx.QueueTask, now: datetime) -> None:
     if pending.stopped:
         # A step that was paused and resumed in one turn: its task stays where it is.
-        known_by = (effect.place, effect.attempt)
-        pending.stopped[:] = [stop for stop in pending.stopped if (stop.place, stop.attempt) != known_by]
-    pending.fresh[effect.place] = drive._task(effect.place)
+        task_key = (effect.place, effect.attempt)
+        pending.stopped[:] = [stop for stop in pending.stopped if (stop.place, stop.attempt) != task_key]
+    pending.fresh[effect.place] = driver._task(effect.place)
 
 
-def _stop(drive: RunDriver, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
-    """What nobody has been given yet is simply not given; the rest is the store's to find."""
+def _stop(driver: RunDriver, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
+    """Drop the task if this turn has scheduled it. Otherwise the store finds it."""
     for tasks in (pending.fresh, pending.queued):
-        found = tasks.get(effect.place)
-        if found is not None and found.attempt == effect.attempt:
+        task = tasks.get(effect.place)
+        if task is not None and task.attempt == effect.attempt:
             del tasks[effect.place]
             return
     pending.stopped.append(effect)
 
 
-def _set_timer(drive: RunDriver, pending: _Pending, effect: fx.SetTimer, now: datetime) -> None:
-    # Whether a time of day has come is for the store to say: it knows the wall clock.
-    if effect.kind != "until" and effect.due <= drive.state.run.at:
-        pending.next.append(r.TimerFired(drive.state.run.at, effect.kind, effect.place, effect.number))
+def _set_timer(driver: RunDriver, pending: _Pending, effect: fx.SetTimer, now: datetime) -> None:
+    # A time of day is compared with the wall clock, by the store.
+    if effect.kind != "until" and effect.due <= driver.state.run.at:
+        pending.next.append(r.TimerFired(driver.state.run.at, effect.kind, effect.place, effect.number))
     else:
         pending.timers.append(effect)
 
 
-def _start_child(drive: RunDriver, pending: _Pending, effect: fx.StartChild, now: datetime) -> None:
-    """The child run, in the same commit; what it is given is checked here, since expressions gave it."""
-    place = drive.state.places[effect.place]
+def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, now: datetime) -> None:
+    """Create the child run in the same commit. Its inputs come from expressions and are checked here."""
+    place = driver.state.places[effect.place]
     assert place.spec.action is not None
-    params = filled(place.spec.action, place.bindings)
-    child = drive.state.workflow.children[params["file"]]
+    params = fill_params(place.spec.action, place.bindings)
+    child = driver.state.workflow.children[params["file"]]
     try:
-        inputs = check_recorded_inputs(child, params.get("inputs") or {}, drive.evaluator)
+        inputs = check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
     except (InputInvalid, ExpressionFailed) as error:
         outcome = Outcome(code="INPUT_INVALID", message=error.message)
         pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
         return
-    data = encode(as_called(child, drive.state.workflow))
-    run = drive.state.run
+    data = encode(with_callers_secrets(child, driver.state.workflow))
+    run = driver.state.run
     request = r.RunRequested(
-        now,
-        0,
-        inputs,
-        version(data),
+        at=now,
+        run_id=0,
+        inputs=inputs,
+        version=version(data),
         by=f"run {run.run_id}",
         parent_run_id=run.run_id,
         cwd=run.cwd,
         uid=child_uid(run, effect.place, effect.attempt),
         changed_only=run.changed_only,
-        forced=forced_below(drive.state, place, child),
-        callers_budget=remaining(drive.state, place),
+        forced=forced_child_steps(driver.state, place, child),
+        callers_budget=remaining_budget(driver.state, place),
     )
-    pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
+    pending.children.append(
+        NewRun(
+            workflow=data,
+            version=request.version,
+            name=child.name,
+            request=request,
+            parent_place=effect.place,
+            parent_attempt=effect.attempt,
+        )
+    )
 
 
-def _stop_child(drive: RunDriver, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:
-    report = r.CancelRequested(now, f"run {drive.run_id}", "its parent asked it to end", effect.now)
-    pending.told_children.append(ChildReport(report, effect.place, effect.attempt))
+def _stop_child(driver: RunDriver, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:
+    report = r.CancelRequested(now, f"run {driver.run_id}", "its parent asked it to end", effect.now)
+    pending.child_reports.append(ChildReport(report, effect.place, effect.attempt))
 
 
-def _enter_more(drive: RunDriver, pending: _Pending, effect: fx.EnterMore, now: datetime) -> None:
+def _enter_more(driver: RunDriver, pending: _Pending, effect: fx.EnterMore, now: datetime) -> None:
     pending.starts.append(effect.begin)
 
 
-def _pause_children(drive: RunDriver, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
-    pending.told_children.append(ChildReport(r.PauseRequested(now, f"run {drive.run_id}", "its parent was paused")))
+def _pause_children(driver: RunDriver, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
+    pending.child_reports.append(ChildReport(r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")))
 
 
-def _resume_children(drive: RunDriver, pending: _Pending, effect: fx.ResumeChildren, now: datetime) -> None:
-    pending.told_children.append(ChildReport(r.ResumeRequested(now, f"run {drive.run_id}")))
+def _resume_children(driver: RunDriver, pending: _Pending, effect: fx.ResumeChildren, now: datetime) -> None:
+    pending.child_reports.append(ChildReport(r.ResumeRequested(now, f"run {driver.run_id}")))
 
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, _Pending, Any, datetime], None]] = {

@@ -1,4 +1,4 @@
-"""The tasks that are in our hands: leased, running, and ended until their runs or the store know it."""
+"""The tasks of one engine: leased, running, and ended until their runs or the store have the report."""
 
 from __future__ import annotations
 
@@ -6,53 +6,68 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from mulligan.core.deciding.breaker import Guard
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
-from mulligan.errors import StoreUnavailable
-from mulligan.ports import Clock, Commit, Executor, Lease, Stopped, fault_point
+from mulligan.engine.change_watch import ChangeWatch
+from mulligan.errors import StaleLease, StoreUnavailable
+from mulligan.ports import Clock, Commit, EngineExecutor, Lease, TaskQueue, fault_point
 
 
 class TasksInFlight:
-    """What our hands have to do; an engine without hands has nothing. `beat` asks whether we are still believed in."""
+    """Leases and their executor. An engine without an executor has none.
 
-    def __init__(self, executor: Executor | None, clock: Clock, beat: Callable[[], None]) -> None:
+    `check` raises if results may no longer be written. `send_heartbeat` raises if the worker has expired.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: TaskQueue,
+        clock: Clock,
+        name: str,
+        executor: EngineExecutor | None,
+        send_heartbeat: Callable[[], None],
+        check: Callable[[], None],
+        changes: ChangeWatch,
+    ) -> None:
         self.executor = executor
+        self._store = store
         self._clock = clock
-        self._beat = beat
+        self._name = name
+        self._send_heartbeat = send_heartbeat
+        self._check = check
+        self._changes = changes
         # By run, place and attempt.
         self._leases: dict[tuple[int, str, int], Lease] = {}
-        # What has ended, until it has reached its run or the store.
+        # Ended tasks whose reports have not reached their run or the store.
         self._ended: deque[tuple[Lease, Report]] = deque()
-        # What their runs were told while the store went away: by its lease's token, until the store is asked again.
+        # Reports that runs had when the store became unavailable, by token, until we know what was written.
         self._kept: dict[int, Report] = {}
 
     @property
-    def has_leases(self) -> bool:
-        return bool(self._leases)
-
-    @property
     def is_done(self) -> bool:
-        """Nothing runs, and everything that has ended was told."""
+        """Whether nothing runs, and all reports have been passed on."""
         return not (self._leases or self._ended)
 
     # -- starting and stopping ---------------------------------------------------------------------------------------
 
     def reserve_and_start(self, leases: Sequence[Lease]) -> None:
-        """Run tasks that the store gave us."""
-        self._be_sure_of(leases)
+        """Run tasks that the store has leased to us."""
+        self._renew_stale_heartbeat(leases)
         for lease in leases:
             assert self.executor is not None
             self.executor.reserve(lease.task)
         self._start(leases)
 
     def start(self, leases: Sequence[Lease]) -> None:
-        """Run tasks that room was kept for."""
-        self._be_sure_of(leases)
+        """Run tasks whose capacity is reserved."""
+        self._renew_stale_heartbeat(leases)
         self._start(leases)
 
-    def _be_sure_of(self, leases: Sequence[Lease]) -> None:
-        """Who was kept from work for long after it was given to him asks first whether it still is his."""
+    def _renew_stale_heartbeat(self, leases: Sequence[Lease]) -> None:
+        """Send a heartbeat before starting tasks if the last one is old: the leases may be void by now."""
         if leases and self.executor is not None and self.executor.must_renew:
-            self._beat()
+            self._send_heartbeat()
 
     def _start(self, leases: Sequence[Lease]) -> None:
         if not leases:
@@ -63,33 +78,35 @@ class TasksInFlight:
         self.executor.start(leases)
 
     def stop(self, commits: Iterable[Commit]) -> None:
-        """End what these commits have stopped, where it is ours."""
+        """Stop our tasks that these commits have stopped."""
         for commit in commits:
             for stop in commit.stopped:
                 lease = self._leases.get((commit.turn.run_id, stop.place, stop.attempt))
                 if lease is not None and self.executor is not None:
                     self.executor.stop(lease.token, stop.grace_seconds)
 
-    def stop_asked(self, stops: Iterable[Stopped]) -> None:
-        """End what others have stopped."""
-        for stop in stops:
+    def stop_requested(self) -> None:
+        """Stop our tasks that other workers have stopped."""
+        if not self._leases:
+            return
+        for stop in self._store.stop_requests(self._name):
             assert self.executor is not None
             self.executor.stop(stop.token, stop.grace_seconds)
 
-    # -- what has ended ----------------------------------------------------------------------------------------------
+    # -- ended tasks -------------------------------------------------------------------------------------------------
 
-    def collect(self, timeout: float, seconds_more: float) -> bool:
-        """Take in what has ended, waiting up to `timeout` for the first; whether there was any.
+    def collect(self, timeout: float, gather_seconds: float) -> bool:
+        """Take in ended tasks, waiting up to `timeout` for the first. False if there was none.
 
-        Where a commit takes long, others that are about to end may share it: `seconds_more` are spent on them.
+        If a commit takes long, wait `gather_seconds` more for tasks that may share it.
         """
         ended = self.executor.collect(timeout) if self.executor is not None else []
         if not ended:
             return False
         fault_point("before_report")
         self._ended.extend(ended)
-        if seconds_more:
-            self._gather(self._clock.monotonic() + seconds_more)
+        if gather_seconds:
+            self._gather(self._clock.monotonic() + gather_seconds)
         return True
 
     def _gather(self, until: float) -> None:
@@ -100,51 +117,65 @@ class TasksInFlight:
                 return
             self._ended.extend(more)
 
-    def ended(self) -> Iterator[tuple[Lease, Report]]:
-        """Each that has ended. It is forgotten when the next one is asked for: an error on the way loses none."""
+    def take_ended(self) -> Iterator[tuple[Lease, Report]]:
+        """Each ended task. It is removed when the next one is requested, so that an error loses none."""
         while self._ended:
             lease, _ = self._ended[0]
             yield self._ended[0]
             self._leases.pop(_key(lease), None)
             self._ended.popleft()
 
-    # -- while the store is away, and after --------------------------------------------------------------------------
+    def send_report(self, token: int, report: Report, guard: Guard | None) -> None:
+        """Put the report of an ended task into the inbox of its run."""
+        self._check()
+        # If no worker has the run, it is ours to continue.
+        self._changes.request()
+        try:
+            self._store.report(token, report, guard=guard)
+        except StaleLease:
+            # The task was given to another worker: our result does not count.
+            return
+
+    # -- outages of the store ----------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
-        """Let time pass. What ends meanwhile is kept."""
+        """Let time pass. Tasks that end meanwhile are kept."""
         if self.executor is None:
             time.sleep(seconds)
         else:
-            # A connection that has broken can always be read: it would wake us without end.
+            # A broken connection is always readable: it would wake us again and again.
             self.executor.watch(None)
             try:
-                self._ended.extend((lease, _spared(lease, report)) for lease, report in self.executor.collect(seconds))
+                self._ended.extend((lease, _spare(lease, report)) for lease, report in self.executor.collect(seconds))
             except StoreUnavailable:
-                pass  # they wait for it as we do
+                pass  # the executor waits for the store as well
 
-    def keep(self, told: Mapping[int, Report]) -> None:
-        """What runs were told, and may not have been written. The store may go away again before that is known."""
-        self._kept.update(told)
+    def keep(self, reports: Mapping[int, Report]) -> None:
+        """Keep reports that may not be written, by token. The store may fail again before that is known."""
+        self._kept.update(reports)
 
-    def untold(self) -> dict[int, Report]:
-        """What has ended and may have been told to nobody, by its lease's token."""
-        return {**self._kept, **{lease.token: report for lease, report in self._ended}}
+    def recover(self) -> None:
+        """Continue with the leases that the store says are ours.
 
-    def go_on(self, held: Iterable[Lease], untold: Mapping[int, Report]) -> None:
-        """By what the store says we hold: tell what is untold, start what a commit without an answer gave us."""
-        leases = {lease.token: lease for lease in held}
+        Pass on reports that were not written, and start tasks that an unanswered commit has given us.
+        """
+        unwritten = {**self._kept, **{lease.token: report for lease, report in self._ended}}
+        self._restore({lease.token: lease for lease in self._store.leases_of(self._name)}, unwritten)
+
+    def _restore(self, leases: Mapping[int, Lease], unwritten: Mapping[int, Report]) -> None:
         self._kept.clear()
         self._leases = {_key(lease): lease for lease in leases.values()}
-        self._ended = deque((leases[token], report) for token, report in untold.items() if token in leases)
+        self._ended = deque((leases[token], report) for token, report in unwritten.items() if token in leases)
         if self.executor is not None:
-            known = {*untold, *(lease.token for lease in self.executor.running)}
+            known = {*unwritten, *(lease.token for lease in self.executor.running)}
             self.reserve_and_start([lease for token, lease in leases.items() if token not in known])
 
 
-def _spared(lease: Lease, report: Report) -> Report:
-    """What was killed because no heartbeat could be sent goes again, and spends none of its reruns after a loss.
+def _spare(lease: Lease, report: Report) -> Report:
+    """Report a task that was killed because no heartbeat could be sent as interrupted, not as lost.
 
-    Those are for a task that takes its worker with it. Where to lose the task is to fail, it is still lost.
+    It runs again without spending one of its reruns, which are for tasks that take their worker down. A task whose
+    loss counts as a failure is still reported as lost.
     """
     if isinstance(report, LeaseExpired) and not lease.task.is_careful:
         return TaskInterrupted(report.at, report.place, report.attempt)

@@ -1,39 +1,38 @@
-"""Finding workers that are dead, and burying them: their leases and turns are others' to take."""
+"""Finding and expiring dead workers, so that other workers can take their leases and turns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from mulligan.ports import LockState, Store, WorkerRecord
+from mulligan.ports import LockState, WorkerRecord, WorkerRegistry
 
 
 def expire_dead_workers(
-    store: Store,
-    look: Callable[[WorkerRecord], LockState],
-    end_leftovers: Callable[[str], object],
+    store: WorkerRegistry,
+    lock_state: Callable[[WorkerRecord], LockState],
+    kill_leftovers: Callable[[str], object],
     *,
     may_expire_others: bool = True,
 ) -> list[WorkerRecord]:
-    """Those that were found dead and buried, by us.
+    """Expire dead workers. Return those that this call has expired.
 
-    A lock that is free says so at once, wherever the lock can be seen. Of the others the store's clock does, where
-    workers send heartbeats, unless we were cut off from the store ourselves (`core.heartbeats`). What one has left
-    running on this machine is ended before it is buried, whatever the host is called now: from then on its tasks are
-    others' to start.
+    A free lock proves at once that a worker is dead. If its lock cannot be seen, an old heartbeat does, unless we could
+    not reach the store ourselves (`core.deciding.heartbeats`). Processes that the worker has left on this machine are
+    killed first, whatever its host is called now: afterwards other workers start its tasks.
     """
-    found = []
+    expired = []
     for worker in store.workers():
-        is_dead = look(worker) == "free"
-        if is_dead or _is_silent(store, worker, may_expire_others=may_expire_others):
-            end_leftovers(worker.name)
-            if store.bury(worker.name, is_dead=is_dead):
-                found.append(worker)
-    return found
+        is_dead = lock_state(worker) == "free"
+        if is_dead or (may_expire_others and _is_silent(store, worker)):
+            kill_leftovers(worker.name)
+            if store.expire(worker.name, is_dead=is_dead):
+                expired.append(worker)
+    return expired
 
 
-def _is_silent(store: Store, worker: WorkerRecord, *, may_expire_others: bool) -> bool:
-    """Whether its heartbeat is too old. In a store of one machine only those have one that have no lock.
+def _is_silent(store: WorkerRegistry, worker: WorkerRecord) -> bool:
+    """Whether its heartbeat is too old. In a store of one machine only workers without a lock send heartbeats.
 
-    Where several machines share the store, one that was stopped for a while holds its lock: only time tells then.
+    In a shared store a worker that was suspended still holds its lock: there only the heartbeat counts.
     """
-    return worker.is_expired and may_expire_others and (store.is_shared or not worker.lock)
+    return worker.is_expired and (store.is_shared or not worker.lock)

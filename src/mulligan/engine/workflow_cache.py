@@ -1,4 +1,4 @@
-"""Workflows that an engine has met: runs of one version share one workflow and one graph."""
+"""Workflows that an engine has read: runs of one version share one workflow and one graph."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Workflow, decode
 
 
-class Known:
-    """By version: what was met once is not read again."""
+class WorkflowCache:
+    """Workflows and graphs by version."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[Workflow, Graph]] = {}
-        # Whether any of them may have guarded tasks: those are leased from any store.
+        self._workflows: dict[str, tuple[Workflow, Graph]] = {}
+        # Whether any of them has a breaker: guarded tasks are leased from the store.
         self.has_breakers = False
 
     def remember(self, version: str, workflow: Workflow) -> None:
-        """A workflow that is about to be run: it need not be read again."""
-        self._found[version] = workflow, Graph(workflow)
-        self.notice(workflow)
+        """Add a workflow that is already decoded."""
+        self._workflows[version] = workflow, Graph(workflow)
+        self.note_breakers(workflow)
 
-    def notice(self, workflow: Workflow) -> None:
-        """A run goes by this definition, which may be a corrected one."""
+    def note_breakers(self, workflow: Workflow) -> None:
+        """Note the definition that a run uses: a corrected one is not in the cache."""
         self.has_breakers = self.has_breakers or bool(workflow.breakers)
 
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
-        """The workflow of this version, which `data` holds, and its graph."""
-        if version not in self._found:
+        """The workflow of this version and its graph; decode `data` if it is new."""
+        if version not in self._workflows:
             self.remember(version, decode(data))
-        return self._found[version]
+        return self._workflows[version]

@@ -1,27 +1,48 @@
-"""Other systems' files into ours: Torc, Prodigy, NoETL, Alphred.
+"""Other systems' files: translated into trees of ours, one package for each system. `table` lists them.
 
 A reader translates the tree of a foreign file into the tree of one of ours, in which every node keeps the place it
-came from. From there on it is a file like any other: the language checks it, and what it refuses is shown in the
-foreign file. So what runs is what `convert` writes, and there is one meaning of everything.
+came from. From there on it is a file like any other: the language checks it, and shows what it refuses in the foreign
+file. So `convert` writes exactly what runs.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mulligan.formats.loading import Converted, convert, examine, load
-    from mulligan.formats.recognition import FORMATS, NOETL, OURS, checked
+    from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
+    from mulligan.formats.translation import Translation, mapping, scalar
     from mulligan.language.loading import LoadResult
 
-__all__ = ["FORMATS", "NOETL", "OURS", "Converted", "LoadResult", "checked", "convert", "examine", "load"]
-_ELSEWHERE = {
+__all__ = [
+    "FORMATS",
+    "NOETL",
+    "OURS",
+    "Converted",
+    "LoadResult",
+    "Translation",
+    "convert",
+    "examine",
+    "is_system",
+    "load",
+    "log_writer",
+    "mapping",
+    "scalar",
+    "systems_with_logs",
+    "title_of",
+]
+_MODULES = {
     **dict.fromkeys(("Converted", "convert", "examine", "load"), "mulligan.formats.loading"),
-    **dict.fromkeys(("FORMATS", "NOETL", "OURS", "checked"), "mulligan.formats.recognition"),
+    **dict.fromkeys(
+        ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "systems_with_logs", "title_of"),
+        "mulligan.formats.table",
+    ),
+    **dict.fromkeys(("Translation", "mapping", "scalar"), "mulligan.formats.translation"),
     "LoadResult": "mulligan.language.loading",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What reads files, for who reads some: a worker that carries out a step of theirs loads no language."""
-    if name in _ELSEWHERE:
-        return getattr(__import__(_ELSEWHERE[name], fromlist=[name]), name)
+    """Import on demand: a worker that runs a step of another system does not load what reads files."""
+    if name in _MODULES:
+        return getattr(__import__(_MODULES[name], fromlist=[name]), name)
     raise AttributeError(f"module 'mulligan.formats' has no attribute '{name}'")

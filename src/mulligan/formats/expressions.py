@@ -1,4 +1,4 @@
-"""Pieces of our expressions, as readers write them."""
+"""Build expressions of ours from names of other systems."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ _IDENTIFIER = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_field(name: str) -> bool:
-    """Whether it can stand behind a point."""
+    """Whether the name can follow a dot in an expression."""
     return _IDENTIFIER.fullmatch(name) is not None and name not in RESERVED
 
 
 def member(base: str, name: str) -> str:
-    """A field of a map, in brackets where its name is no name to CEL."""
+    """A field of a map; in brackets where its name is not an identifier of CEL."""
     return f"{base}.{name}" if is_field(name) else entry(base, name)
 
 
 def entry(base: str, key: str) -> str:
-    """What a map has under a key, whatever that is."""
+    """The value of a map at any key."""
     return f"{base}[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def step_path(step: str) -> str:
-    """A step of ours as expressions name it."""
+    """A step as expressions name it."""
     return member("steps", step)
 
 
 def output_of(step: str) -> str:
-    """What a step of ours gave."""
+    """The output of a step."""
     return f"{step_path(step)}.output"
 
 
 def quoted(text: str) -> str:
-    """A text as an expression."""
+    """A text as a literal of CEL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
     return f"'{escaped}'"

@@ -1,6 +1,6 @@
-"""JSON5 into nodes: every key and value with its line and column. And JSON, where it is not YAML.
+"""Parse JSON5 into nodes with lines and columns; and JSON that is not valid YAML.
 
-PyPI's readers of JSON5 give values without their places, or take seconds for what a large workflow says.
+The JSON5 parsers on PyPI return values without positions, or take seconds for a large workflow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, So
 
 _HALF = lazy_regex(r"\\u[dD][89abAB]")
 _BLANK = lazy_regex(r"(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
-# What a blank starts with, or may: most tokens follow each other without one.
+# First characters of a blank or a comment: most tokens follow each other without one.
 _SPACES = frozenset("/\ufeff") | {char for char in map(chr, range(0x3001)) if char.isspace()}
 _STRINGS = {
     '"': lazy_regex(r'"([^"\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^"\\\n\r]*+)*+)"'),
@@ -37,14 +37,14 @@ _WORDS = {
 
 
 def parse(source: Source) -> Node:
-    """The one value in a file of JSON5."""
+    """Parse a JSON5 file."""
     return _Reader(source).document()
 
 
 def parse_json(source: Source) -> Node:
-    """The one value in a file of JSON. That is YAML, and read faster as such, but for characters written as two.
+    """Parse a JSON file: as YAML, which is faster, unless it has surrogate pairs, which YAML does not join.
 
-    What is no YAML is read once more: it may have comments, and if not, what is wrong with it is told more exactly.
+    A file that is not valid YAML is parsed as JSON5: it may have comments, and if not, the message is more exact.
     """
     if _HALF.search(source.text):
         return parse(source)
@@ -113,7 +113,7 @@ class _Reader(Scanner):
         return node
 
     def _comma(self, closing: str, start: int, what: str) -> None:
-        """What comes after an entry: another one, or the end."""
+        """Read what follows an entry: a comma, or the end."""
         found = self._next()
         if found == ",":
             self.at += 1
@@ -123,7 +123,7 @@ class _Reader(Scanner):
             raise self.refuse("json", f"a ',' or '{closing}' is expected here", self.at)
 
     def _refuse_open(self, start: int, what: str) -> NoReturn:
-        """The file ends before what begins at `start` does."""
+        """Refuse a file that ends before the value that begins at `start` does."""
         hint = "add '}' or ','" if what == "mapping" else "add ']' or ','"
         raise self.refuse("json", f"the {what} that starts here is not closed", start, hint=hint)
 
@@ -168,13 +168,13 @@ class _Reader(Scanner):
         return str(_ESCAPES.get(char, char))
 
     def _doubt(self, char: str, offset: int) -> None:
-        """JSON knows no such escape; JSON5 reads the letter alone, which is hardly what somebody meant."""
+        """Warn of an escape that JSON does not have and that JSON5 reads as the letter alone; refuse it in JSON."""
         hint = f"write '\\\\{char}' for a backslash and '{char}'"
         if not self.source.file.lower().endswith(".json5"):
             raise self.refuse("json", f"the escape '\\{char}' is unknown", offset, offset + 2, hint=hint)
         line, column = self.place(offset)
         escape = Scalar(char, char, "", line, column, column + 2)
-        self.source.warn("escape", f"'\\{char}' in a text of JSON5 is '{char}'", escape, hint=hint)
+        self.source.warn("escape", f"'\\{char}' in JSON5 means '{char}'", escape, hint=hint)
 
     def _plain(self) -> Scalar:
         start = self.at
@@ -193,4 +193,4 @@ class _Reader(Scanner):
         if _REAL.fullmatch(text):
             return self.real(text, start)
         hint = f'write it as "{shorten(text)}"'
-        raise self.refuse("json", f"'{shorten(text)}' is no value of JSON", start, self.at, hint=hint)
+        raise self.refuse("json", f"'{shorten(text)}' is not a JSON value", start, self.at, hint=hint)

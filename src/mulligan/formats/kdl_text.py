@@ -1,6 +1,6 @@
-"""KDL 2 into its nodes, each word with its line and column. Of KDL 1, also `true`, `false`, `null` and raw texts.
+"""Parse KDL 2 into nodes with lines and columns. Of KDL 1 also `true`, `false`, `null` and raw texts.
 
-PyPI's readers know KDL 1 alone, or give no places.
+The KDL parsers on PyPI know KDL 1 alone, or return no positions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OLD_KEYWORDS = {"true": True, "false": False, "null": None}
 
 
 class KdlNode:
-    """A node: its name, what stands beside it, and the nodes in its braces."""
+    """A node: its name, its arguments and properties, and the nodes in its braces."""
 
     __slots__ = ("arguments", "children", "name", "properties")
 
@@ -56,7 +56,7 @@ class KdlNode:
 
 
 def read(source: Source) -> list[KdlNode]:
-    """The nodes of a document."""
+    """Parse a document."""
     return _Reader(source).nodes(0, None)
 
 
@@ -75,7 +75,7 @@ class _Reader(Scanner):
             else:
                 found.append(self._node(depth))
         if opened is None:
-            raise self.refuse("kdl", "there is nothing that this brace closes", self.at, hint="remove it")
+            raise self.refuse("kdl", "this brace closes nothing", self.at, hint="remove it")
         self.at += 1
         return found
 
@@ -101,7 +101,7 @@ class _Reader(Scanner):
                 self._entry(KdlNode(node.name) if is_dropped else node)
 
     def _children(self, node: KdlNode, depth: int, *, is_dropped: bool) -> bool:
-        """The nodes in braces; whether they are kept."""
+        """Read the nodes in braces; returns whether they are kept."""
         start = self.at
         self.at += 1
         children = self.nodes(depth + 1, start)
@@ -130,7 +130,7 @@ class _Reader(Scanner):
     # -- what is passed over
 
     def _skip_lines(self) -> str:
-        """The sign that comes after all spaces, lines and comments; "" at the end of the file."""
+        """Skip spaces, lines and comments; returns the next character, "" at the end of the file."""
         while True:
             self._skip_spaces()
             sign = self.peek()
@@ -142,7 +142,7 @@ class _Reader(Scanner):
                 return sign
 
     def _skip_spaces(self) -> bool:
-        """Whether there was a space, a comment inside the line, or a line that goes on in the next."""
+        """Skip spaces, comments and line continuations; returns whether there were any."""
         start = self.at
         while True:
             if found := _SPACES.match(self.text, self.at):
@@ -153,7 +153,7 @@ class _Reader(Scanner):
                 return self.at > start
 
     def _skip_comment(self) -> None:
-        """A comment between marks; those inside it count."""
+        """Skip a comment between /* and */, which may be nested."""
         start, depth = self.at, 0
         for mark in _COMMENT_MARK.finditer(self.text, start):
             depth += 1 if mark.group() == "/*" else -1
@@ -163,7 +163,7 @@ class _Reader(Scanner):
         raise self.refuse("kdl", "the comment that starts here is not closed", start, hint="add '*/'")
 
     def _skip_dash(self) -> bool:
-        """Whether `/-` takes out what comes next."""
+        """Skip `/-`, which comments out what comes next; returns whether it is there."""
         if self.peek(2) != "/-":
             return False
         self.at += 2
@@ -171,7 +171,7 @@ class _Reader(Scanner):
         return True
 
     def _skip_type(self) -> None:
-        """`(type)` before a name or a value, which says nothing about a workflow."""
+        """Skip `(type)` before a name or a value, which has no meaning in a workflow."""
         if self.peek() != "(":
             return
         start = self.at
@@ -214,11 +214,11 @@ class _Reader(Scanner):
         if _REAL.fullmatch(text):
             return self.real(text.replace("_", ""), start)
         if _NUMBERLIKE.match(text):
-            raise self.refuse("kdl", f"'{shorten(text)}' is no number", start, self.at, hint="quote it")
+            raise self.refuse("kdl", f"'{shorten(text)}' is not a number", start, self.at, hint="quote it")
         return text
 
     def _text(self, what: str) -> Scalar:
-        """A text in any of its forms: a bare word, in quotes, over several lines, raw."""
+        """Read a text in any form: a bare word, in quotes, over several lines, raw."""
         start = self.at
         if raw := _RAW_START.match(self.text, start):
             return self._raw(raw.group(2), raw.group(3), raw.end())
@@ -275,18 +275,18 @@ class _Reader(Scanner):
 
     def _refuse_lines(self, start: int, opening: str) -> Refusal:
         closing = opening[::-1]
-        message = f"the text that starts here needs lines of its own between {opening} and {closing}"
+        message = f"the text that starts here needs its lines between {opening} and {closing}"
         return self.refuse("kdl", message, start)
 
     def _block(self, text: str, start: int) -> Scalar:
-        """A text whose lines stand in the file as they are, each at the end of one: as a block of YAML's."""
+        """A text whose lines are unchanged in the file, like a literal block of YAML."""
         return self.scalar(text, text, "|", start)
 
     def _dedented(self, raw: str, start: int) -> str:
-        """The lines without what the last one, that of the closing quotes, is indented by."""
+        """The lines without the indentation of the last one, which has the closing quotes."""
         *lines, indent = _LINES.split(raw)
         if indent.strip():
-            message = "the closing quotes of a text of several lines stand in a line of their own"
+            message = "the closing quotes of a text of several lines must stand on a separate line"
             raise self.refuse("kdl", message, start)
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.startswith(indent):
@@ -295,7 +295,7 @@ class _Reader(Scanner):
         return "\n".join(line[len(indent) :] if line.strip() else "" for line in lines)
 
     def _unescaped(self, raw: str, offset: int | None, start: int) -> str:
-        """`offset` is where `raw` stands in the file, if it stands there as it is."""
+        """Replace the escapes. `offset` is the place of `raw` in the file, if it is unchanged there."""
         if "\\" not in raw:
             return raw
         return self.fit(_ESCAPE.sub(lambda found: self._escape(found, offset, start), raw), start)

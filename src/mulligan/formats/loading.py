@@ -1,9 +1,7 @@
-"""Files of anybody's into workflows, and foreign ones into text of ours."""
+"""Load the file of any system as a workflow, and convert foreign files into text of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,48 +9,50 @@ import msgspec
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.formats.recognition import FORMATS, NOETL, OURS, advice, checked, other_advice, recognised
-from mulligan.formats.translation import Translate, Translation, scalar
+from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
+from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
+from mulligan.formats.translation import Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
-from mulligan.language.nodes import Mapping, Node, Refusal, Source, TooManyProblems
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
-# What reads a file that is no YAML, by the end of its name.
+# What parses a file that is not YAML, by the ending of its name.
 _SYNTAXES = {
-    ".kdl": "mulligan.formats.torc.kdl:parse",
     ".json": "mulligan.formats.json5_text:parse_json",
     ".json5": "mulligan.formats.json5_text:parse",
+    **{suffix: call for system in FORMATS.values() for suffix, call in system.syntaxes.items()},
 }
+_YAML = frozenset({"", ".yaml", ".yml"})
 
 
 def examine(
     path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
 ) -> LoadResult:
-    """The checked workflow in anybody's file, with its warnings; `text` stands for what is in it.
+    """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
-    `named` is the system that it is of; else that is told by what is in it. With `trust_templates` any value may become
-    part of a command or a query of a NoETL file.
+    `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
+    become part of a command or a query of a NoETL file.
     """
-    reading = _reading(Path(path), named, trust_templates)
+    reader = _reader(Path(path), named, trust_templates)
     try:
-        found = loading.examine(path, text=text, read=reading)
+        examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
-        first, *others = refused.problems
-        raise LanguageError([reading.advised(first), *others]) from None
-    reading.refuse_idle_trust()
-    return found
+        raise reader.explain(refused) from None
+    reader.refuse_idle_trust()
+    return examined
 
 
 def load(
     path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
 ) -> Workflow:
-    """The checked workflow in anybody's file."""
+    """The checked workflow in the file of any system."""
     return examine(path, named=named, text=text, trust_templates=trust_templates).workflow
 
 
 class Converted(NamedTuple):
-    """The text of a file of ours, and of whose file it was made: "" where it was ours already."""
+    """The text of a file of ours, and the system whose file it was made of: "" where it was ours already."""
 
     text: str
     origin: str
@@ -62,109 +62,139 @@ class Converted(NamedTuple):
 def convert(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
     """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
 
-    A file of ours comes back as it is.
+    A file of ours comes back unchanged.
     """
     path = Path(path)
     workflow, warnings = examine(path, named=named, trust_templates=trust_templates)
     if not workflow.origin:
         return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
-    reading = _reading(path, named, trust_templates)
+    reader = _reader(path, named, trust_templates)
     with pause_garbage_collection():
-        _, root = read_tree(file_bytes(path), path, reading)
-    _name(root, workflow.name)
-    said = f"Converted from {path.name} ({FORMATS[workflow.origin]}) by `mulligan convert`."
-    header = "\n".join([said, *_unplaced(warnings, reading.remarks)])
-    written: Callable[..., str] = import_module("mulligan.formats.writing").written
-    return Converted(written(root, reading.remarks, header), workflow.origin, warnings)
-
-
-def _unplaced(warnings: tuple[Problem, ...], remarks: dict[int, list[str]]) -> list[str]:
-    """What was warned about and is said above no node, for the head of the file: with its line in the other one."""
-    placed = {text for texts in remarks.values() for text in texts}
-    return [f"line {one.line}: {one.message}" for one in warnings if one.message not in placed]
-
-
-def _name(root: Node, name: str) -> None:
-    """Name what has no name of its own: it was called after its file, and will be in another one."""
+        _, root = read_tree(file_bytes(path), path, reader)
     if isinstance(root, Mapping) and "name" not in root.entries:
-        root.entries = {"name": (scalar("name", root), scalar(name, root)), **root.entries}
+        # It was named after its file, and the converted file will have another name.
+        root.entries = {"name": (scalar("name", root), scalar(workflow.name, root)), **root.entries}
+    # Warnings that stand above no node go to the head of the file, with their line in the original.
+    placed = {text for texts in reader.remarks.values() for text in texts}
+    unplaced = [f"line {one.line}: {one.message}" for one in warnings if one.message not in placed]
+    made = f"Converted from {path.name} ({title_of(workflow.origin)}) by `mulligan convert`."
+    write_yaml = load_object("mulligan.formats.writing:write_yaml")
+    return Converted(write_yaml(root, reader.remarks, "\n".join([made, *unplaced])), workflow.origin, warnings)
 
 
-def _reading(path: Path, named: str | None, trust_templates: bool) -> _Reading:
-    if named is not None and path.suffix == python_files.SUFFIX and checked(named) != OURS:
-        message = f"this is a Python file, and {FORMATS[named]} has none"
+def parse_file(source: Source, named: str | None = None) -> Node:
+    """The tree of a file, in whatever syntax it is written. `named` is its system, where that is known."""
+    suffix = Path(source.file).suffix.lower()
+    if call := _SYNTAXES.get(suffix):
+        return load_object(call)(source)
+    if suffix not in _YAML:
+        for name in added_names() if named is None else [named]:
+            try:
+                system = find_format(name)
+            except PluginError:
+                continue  # reported if nothing else recognizes the file
+            if system is not None and suffix in system.syntaxes:
+                return _call(system, system.syntaxes[suffix], source, source)
+    return parse(source)
+
+
+def _reader(path: Path, named: str | None, trust_templates: bool) -> _Reader:
+    if named is not None and check_system(named) != OURS and path.suffix == python_files.SUFFIX:
+        message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reading(str(path), None if named is None else checked(named), trust_templates)
+    return _Reader(str(path), named, trust_templates)
 
 
-class _Reading:
-    """Reads a file and those it includes: each is asked whose it is, but for the first where that is said."""
+class _Reader:
+    """Reads a file and those that it includes: recognizes and translates each. `named` is the system of the first."""
 
     def __init__(self, first: str, named: str | None, trusts_templates: bool) -> None:
         self._first = first
         self._named = named
         self._trusts_templates = trusts_templates
         self._advice = ""
+        self._plugin_problems: list[str] = []
         self._translations: list[Translation] = []
 
     @property
     def remarks(self) -> dict[int, list[str]]:
-        """What is to be said above nodes of the trees, by their identity."""
+        """The comments that belong above nodes of the trees, by their identity."""
         return {node: texts for each in self._translations for node, texts in each.remarks.items()}
 
     def __call__(self, source: Source) -> Node:
-        root = parsed(source)
-        origin = self._origin(root, source)
+        is_first = source.file == self._first
+        root = parse_file(source, self._named if is_first else None)
+        origin = self._origin(root, is_first=is_first)
         if not origin:
             return root
         source.origin = origin
-        return self._translated(root, source)
+        return self._translate(root, source)
 
-    def _origin(self, root: Node, source: Source) -> str:
-        if source.file != self._first:
-            return recognised(root)
-        if self._named is not None:
+    def _origin(self, root: Node, *, is_first: bool) -> str:
+        if is_first and self._named is not None:
             self._advice = other_advice(root, self._named)
             return "" if self._named == OURS else self._named
-        origin = recognised(root)
-        self._advice = "" if origin else advice(root)
+        origin = recognize(root)
+        if not origin and not is_ours(root):
+            origin, self._plugin_problems = recognize_added(root)
+            if is_first and not origin:
+                self._advice = advice(root)
         return origin
 
-    def advised(self, problem: Problem) -> Problem:
-        """The first problem of a file, with what may be said about whose it could be if not whose we took it for."""
+    def explain(self, refused: LanguageError) -> LanguageError:
+        """The refusal of a file, with a hint at the system that it could belong to.
+
+        A file that nothing recognizes may belong to a package that does not load: then that is the one error.
+        """
+        if self._plugin_problems:
+            message = f"the file is not recognized, and {'; '.join(self._plugin_problems)}"
+            hint = f"{BROKEN_PACKAGE}; or say which system the file is of, such as --format {OURS}"
+            return LanguageError([Problem("language.format", message, self._first, hint=hint)])
+        first, *others = refused.problems
         if not self._advice:
-            return problem
-        said = f"{problem.hint} {self._advice}" if problem.hint.endswith("?") else f"{problem.hint}; {self._advice}"
-        return msgspec.structs.replace(problem, hint=said if problem.hint else self._advice)
+            return refused
+        joined = f"{first.hint} {self._advice}" if first.hint.endswith("?") else f"{first.hint}; {self._advice}"
+        return LanguageError([msgspec.structs.replace(first, hint=joined if first.hint else self._advice), *others])
 
     def refuse_idle_trust(self) -> None:
-        """Refuse to trust the templates of files that have none: whoever says so takes them for something else."""
+        """Refuse `trust_templates` where no file is NoETL's: the user takes the file for something else."""
         if self._trusts_templates and not any(each.source.origin == NOETL for each in self._translations):
             message = "--trust-templates is for NoETL files, and this is not one"
             raise LanguageError([Problem("language.format", message, self._first)])
 
-    def _translated(self, root: Node, source: Source) -> Node:
-        translate: Translate = import_module(f"mulligan.formats.{source.origin}").translate
+    def _translate(self, root: Node, source: Source) -> Node:
         is_included = source.file != self._first
         translation = Translation(source, is_included=is_included, trusts_templates=self._trusts_templates)
+        system = find_format(source.origin)
+        assert system is not None, f"'{source.origin}' was found a moment ago"
         try:
-            ours = translate(root, translation)
+            ours: Node = _call(system, system.translate, source, root, translation)
         except Refusal as refusal:
             source.problems.append(refusal.problem)
         except TooManyProblems:
-            pass  # the problems so far say it all
+            pass  # the problems so far are enough
         if source.problems:
             raise LanguageError(source.problems)
         self._translations.append(translation)
         return ours
 
 
-def parsed(source: Source) -> Node:
-    """What anybody's file says, as a tree, whatever it is written in."""
-    syntax = _SYNTAXES.get(Path(source.file).suffix.lower())
-    if syntax is None:
-        return parse(source)
-    module, _, function = syntax.partition(":")
-    read: Any = getattr(import_module(module), function)
-    found: Node = read(source)
-    return found
+def _call(system: FormatPlugin, function: str, source: Source, *args: Any) -> Any:
+    """Call a function of a system that returns a tree. LanguageError where it cannot be imported, or is broken."""
+    hint = ""
+    try:
+        tree = load_object(function)(*args)
+        if isinstance(tree, Scalar | Sequence | Mapping):
+            return tree
+        message = f"the package for {system.title} files returned a {type(tree).__name__}, not a tree"
+    except (Refusal, TooManyProblems, LanguageError):
+        raise
+    except Exception as error:
+        if system.install and isinstance(error, ModuleNotFoundError):
+            message = f"{system.title} files need '{error.name}', which is not installed"
+            hint = f"pip install '{system.install}'"
+        elif system in FORMATS.values():
+            raise  # a bug of ours
+        else:
+            message = f"the package for {system.title} files failed: {describe_error(error)}"
+    raise LanguageError([Problem("language.format", message, source.file, hint=hint)])

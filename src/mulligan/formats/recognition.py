@@ -1,19 +1,16 @@
-"""Whose file is this? Told by what is in it, and never by its name."""
+"""Recognize which system a file belongs to, by what is in it, never by its name."""
 
 from __future__ import annotations
 
 from mulligan.errors import InputInvalid
+from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, OURS, added_names, find_format, is_system, title_of
 from mulligan.language.keys import WORKFLOW
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
+from mulligan.plugins import PluginError, describe_error, load_object
 
-# What `--format` calls a system, and what the system calls itself.
-FORMATS = {"torc": "Torc", "prodigy": "Prodigy", "noetl": "NoETL", "alphred": "Alphred"}
-OURS = "mulligan"
-NOETL = "noetl"
-
-# Keys of a file that Torc has and nobody else: a file that lost its jobs is still Torc's.
+# Keys of a file that only Torc has: a file that lost its jobs is still Torc's.
 _TORC = frozenset({"failure_handlers", "slurm_schedulers", "resource_requirements", "use_pending_failed"})
-# Keys of a step that Prodigy has and nobody else.
+# Keys of a step that only Prodigy has.
 _PRODIGY_STEP = frozenset(
     {
         *("claude", "write_file", "foreach", "commit_required", "capture_output", "capture_format"),
@@ -22,72 +19,100 @@ _PRODIGY_STEP = frozenset(
 )
 _SAME_IN_BOTH = frozenset({"shell", "on_failure", "validate"})
 # How a text begins that Prodigy gives to its agent.
-_TO_AN_AGENT = ("/", "prodigy-")
+_AGENT_PREFIXES = ("/", "prodigy-")
 
 
-def checked(word: str) -> str:
-    """What `--format` was given, which is a system, or ours."""
-    if word not in FORMATS and word != OURS:
-        hint = f"there are {', '.join(FORMATS)}, and {OURS} for our own"
-        raise InputInvalid(f"'{word}' is no system whose files can be read", hint=hint)
+def check_system(word: str) -> str:
+    """Return the word given to `--format` if it names a system, or our own files. InputInvalid otherwise."""
+    if not is_system(word):
+        known = ", ".join([*FORMATS, *added_names()])
+        raise InputInvalid(f"'{word}' is not a known format", hint=f"known formats: {known}, and {OURS} for our own")
+    try:
+        find_format(word)
+    except PluginError as problem:
+        raise InputInvalid(str(problem), hint=BROKEN_PACKAGE) from None
     return word
 
 
-def recognised(root: Node) -> str:
-    """The system that the file is of; "" where it is ours, or nobody's."""
-    if isinstance(root, Sequence):
-        # No file of ours is a list, so what both have tells enough.
-        return "prodigy" if _are_prodigy_steps(root, _PRODIGY_STEP | _SAME_IN_BOTH) else ""
-    if not isinstance(root, Mapping) or _is_ours(root):
+def recognize(root: Node) -> str:
+    """The system of the table that the file belongs to; "" where it is ours, or unknown."""
+    if is_ours(root):
         return ""
-    return next((name for name, is_it in _MARKS if is_it(root)), "")
+    return next((name for name, system in FORMATS.items() if load_object(system.recognize)(root)), "")
+
+
+def recognize_added(root: Node) -> tuple[str, list[str]]:
+    """The same for the systems that packages add; and what is wrong with those that cannot be asked."""
+    problems: list[str] = []
+    for name in added_names():
+        try:
+            system = find_format(name)
+            if system is not None and load_object(system.recognize)(root):
+                return name, []
+        except PluginError as problem:
+            problems.append(str(problem))
+        except Exception as error:  # code of another package may raise anything
+            problems.append(f"the format '{name}' cannot tell whether a file is its own: {describe_error(error)}")
+    return "", problems
 
 
 def advice(root: Node) -> str:
-    """What to say, where a file that was not recognised is refused, about whose it could be; "" if nothing."""
+    """A hint for an unrecognized file that is refused: which system it could belong to; "" if none comes to mind."""
     if isinstance(root, Sequence):
-        return "if these are Prodigy's steps: --format prodigy"
-    if not isinstance(root, Mapping) or _is_ours(root):
+        return "if these are steps of Prodigy: --format prodigy"
+    if not isinstance(root, Mapping) or is_ours(root):
         return ""
     steps = root.get("steps")
-    if isinstance(steps, Sequence) and any(_says(step, _SAME_IN_BOTH) for step in steps.items):
-        return "in a file of Prodigy's steps have none: --format prodigy"
+    if isinstance(steps, Sequence) and any(_has_key(step, _SAME_IN_BOTH) for step in steps.items):
+        return "steps of a Prodigy file have no name: if it is one, --format prodigy"
     if root.entries.keys() & WORKFLOW.keys.keys() <= {"name", "description"}:
-        return "this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred; if it should be: --format SYSTEM"
+        titles = [system.title for system in FORMATS.values()]
+        return f"the file is not recognized as one of ours, {', '.join(titles)}; if it is: --format SYSTEM"
     return ""
 
 
 def other_advice(root: Node, named: str) -> str:
-    """What to say, where a file is refused as that of the system named, if it looks like another's; "" if not."""
-    whose = recognised(root) or (OURS if isinstance(root, Mapping) and _is_ours(root) else "")
-    if whose in ("", named):
+    """A hint for a file that is refused as one of the system named, if it looks like another's; "" if not."""
+    system = recognize(root) or (OURS if is_ours(root) else "")
+    if system in ("", named):
         return ""
-    return f"by what is in it the file is {FORMATS.get(whose, 'Mulligan')}'s: --format {whose}"
+    return f"it looks like a file of {'Mulligan' if system == OURS else title_of(system)}: --format {system}"
 
 
-def _is_ours(root: Mapping) -> bool:
+def is_ours(root: Node) -> bool:
     """Whether a step has its name as only ours do."""
-    steps = root.get("steps")
-    return isinstance(steps, Sequence) and any(
-        isinstance(step, Mapping) and "step" in step.entries for step in steps.items
-    )
+    steps = root.get("steps") if isinstance(root, Mapping) else None
+    return isinstance(steps, Sequence) and any(_has_key(step, frozenset({"step"})) for step in steps.items)
 
 
-def _is_torc(root: Mapping) -> bool:
-    return isinstance(root.get("jobs"), Sequence) or not _TORC.isdisjoint(root.entries)
+def is_torc(root: Node) -> bool:
+    """Whether it is a file of Torc."""
+    return isinstance(root, Mapping) and (isinstance(root.get("jobs"), Sequence) or _has_key(root, _TORC))
 
 
-def _is_noetl(root: Mapping) -> bool:
+def is_noetl(root: Node) -> bool:
+    """Whether it is a playbook of NoETL."""
+    if not isinstance(root, Mapping):
+        return False
     version = root.get("apiVersion")
     is_named = isinstance(version, Scalar) and version.text.startswith("noetl.io/")
     return is_named or isinstance(root.get("workflow"), Sequence)
 
 
-def _is_alphred(root: Mapping) -> bool:
+def is_alphred(root: Node) -> bool:
+    """Whether it is a file of Alphred."""
+    if not isinstance(root, Mapping):
+        return False
     return "treeKey" in root.entries or any(isinstance(root.get(key), Sequence) for key in ("nodes", "phases"))
 
 
-def _is_prodigy(root: Mapping) -> bool:
+def is_prodigy(root: Node) -> bool:
+    """Whether it is a file of Prodigy."""
+    if isinstance(root, Sequence):
+        # No file of ours is a list, so keys that both systems have are enough.
+        return _are_prodigy_steps(root, _PRODIGY_STEP | _SAME_IN_BOTH)
+    if not isinstance(root, Mapping):
+        return False
     mode, mapped, steps = root.get("mode"), root.get("map"), root.get("steps")
     if isinstance(mode, Scalar) and mode.value == "mapreduce":
         return True
@@ -98,15 +123,13 @@ def _is_prodigy(root: Mapping) -> bool:
     return isinstance(steps, Sequence) and _are_prodigy_steps(steps, _PRODIGY_STEP)
 
 
-def _are_prodigy_steps(steps: Sequence, words: frozenset[str]) -> bool:
-    """Whether one of them says something that only Prodigy says."""
+def _are_prodigy_steps(steps: Sequence, keys: frozenset[str]) -> bool:
+    """Whether one of them has such a key, or is a text for Prodigy's agent."""
     return any(
-        _says(step, words) or (isinstance(step, Scalar) and step.text.startswith(_TO_AN_AGENT)) for step in steps.items
+        _has_key(step, keys) or (isinstance(step, Scalar) and step.text.startswith(_AGENT_PREFIXES))
+        for step in steps.items
     )
 
 
-def _says(step: Node, words: frozenset[str]) -> bool:
-    return isinstance(step, Mapping) and not words.isdisjoint(step.entries)
-
-
-_MARKS = (("torc", _is_torc), ("noetl", _is_noetl), ("alphred", _is_alphred), ("prodigy", _is_prodigy))
+def _has_key(node: Node, keys: frozenset[str]) -> bool:
+    return isinstance(node, Mapping) and not keys.isdisjoint(node.entries)

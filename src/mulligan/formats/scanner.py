@@ -1,7 +1,4 @@
-"""A text that is read from its first character to its last: what stands where, and refusals that point at it.
-
-For the syntaxes that no library reads with the place of every value: JSON5 and KDL.
-"""
+"""Scan a text for the parsers of JSON5 and KDL: no library reads these with the place of every value."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from mulligan.language.document import DEPTH_MAX, UNUSABLE_CHARACTER, refuse_unp
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 
-# As `Source` tells lines apart.
+# The same line breaks as in `Source`.
 _LINE_BREAK = lazy_regex("\r\n|[\n\r\x85\u2028\u2029]")
 _SURROGATES = lazy_regex("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class Scanner:
-    """The text and the place that reading has come to, `at`."""
+    """A text, and the offset `at` up to which it was read."""
 
     def __init__(self, source: Source) -> None:
         refuse_unprintable(source)
@@ -37,7 +34,7 @@ class Scanner:
         return line, offset - self._line_starts[line]
 
     def scalar(self, value: Any, text: str, style: str, start: int) -> Scalar:
-        """A value that was written from `start` up to here."""
+        """The value whose text goes from `start` to `at`."""
         line, column = self.place(start)
         is_one_line = line + 1 == len(self._line_starts) or self.at < self._line_starts[line + 1]
         return Scalar(value, text, style, line, column, column + self.at - start if is_one_line else column)
@@ -52,7 +49,7 @@ class Scanner:
             raise self.refuse("too_deep", message, self.at)
 
     def whole(self, text: str, start: int) -> int:
-        """A whole number, with its base in front where that is not ten."""
+        """An integer, with a prefix for another base than ten."""
         try:
             value = int(text, 0 if text.lstrip("+-")[1:2] in tuple("xXob") else 10)
         except ValueError:  # more digits than Python reads
@@ -72,7 +69,7 @@ class Scanner:
         return self.refuse("number", message, start, start + len(text), hint="quote it to keep it as text")
 
     def fit(self, text: str, start: int) -> str:
-        """A text whose escapes are read: two halves are one character, and what no program takes is refused."""
+        """A text after its escapes were replaced: surrogate pairs are joined, and invalid characters refused."""
         text = _SURROGATES.sub(lambda found: found.group().encode("utf-16", "surrogatepass").decode("utf-16"), text)
         if unusable := UNUSABLE_CHARACTER.search(text):
             message = f"the text contains the character U+{ord(unusable.group()):04X}, which is not allowed"
@@ -81,7 +78,7 @@ class Scanner:
 
 
 def put(mapping: Mapping, key: Scalar, value: Node, source: Source) -> None:
-    """Put a value under its key, unless there is one."""
+    """Set a key of a mapping. Refused where it is set already."""
     if key.text in mapping.entries:
         first = mapping.key(key.text)
         message = f"'{shorten(key.text)}' appears twice: first in line {first.line + 1}"

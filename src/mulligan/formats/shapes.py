@@ -1,4 +1,4 @@
-"""What may stand in files of several other systems, and in none of ours."""
+"""Shapes of values that files of several other systems have, and ours do not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mulligan.language.shapes import Definitions, Key, Schema, Shape, Value
 
 
 class OrNull(Shape, frozen=True):
-    """What it is of, or null, which says as much as nothing."""
+    """A value of another shape, or null, which means the same as no value."""
 
     of: Shape
 
     @property
     def expected(self) -> str:
-        """What it is of: nobody is told to write null."""
+        """The other shape alone: messages do not suggest null."""
         return self.of.expected
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -24,17 +24,17 @@ class OrNull(Shape, frozen=True):
         return None if is_null else self.of.read(node, label, source)
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Either of both."""
+        """The other shape, or null."""
         return {"anyOf": [self.of.schema(definitions), {"type": "null"}]}
 
 
 def optional(shape: Shape, about: str) -> Key:
-    """A key that may be left out, or be null."""
+    """A key that may be missing or null."""
     return Key(OrNull(shape), about)
 
 
 def _some_text(value: Any) -> str:
-    """A text that may be empty: what a form sends for a field that nobody filled in."""
+    """A text that may be empty, as forms send it for an empty field."""
     if not isinstance(value, str):
         raise ValueError(value)
     return value

@@ -1,4 +1,4 @@
-"""A foreign file on its way into one of ours: making nodes that know where they came from, and saying what was lost."""
+"""Make nodes that keep their place in the foreign file, and report what a translation cannot honour."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import msgspec
 
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 
-# One per system, `translate` in its package: the tree of its file into the tree of one of ours.
+# The function of a system that makes the tree of a file of ours out of the tree of its file.
 Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 
 
 class Translation:
-    """One file being translated. What a reader makes stands where the thing stood that it was made of."""
+    """The translation of one file: what to warn about, and the comments for `convert`."""
 
     def __init__(self, source: Source, *, is_included: bool = False, trusts_templates: bool = False) -> None:
         self.source = source
-        # Whether any value may become part of a command or a query, where the system has it so.
+        # Whether any value may become part of a command or a query, as in NoETL.
         self.trusts_templates = trusts_templates
-        # Whether another file calls it.
+        # Whether another file calls this one.
         self.is_included = is_included
-        # By the identity of a node of the new tree: what `convert` writes above it.
+        # The comments that `convert` writes above a node of the new tree, by the identity of the node.
         self.remarks: dict[int, list[str]] = {}
-        # Kept, so that no other node gets the identity of one that was left out of the tree.
+        # These nodes stay alive, so that no other node gets the identity of one that was left out of the tree.
         self._remarked: list[Node] = []
 
     def remark(self, node: Node, text: str) -> None:
-        """Have `convert` say this above `node`, which is part of the new tree."""
+        """Add a comment that `convert` writes above `node`, a node of the new tree."""
         self.remarks.setdefault(id(node), []).append(text)
         self._remarked.append(node)
 
     def warn(self, code: str, message: str, foreign: Node, *, hint: str = "", above: Node | None = None) -> None:
-        """Say that something of the file is not honoured: when it is read, and above a node of the new tree."""
+        """Warn that something in the file is not honoured; with `above` also in a comment above that node."""
         self.source.warn(code, message, foreign, hint=hint)
         if above is not None:
             self.remark(above, message)
 
 
 def made(value: Any, at: Node) -> Node:
-    """Any JSON value as a node that stands at `at`. Nodes in it stay as they are, entries that are None are left out.
+    """Any JSON value as a node at the place of `at`. Nodes in it stay as they are, entries that are None are left out.
 
-    A null that is meant is `made(None, at)`.
+    For a null in the tree pass `made(None, at)`.
     """
     if isinstance(value, Scalar | Sequence | Mapping):
         return value
@@ -57,7 +57,7 @@ def made(value: Any, at: Node) -> Node:
 
 
 def mapping(entries: Dict[str, Any], at: Node) -> Mapping:
-    """A mapping of ours; what is None is left out."""
+    """A mapping at the place of `at`; entries that are None are left out."""
     node = Mapping(at.line, at.column)
     for key, value in entries.items():
         if value is not None:
@@ -66,7 +66,7 @@ def mapping(entries: Dict[str, Any], at: Node) -> Mapping:
 
 
 def scalar(value: Any, at: Node) -> Scalar:
-    """One value. A text is quoted, so that nobody asks what YAML makes of it."""
+    """A scalar at the place of `at`. A text is quoted, so that YAML does not read it as another type."""
     is_text = isinstance(value, str)
     text = value if is_text else msgspec.json.encode(value).decode()
     end_column = at.end_column if isinstance(at, Scalar) else at.column + 1
@@ -74,12 +74,12 @@ def scalar(value: Any, at: Node) -> Scalar:
 
 
 def literal(text: str) -> str:
-    """A text in which nothing is filled in, for every place but shell text."""
+    """The text with `${` escaped, so that nothing is filled in. Not for shell text."""
     return text.replace("${", "$${")
 
 
 def literal_value(value: Any) -> Any:
-    """A JSON value in whose texts nothing is filled in."""
+    """The JSON value with all its texts escaped like that."""
     if isinstance(value, dict):
         return {key: literal_value(inner) for key, inner in value.items()}
     if isinstance(value, list):

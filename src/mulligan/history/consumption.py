@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.classify import limit_struck
+from mulligan.core.deciding.classify import exceeded_limit
 from mulligan.core.deciding.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
-from mulligan.core.model.failure import figure
+from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.formatting import format_duration, format_size
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Step, Workflow
@@ -168,13 +168,13 @@ def _is_given(command: Command) -> bool:
 
 
 def _add(used: Used, fact: AttemptSucceeded | AttemptFailed, asked: Asked) -> None:
-    wall, cpu = figure(fact.usage.get("wall_seconds")), figure(fact.usage.get("cpu_seconds"))
-    memory, tokens = int(figure(fact.usage.get("peak_memory"))), fact.usage.get("tokens")
+    wall, cpu = number_or_zero(fact.usage.get("wall_seconds")), number_or_zero(fact.usage.get("cpu_seconds"))
+    memory, tokens = int(number_or_zero(fact.usage.get("peak_memory"))), fact.usage.get("tokens")
     used.attempts += 1
     used.wall_seconds = round(used.wall_seconds + wall, 6)
     used.cpu_seconds = round(used.cpu_seconds + cpu, 6)
     if tokens is not None:
-        used.tokens = (used.tokens or 0) + int(figure(tokens))
+        used.tokens = (used.tokens or 0) + int(number_or_zero(tokens))
     if isinstance(fact, AttemptSucceeded):
         used.ended_well += 1
         used.memory_well = max(used.memory_well, memory)
@@ -195,26 +195,28 @@ def _add_cut_short(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -
     details: dict[str, Any] = fact.failure.details
     if fact.failure.code == NO_MEMORY:
         used.out_of_memory += 1
-        given = int(figure(details.get("memory"))) or asked.memory or 0
+        given = int(number_or_zero(details.get("memory"))) or asked.memory or 0
         used.memory = max(used.memory, memory)
         used.too_little_memory = max(used.too_little_memory, given, memory)
     elif fact.failure.code != NO_TIME:
         used.killed += 1
-    elif limit_struck(fact.failure) != "timeout":
+    elif exceeded_limit(fact.failure) != "timeout":
         used.timed_out += 1
     elif _has_hung(fact.usage):
         used.hung += 1
     else:
         used.timed_out += 1
-        used.too_little_seconds = max(used.too_little_seconds, figure(details.get("timeout")) or asked.timeout or 0.0)
+        used.too_little_seconds = max(
+            used.too_little_seconds, number_or_zero(details.get("timeout")) or asked.timeout or 0.0
+        )
 
 
 def _has_hung(usage: dict[str, Any]) -> bool:
     """Whether an attempt that timed out was seen to do next to nothing, for long enough to tell."""
-    wall = figure(usage.get("wall_seconds"))
+    wall = number_or_zero(usage.get("wall_seconds"))
     if "cpu_seconds" not in usage or wall < CPUS_MEASURED_SECONDS_MIN:
         return False
-    return figure(usage["cpu_seconds"]) < HUNG_CPUS_MAX * wall
+    return number_or_zero(usage["cpu_seconds"]) < HUNG_CPUS_MAX * wall
 
 
 # -- what should be asked for ----------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mulligan.core.deciding.conditions import describe_edge
 from mulligan.core.model.events import Passed, StepFailed
 from mulligan.core.model.workflow import END, Edge, Step
-from mulligan.history.phrases import describe_filter
 
 
 def after_success(step: Step, taken: Sequence[int]) -> Iterator[str]:
@@ -76,11 +76,11 @@ def _unchosen(passed: Passed, edge: Edge | None, chosen: str) -> str:
     }
     if passed.reason in words:
         return words[passed.reason]
-    return f"it is for {describe_filter(edge.codes, edge.exit_codes)}" if edge else passed.reason.replace("_", " ")
+    return f"it is for {describe_edge(edge)}" if edge else passed.reason.replace("_", " ")
 
 
 def _beside(edge: Edge, fact: StepFailed) -> str:
     if edge.index in fact.taken:
         return f"edge to '{edge.to}' taken beside: it handles nothing"
-    wanted = describe_filter(edge.codes, edge.exit_codes)
+    wanted = describe_edge(edge)
     return f"edge to '{edge.to}' not taken: {f'it is for {wanted}' if wanted else 'max_visits is used up'}"

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.evolve.places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
@@ -177,7 +177,7 @@ def _freed(state: State, name: str, open_needs: dict[str, int], waits: dict[str,
 
 def _slots(place: Place, most: float) -> float:
     """What a step takes of the slots while it runs. What the engine carries out itself takes none."""
-    if is_engines_own(place.spec):
+    if is_engine_action(place.spec):
         return 0.0
     asked = place.spec.resources.cpus if place.spec.resources else None
     return min(1.0 if asked is None else asked, most)

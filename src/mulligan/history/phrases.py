@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mulligan.core.deciding.adjustment import CAP, CAPS
-from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_struck
+from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE_PREFIX, TOO_LONG, exceeded_limit
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.failure_line import tail_lines, telling_line
+from mulligan.core.model.failure_line import most_useful_line, tail_lines
 from mulligan.core.model.formatting import (
     escape_unprintable,
     format_duration,
     format_size,
-    number_ranges,
     single_line,
     strip_control_characters,
 )
@@ -39,9 +36,9 @@ def describe_failure(failure: Failure) -> str:
     if failure.code == "EXCEPTION":
         line = next((line.strip() for line in message.splitlines() if line.strip()), "")
     else:
-        line = telling_line(message)
+        line = most_useful_line(message)
     if _says_nothing(failure, line) and isinstance(printed := failure.details.get("stdout"), str):
-        line = telling_line(strip_control_characters(printed))
+        line = most_useful_line(strip_control_characters(printed))
     is_news = line and not _says_nothing(failure, line)
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
@@ -110,7 +107,7 @@ def _all_allowed(failure: Failure) -> str:
 
 def _time_up(failure: Failure) -> str:
     """How long that was, whichever limit it was. One of the server's has its name in the message."""
-    struck = limit_struck(failure)
+    struck = exceeded_limit(failure)
     if struck == "deadline":
         return "" if failure.message == PAST_DEADLINE else " past its deadline"
     seconds = failure.details.get("timeout" if struck == "timeout" else LIMIT_SECONDS)
@@ -121,7 +118,7 @@ def _says_nothing(failure: Failure, line: str) -> bool:
     """Whether the line says no more than the code and the figure beside it do."""
     if line in (f"exit code {failure.exit_code}", f"killed by signal {failure.signal}", failure.code):
         return True
-    return bool(_figure(failure)) and line.startswith((TOO_LONG, TOO_LARGE))
+    return bool(_figure(failure)) and line.startswith((TOO_LONG, TOO_LARGE_PREFIX))
 
 
 def signal_name(number: int) -> str:
@@ -139,21 +136,6 @@ _SIGNALS = {
         start=1,
     )
 }
-
-
-def describe_filter(codes: Sequence[str], exit_codes: Sequence[int]) -> str:
-    """What a rule with codes, or an edge with a filter, is for: `TIMEOUT, CONNECTION`, `exit codes 10, 20-29`."""
-    exits = (
-        f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(number_ranges(exit_codes))}" if exit_codes else ""
-    )
-    return " and ".join(filter(None, (", ".join(codes), exits)))
-
-
-def describe_rule(rule: Rule) -> str:
-    """A rule by what it is for: `TIMEOUT`, `exit code 10`, `'no space left'`, `any failure`."""
-    if rule.pattern is not None:
-        return f"'{rule.pattern}'"
-    return describe_filter(rule.codes, rule.exit_codes) or "any failure"
 
 
 def describe_cap(reason: str, rule: Rule) -> str:

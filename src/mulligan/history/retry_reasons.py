@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from mulligan.core.deciding.bounded_regex import is_found
-from mulligan.core.deciding.ladder import match
+from mulligan.core.deciding.conditions import describe_rule, matching_rule, rule_mismatch
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.workflow import Command, Rule
+from mulligan.core.model.workflow import Command
 from mulligan.core.state.state import Climb
-from mulligan.history.phrases import describe_cap, describe_rule
+from mulligan.history.phrases import describe_cap
 
 
 class RetryReason(msgspec.Struct, frozen=True):
@@ -22,7 +21,7 @@ class RetryReason(msgspec.Struct, frozen=True):
 
 def why_not(spec: Command, climb: Climb, failure: Failure) -> list[RetryReason]:
     """Of each rule, in the order of the file, why it granted no retry for this failure."""
-    chosen = match(spec.rules, failure)
+    chosen = matching_rule(spec.rules, failure)
     return [
         RetryReason(index + 1, describe_rule(rule), _reason(spec, climb, failure, index, chosen))
         for index, rule in enumerate(spec.rules)
@@ -34,19 +33,7 @@ def _reason(spec: Command, climb: Climb, failure: Failure, index: int, chosen: i
         return "rules are not asked again after a rerun"
     if index == chosen:
         return _spent(spec, climb, index)
-    return _misfit(spec.rules[index], failure) or _overruled(failure, chosen)
-
-
-def _misfit(rule: Rule, failure: Failure) -> str:
-    """What the rule looks for and the failure has not; empty if it has."""
-    if rule.codes:
-        return "" if failure.code in rule.codes else f"the code was {failure.code}"
-    if rule.exit_codes:
-        was = "there was no exit code" if failure.exit_code is None else f"exit code was {failure.exit_code}"
-        return "" if failure.exit_code in rule.exit_codes else was
-    if rule.pattern is not None:
-        return "" if is_found(rule.pattern, failure.message) else "the message does not match"
-    return ""
+    return rule_mismatch(spec.rules[index], failure) or _overruled(failure, chosen)
 
 
 def _overruled(failure: Failure, chosen: int | None) -> str:

@@ -13,20 +13,19 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.adjustment import CAPS
+from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.deciding.fakes import is_faked
-from mulligan.core.deciding.ladder import match
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.spending import raised_in_words
+from mulligan.core.model.spending import format_raised_budgets
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 from mulligan.history.edge_reasons import after_failure, after_success, takes_over
 from mulligan.history.phrases import (
     describe_adjustment,
     describe_cap,
     describe_failure,
-    describe_rule,
     failure_label,
     last_lines,
     up_to_date_since,
@@ -170,7 +169,7 @@ def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     again = quote_names(fact.put_back)
     if fact.indexes:
         again = f"{pluralize(len(fact.indexes), 'item')} of '{fact.from_step}'"
-    more = f"{f'; {again} again' if again else ''}{raised_in_words(fact.budgets)}"
+    more = f"{f'; {again} again' if again else ''}{format_raised_budgets(fact.budgets)}"
     return "", f"round {fact.round}{_by(fact)}{more}", "try"
 
 
@@ -302,7 +301,7 @@ def _parked(teller: Teller, fact: e.StepParked, at: datetime) -> _Said:
 def _classified(teller: Teller, fact: e.StepClassified, at: datetime) -> _Said:
     if fact.is_default:
         return fact.step, f"nobody decided in time: {fact.verdict}", "try"
-    more = f"{describe_adjustment(fact.adjusted)}{raised_in_words(fact.budgets)}"
+    more = f"{describe_adjustment(fact.adjusted)}{format_raised_budgets(fact.budgets)}"
     return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{more}: {fact.reason}", "try"
 
 
@@ -375,7 +374,7 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
         if failure is not None and failure.is_fatal and rules:
             return f"no rule names {failure.code}, and nothing else retries it"
         return "no rule matches" if rules else ""
-    index = match(rules, failure) if failure is not None else None
+    index = matching_rule(rules, failure) if failure is not None else None
     if index is None:
         return "its retries are used up"
     return f"the rule for {describe_rule(rules[index])}: {_spent(reason, rules[index])}"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.evolve.places import ITEM, spec_below
-from mulligan.core.evolve.revision import definition
+from mulligan.core.evolve.revision import workflow_from_plain
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
@@ -133,7 +133,7 @@ class StoryMemory:
         self._reused.pop(fact.step, None)
         self._reused_items.pop(fact.step, None)
         if fact.step == END:
-            self.reason_of_end = str(said_by_end(fact.output).get("reason") or "")
+            self.reason_of_end = str(parse_end_output(fact.output).get("reason") or "")
         for handled in self._sent.pop((fact.step, fact.visit), ()):
             self._open.pop(handled, None)
 
@@ -158,7 +158,7 @@ class StoryMemory:
 
     def _revised(self, fact: e.RunRevised) -> None:
         """From here on the corrected definition says what a step does."""
-        self._workflow = definition(fact.definition)
+        self._workflow = workflow_from_plain(fact.definition)
         self.__dict__.pop("_steps", None)
         for step in fact.removed:
             self._undone.pop(step, None)

@@ -16,7 +16,7 @@ import msgspec
 
 from mulligan.core.deciding.budgets import RUN, budget_of
 from mulligan.core.deciding.fakes import is_faked
-from mulligan.core.deciding.flow import is_held, unwoken
+from mulligan.core.deciding.flow import remaining_start_batches, waits_for_slot
 from mulligan.core.effects.tasks import demand
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import format_time, single_line
@@ -24,7 +24,7 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import spent_json
 from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import failed_visits, filled, run_view, step_view
+from mulligan.core.state.scope import failed_visits, fill_params, run_view, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import STATUSES
 from mulligan.history.matrices import MatrixGroup, matrix_groups, quoted_steps
@@ -198,7 +198,7 @@ class _Waits:
                 yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
         if run.undoing:
             yield from (self._of_leaf(leaf) for leaf in _leaves(state, state.places[run.undoing]))
-        if unwoken(state):
+        if remaining_start_batches(state):
             yield Wait("entry", "more of its first steps to be entered")
         for loop in run.loops.values():
             yield Wait("loop", f"the loop back to '{loop.to}', due at {format_time(loop.due)}", loop.step, due=loop.due)
@@ -276,7 +276,7 @@ class _Waits:
 
 def _of_entry(state: State, place: Place) -> Wait:
     """A step that may start, and that nobody has entered: the run has as many under way as it may, or is large."""
-    if not is_held(state, place):
+    if not waits_for_slot(state, place):
         return Wait("entry", "its turn to be entered", place.key)
     active = [one.key for one in state.steps() if one.is_active]
     under_way = f"{quoted_steps(state, active, NAMES_MAX)} {_are(active)} under way"
@@ -382,7 +382,7 @@ def _of_running(place: Place) -> Wait:
     kind = action.kind if action else ""
     asked = ", which was asked to end" if place.phase else ""
     if action is not None and kind == "approve":
-        message = filled(action, place.bindings).get("message")
+        message = fill_params(action, place.bindings).get("message")
         return Wait("approval", f"an approval{f': {message}' if message else ''}", place.key, place.attempt, place.due)
     if kind == "wait":
         time = f", {format_time(place.due)}" if place.due else ""

@@ -22,7 +22,7 @@ from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
 from mulligan.language.suggestions import quote_list
 from mulligan.language.value_templates import PLACEHOLDER, read_value, refuse_placeholders
-from mulligan.plugins import Unusable
+from mulligan.plugins import PluginError
 
 Bindings = dict[str, Template]
 GROUP_KEY = "group"
@@ -385,7 +385,7 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
 def _find_plugin(kind: str, key: Scalar, scope: Scope) -> Plugin:
     try:
         plugin = find(kind)
-    except Unusable as problem:
+    except PluginError as problem:
         raise scope.source.refuse("plugin", str(problem), key) from None
     assert plugin is not None, f"'{kind}' was there a moment ago"
     return plugin

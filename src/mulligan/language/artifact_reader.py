@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.core.model.artifacts import KEY, Artifact, content, holds_reference, referred, replaced
+from mulligan.core.model.artifacts import (
+    KEY,
+    Artifact,
+    decode_content,
+    holds_reference,
+    parse_reference,
+    replace_references,
+)
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.language.cel import CelFailed
 
@@ -23,9 +30,9 @@ class ArtifactReader:
     def read(self, reference: dict[str, Any]) -> Any:
         """The value of the artifact; CelFailed if it is gone or damaged."""
         try:
-            artifact = referred(reference)
+            artifact = parse_reference(reference)
             if artifact not in self._cached:
-                self._cache(artifact, content(artifact, self._fetch(artifact)))
+                self._cache(artifact, decode_content(artifact, self._fetch(artifact)))
         except (ArtifactGone, ArtifactDamaged) as error:
             raise CelFailed(error.message) from error
         return self._cached[artifact]
@@ -41,7 +48,7 @@ class ArtifactReader:
 
     def fill_in(self, value: Any) -> Any:
         """The value with each reference replaced by the value it points to."""
-        return replaced(value, self.read) if holds_reference(value) else value
+        return replace_references(value, self.read) if holds_reference(value) else value
 
 
 def refuse_references_in(value: Any) -> Any:

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.spending import cost
-from mulligan.core.model.workflow import AGENT, Budget, Command, commands
+from mulligan.core.model.spending import parse_cost
+from mulligan.core.model.workflow import AGENT, Budget, Command, all_commands
 from mulligan.language.nodes import Source
 from mulligan.language.shapes import Fields, Key, Record, Value, whole
 
@@ -30,7 +30,7 @@ def tokens(value: Any) -> int:
 
 def parse_dollars(value: Any) -> Decimal:
     """The amount in `2.50` or `$2.50`. ValueError for anything else, including 0."""
-    found = cost(value.removeprefix("$") if isinstance(value, str) else value)
+    found = parse_cost(value.removeprefix("$") if isinstance(value, str) else value)
     if not found:
         raise ValueError(value)
     return found
@@ -81,7 +81,7 @@ def read_budget(form: Fields, source: Source) -> Budget | None:
 
 def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, source: Source) -> None:
     """Warn about a budget without agents."""
-    if not any(command.action and command.action.kind in (AGENT, "workflow") for command in commands(found)):
+    if not any(command.action and command.action.kind in (AGENT, "workflow") for command in all_commands(found)):
         message = f"{owner} has a budget, but no agent to spend it"
         hint = "a budget is for agents: 'timeout' bounds time, 'resources' memory"
         source.warn("idle_budget", message, fields.key("budget"), hint=hint)

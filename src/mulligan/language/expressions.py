@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.model.artifacts import INLINE_BYTES_MAX, Artifact, Format, holds_reference, is_artifact, reference
+from mulligan.core.model.artifacts import (
+    INLINE_BYTES_MAX,
+    Artifact,
+    Format,
+    holds_reference,
+    is_artifact,
+    make_reference,
+)
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
@@ -270,7 +277,7 @@ class Cel:
         if len(data) <= INLINE_BYTES_MAX or holds_reference(value):
             return value
         try:
-            return reference(self._keep(name, data, "json"))
+            return make_reference(self._keep(name, data, "json"))
         except StoreRefused:
             return value  # it may fit into the log; otherwise the log reports the problem
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mulligan.core.deciding.fakes import End, kind_of
+from mulligan.core.deciding.fakes import FakeEnd, action_kind
 from mulligan.core.model.failure import CODES, Failure, failure
 from mulligan.core.model.http_codes import status_code
 from mulligan.core.model.lazy_regex import lazy_regex
@@ -39,9 +39,9 @@ _RETRY_AFTER = "retry-after"
 _BODY_CHARS_MAX = 500
 
 
-def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[End, ...]]:
+def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[FakeEnd, ...]]:
     """The outcomes of each faked step; the name of a matrix means all its steps. Invalid fakes are refused."""
-    found: dict[str, tuple[End, ...]] = {}
+    found: dict[str, tuple[FakeEnd, ...]] = {}
     for name, ends in fake.items():
         for step in _steps(workflow, name):
             found[step.name] = _ends(step, ends)
@@ -57,7 +57,7 @@ def _steps(workflow: Workflow, name: str) -> list[Step]:
     return found
 
 
-def _ends(step: Step, fake: Any) -> tuple[End, ...]:
+def _ends(step: Step, fake: Any) -> tuple[FakeEnd, ...]:
     if not isinstance(fake, list | tuple):
         return (_end(step, fake),)
     if not fake:
@@ -67,10 +67,10 @@ def _ends(step: Step, fake: Any) -> tuple[End, ...]:
     return tuple(_end(step, one) for one in fake)
 
 
-def _end(step: Step, fake: Any) -> End:
+def _end(step: Step, fake: Any) -> FakeEnd:
     if not isinstance(fake, Mapping):
         raise _refusal(step, f"is {_show(fake)}, a mapping is expected")
-    kind = kind_of(step)
+    kind = action_kind(step)
     for keys in (("output",), _FAILURE, *_FORMS.get(kind, ())):
         if keys[0] in fake or (fake and keys[0] == "status" and set(fake) <= set(keys)):
             unknown = [key for key in fake if key not in keys]
@@ -81,7 +81,7 @@ def _end(step: Step, fake: Any) -> End:
 
 
 def _refusal(step: Step, problem: str) -> InputInvalid:
-    own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(kind_of(step), ()))
+    own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(action_kind(step), ()))
     hint = f"write {{output: …}}, {{fail: CODE}}{f', {own}' if own else ''}, or a list of these"
     return InputInvalid(f"the fake of step '{step.name}' {problem}", hint=hint)
 
@@ -93,15 +93,15 @@ def _show(value: Any) -> str:
 # -- one form each ---------------------------------------------------------------------------------------------------
 
 
-def _output(step: Step, fake: Mapping[str, Any]) -> End:
+def _output(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     given = fake["output"]
-    if kind_of(step) == AGENT:
+    if action_kind(step) == AGENT:
         answer = given if isinstance(given, Mapping) else {"content": given}
-        return End({"content": "", "decision": None, "tokens": None, **answer})
-    return End(given)
+        return FakeEnd({"content": "", "decision": None, "tokens": None, **answer})
+    return FakeEnd(given)
 
 
-def _fail(step: Step, fake: Mapping[str, Any]) -> End:
+def _fail(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     code = fake["fail"]
     if not isinstance(code, str) or not (found := _CODE.fullmatch(code)) or found[2] is not None:
         raise _refusal(step, f"fails with {_show(code)}, and a code such as TIMEOUT is expected")
@@ -112,7 +112,7 @@ def _fail(step: Step, fake: Mapping[str, Any]) -> End:
     if code == "EXIT_NONZERO":
         fields.setdefault("exit_code", 1)
     message = str(fake.get("message") or _message(code, fields))
-    return End(failure=failure(code, message, **fields))
+    return FakeEnd(failure=failure(code, message, **fields))
 
 
 def _message(code: str, fields: Mapping[str, Any]) -> str:
@@ -121,11 +121,11 @@ def _message(code: str, fields: Mapping[str, Any]) -> str:
     return f"killed by signal {fields['signal']} (faked)" if "signal" in fields else f"{code} (faked)"
 
 
-def _raises(step: Step, fake: Mapping[str, Any]) -> End:
-    return End(failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {})))
+def _raises(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    return FakeEnd(failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {})))
 
 
-def _answer(step: Step, fake: Mapping[str, Any]) -> End:
+def _answer(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     """An HTTP response. A status that the step does not expect becomes the usual failure."""
     status = fake.get("status", 200)
     if type(status) is not int or not 100 <= status <= 599:
@@ -137,8 +137,8 @@ def _answer(step: Step, fake: Mapping[str, Any]) -> End:
     params = step.action.params if step.action is not None else {}
     expected = params.get("expect") or ()
     if status in expected if expected else 200 <= status < 300:
-        return End({"status": status, "headers": headers, "body": fake.get("body")})
-    return End(failure=_unexpected_status(str(params.get("method", "GET")), status, headers, fake.get("body")))
+        return FakeEnd({"status": status, "headers": headers, "body": fake.get("body")})
+    return FakeEnd(failure=_unexpected_status(str(params.get("method", "GET")), status, headers, fake.get("body")))
 
 
 def _unexpected_status(method: str, status: int, headers: Mapping[str, str], body: Any) -> Failure:
@@ -152,24 +152,24 @@ def _unexpected_status(method: str, status: int, headers: Mapping[str, str], bod
     return failure(code, f"{method} (faked): answered {status}{shown_body}", details=details, **fields)
 
 
-def _rows(step: Step, fake: Mapping[str, Any]) -> End:
+def _rows(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     rows = fake["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise _refusal(step, f"gives {_show(rows)}, and rows such as [{{n: 1}}] are expected")
     params = step.action.params if step.action is not None else {}
-    return End(rows if params.get("rows", "json") == "json" else {"rowcount": len(rows)})
+    return FakeEnd(rows if params.get("rows", "json") == "json" else {"rowcount": len(rows)})
 
 
-def _rowcount(step: Step, fake: Mapping[str, Any]) -> End:
+def _rowcount(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     if type(fake["rowcount"]) is not int:
         raise _refusal(step, f"has changed {_show(fake['rowcount'])} rows, and a number is expected")
-    return End({"rowcount": fake["rowcount"]})
+    return FakeEnd({"rowcount": fake["rowcount"]})
 
 
-_READERS: dict[str, Callable[[Step, Mapping[str, Any]], End]] = {
+_READERS: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
     "output": _output,
     "fail": _fail,
-    "returns": lambda step, fake: End(fake["returns"]),
+    "returns": lambda step, fake: FakeEnd(fake["returns"]),
     "raises": _raises,
     "status": _answer,
     "rows": _rows,
@@ -198,7 +198,7 @@ def _parse_value(step: Step, text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return _parse_failure(step, text)
-    return _form_of(kind_of(step), value)
+    return _form_of(action_kind(step), value)
 
 
 def _form_of(kind: str, value: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.model.artifacts import KEY as ARTIFACT
 from mulligan.core.model.artifacts import holds_reference
 from mulligan.core.model.workflow import Input, Workflow
-from mulligan.core.state.scope import Evaluator, fetched
+from mulligan.core.state.scope import Evaluator, fetch_artifact
 from mulligan.errors import InputInvalid
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, plain, refuse_not_json, shorten
 from mulligan.language.scalars import resolve
@@ -92,8 +92,8 @@ def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_recorded_inputs(workflow: Workflow, given: dict[str, Any], evaluator: Evaluator) -> dict[str, Any]:
-    """The same for inputs from facts. An artifact is fetched to check its type, but stays a reference."""
-    whole = {name: fetched(evaluator, value) for name, value in given.items()}
+    """The same for inputs from facts. An artifact is fetch_artifact to check its type, but stays a reference."""
+    whole = {name: fetch_artifact(evaluator, value) for name, value in given.items()}
     found = check_inputs(workflow, whole)
     return {name: given[name] if name in given and value is whole[name] else value for name, value in found.items()}
 

@@ -16,7 +16,7 @@ from mulligan.language.budgets import BUDGET
 from mulligan.language.error_codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
 from mulligan.language.plaintext_secrets import SecretShape
 from mulligan.language.plugins import ActionRecord
-from mulligan.language.quantities import duration
+from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN, SEARCHED
 from mulligan.language.shapes import (
     DURATION,
@@ -427,7 +427,7 @@ BREAKER = Record(
 
 GRACE = DurationShape(
     "a duration such as 30s or 'finish'",
-    lambda value: None if value == FINISH else duration(value),
+    lambda value: None if value == FINISH else parse_duration(value),
     {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},
 )
 FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})

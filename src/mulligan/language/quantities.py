@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mulligan.core.model.durations import DURATION, duration, is_number
+from mulligan.core.model.durations import DURATION, is_number, parse_duration
 from mulligan.core.model.lazy_regex import lazy_regex
 
-__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "duration", "factor", "size", "suggest_duration"]
+__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "factor", "parse_duration", "size", "suggest_duration"]
 
 # Other spellings of our units.
 _WORDS = {

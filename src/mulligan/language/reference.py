@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mulligan.core.model.failure import ENGINE_CODES, RETRYABLE, SEVERITY
-from mulligan.language.foreign_actions import ACTIONS as FOREIGN_ACTIONS
 from mulligan.language.keys import COMMAND, RULE, WORKFLOW
+from mulligan.language.plugins import find
 from mulligan.language.shapes import (
     AnyOf,
     Choice,
@@ -31,6 +31,7 @@ from mulligan.language.shapes import (
     Value,
 )
 from mulligan.language.suggestions import join_list
+from mulligan.plugins import ACTIONS, BUILT_IN
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 
@@ -69,7 +70,7 @@ KINDS_OF_JSON = {"string": "a text", "number": "a number", "boolean": "true or f
 def reference() -> str:
     """The whole page."""
     sections = (part for record in records(WORKFLOW) for part in _section(record))
-    return "\n".join([HEAD, *sections, *_foreign_actions(), *_codes()])
+    return "\n".join([HEAD, *sections, *_plugin_actions(), *_codes()])
 
 
 def records(root: Record) -> tuple[Record, ...]:
@@ -187,9 +188,12 @@ def _describe_scalar(shape: Shape) -> str:
     raise TypeError(f"no description for {type(shape).__name__}")
 
 
-def _foreign_actions() -> Iterator[str]:
-    """The actions that only translated files use."""
-    for name, action in FOREIGN_ACTIONS.items():
+def _plugin_actions() -> Iterator[str]:
+    """Our own plugins: actions that only translated files use."""
+    for name in BUILT_IN[ACTIONS]:
+        plugin = find(name)
+        assert plugin is not None, f"'{name}' is in the table"
+        action = plugin.definition
         yield f"## `{name}`\n"
         yield f"An action of files that `mulligan convert` wrote: {action.about}. Each key may hold `${{…}}`.\n"
         yield "| key | |\n|---|---|"

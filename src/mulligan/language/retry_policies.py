@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mulligan.core.deciding.conditions import CONDITIONS
 from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
@@ -11,7 +12,7 @@ from mulligan.language.settings import Retry, Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
 
-_MATCHERS = ("codes", "exit_codes", "pattern", "any")
+_MATCHERS = tuple(condition.key for condition in CONDITIONS)
 
 
 def read_retry(node: Node | None, scope: Scope, settings: Settings) -> Retry:
@@ -74,9 +75,9 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
     _refuse_two_backoffs(form, scope)
     script = _script(form.at("recovery_script"), scope, settings) if "recovery_script" in form else None
     return Rule(
-        **form.pick("codes", "exit_codes", "pattern"),
+        # A single rule without a condition matches any failure.
+        **(form.pick(*matchers) if matchers else {"any": True}),
         max_retries=_max_retries(form),
-        any=not matchers or matchers == ["any"],
         backoff=read_backoff(form),
         recovery_script=script,
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
@@ -94,7 +95,7 @@ def _max_retries(form: Fields) -> int:
 
 def _refuse_bad_matchers(form: Fields, matchers: list[str], scope: Scope, *, is_alone: bool) -> None:
     if not matchers and not is_alone:
-        hint = "add 'codes', 'exit_codes', 'pattern' or 'any: true'"
+        hint = "add '" + "', '".join(_MATCHERS[:-1]) + "' or 'any: true'"
         raise scope.source.refuse("rule", "the rule does not say which failures it matches", form.node, hint=hint)
     if len(matchers) > 1:
         message = f"a rule has one condition, and this one has '{matchers[0]}' and '{matchers[1]}'"

@@ -13,7 +13,7 @@ from mulligan.errors import Refused
 from mulligan.language.keys import COMMAND, DO_COMMAND, END, HANDLER, OVER_RECORD, SCRIPT_RECORD, STEP, WORKFLOW
 from mulligan.language.plugins import Plugin, find, names
 from mulligan.language.shapes import Definitions
-from mulligan.plugins import Unusable
+from mulligan.plugins import PluginError
 
 # The records that contain an action.
 ACTION_RECORDS = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
@@ -45,7 +45,7 @@ def _plugins() -> list[Plugin]:
     """The actions of all plugins. Refused, with the name of the package, if one cannot be used."""
     try:
         found = [plugin for name in sorted(names()) if (plugin := find(name))]
-    except Unusable as problem:
+    except PluginError as problem:
         raise Refused(str(problem)) from None
     for plugin in found:
         if any(plugin.name in record.keys for record in ACTION_RECORDS):

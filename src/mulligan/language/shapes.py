@@ -209,12 +209,14 @@ class LimitShape(DurationShape, frozen=True):
 _DURATION_EXPECTED = "a duration such as 30s"
 _DURATION_TEXT = {"type": "string", "pattern": quantities.DURATION_PATTERN}
 DURATION = DurationShape(
-    _DURATION_EXPECTED, quantities.duration, {"anyOf": [_DURATION_TEXT, {"type": "number", "minimum": 0}]}
+    _DURATION_EXPECTED, quantities.parse_duration, {"anyOf": [_DURATION_TEXT, {"type": "number", "minimum": 0}]}
 )
 # A text without a digit from 1 to 9 is zero.
 _SOME_DURATION_TEXT = {**_DURATION_TEXT, "not": {"pattern": "^[^1-9]*$"}}
 LIMIT = LimitShape(
-    _DURATION_EXPECTED, quantities.duration, {"anyOf": [_SOME_DURATION_TEXT, {"type": "number", "exclusiveMinimum": 0}]}
+    _DURATION_EXPECTED,
+    quantities.parse_duration,
+    {"anyOf": [_SOME_DURATION_TEXT, {"type": "number", "exclusiveMinimum": 0}]},
 )
 
 

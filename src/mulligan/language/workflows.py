@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mulligan.core.model.workflow import END, STEPS_HELD_MAX, Breaker, Input, Secret, Step, Template, Workflow
+from mulligan.core.model.workflow import END, MAX_PARALLEL_STEPS, Breaker, Input, Secret, Step, Template, Workflow
 from mulligan.errors import LanguageError
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.commands import named_handler
@@ -133,8 +133,8 @@ def _check_for_mistakes(root: Mapping, fields: Fields, draft: Draft, settings: S
 
 
 def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:
-    if workflow.max_parallel is not None and len(workflow.steps) > STEPS_HELD_MAX:
-        message = f"'max_parallel' is for workflows of up to {STEPS_HELD_MAX:,} steps, and this one has "
+    if workflow.max_parallel is not None and len(workflow.steps) > MAX_PARALLEL_STEPS:
+        message = f"'max_parallel' is for workflows of up to {MAX_PARALLEL_STEPS:,} steps, and this one has "
         hint = "set it for the run: mulligan run --parallel N"
         key = fields.key("max_parallel")
         source.note(source.refuse("limit", f"{message}{len(workflow.steps):,}", key, hint=hint))

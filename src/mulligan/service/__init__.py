@@ -1,1 +1,107 @@
-"""The verbs, once, for every face: what people and programs can ask of Mulligan."""
+"""What a face may import: `Service`, the types of its answers, and a few functions that put them into words.
+
+`mulligan.service.formatting` (numbers and names in words) and `mulligan.service.suggestions` (completion) are public
+too; everything else in this package is not. A name is imported from its module when it is first asked for.
+"""
+# mypy: implicit-reexport
+# ruff: noqa: F401
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # The same names once more, for the type checker; a test compares the two lists.
+    from typing import Any
+
+    from mulligan.core.model.workflow import Workflow
+    from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
+    from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.breakers import Breaker
+    from mulligan.service.corrections import ChangedSteps, CorrectedWorkflow, Correction
+    from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult, make_decision, read_decisions
+    from mulligan.service.descriptions import (
+        describe_artifact,
+        describe_budget,
+        describe_spending,
+        failure_tail,
+        message_lines,
+        summarize_failure,
+    )
+    from mulligan.service.doctor import Check
+    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, machine
+    from mulligan.service.failure_summary import Answered, Fate, Group, grouped, spent_budget
+    from mulligan.service.forecast import Forecast
+    from mulligan.service.gc import Garbage, GarbageReport, RunRetention
+    from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
+    from mulligan.service.items import Item
+    from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
+    from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.logs import UnknownAttempt
+    from mulligan.service.next_commands import answer_to, answers_to, suggest_commands
+    from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.pending import PendingEntry, describe_earlier_run
+    from mulligan.service.preview import Preview, StepPreview
+    from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_control import Prepared
+    from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
+    from mulligan.service.run_progress import Following, Moving, Sentences, Told
+    from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
+    from mulligan.service.run_story import Asked, Line, Sentence
+    from mulligan.service.service import Service, open_service, open_temporary_service
+    from mulligan.service.starting import DetachedRun, ExistingRun, check_key
+    from mulligan.service.stats import RungStats, describe_rung
+    from mulligan.service.step_trial import Fakes
+    from mulligan.service.usage import StepUsage, UsedResources
+    from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
+    from mulligan.service.waiting import Until, WaitEvent
+    from mulligan.service.workers import WorkerLine, WorkerTask
+    from mulligan.service.workflow_files import Validation
+
+_NAMES = {
+    "mulligan.core.model.workflow": "Workflow",
+    "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
+    "mulligan.service.attempts": "AttemptRecord",
+    "mulligan.service.breakers": "Breaker",
+    "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
+    "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
+    "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
+    "failure_tail message_lines summarize_failure",
+    "mulligan.service.doctor": "Check",
+    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver machine",
+    "mulligan.service.failure_summary": "Answered Fate Group grouped spent_budget",
+    "mulligan.service.forecast": "Forecast",
+    "mulligan.service.gc": "Garbage GarbageReport RunRetention",
+    "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
+    "mulligan.service.items": "Item",
+    "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
+    "mulligan.service.log_following": "LogPiece LogSelection",
+    "mulligan.service.logs": "UnknownAttempt",
+    "mulligan.service.next_commands": "answer_to answers_to suggest_commands",
+    "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.pending": "PendingEntry describe_earlier_run",
+    "mulligan.service.preview": "Preview StepPreview",
+    "mulligan.service.round_plans": "ForkPlan RoundPlan",
+    "mulligan.service.run_control": "Prepared",
+    "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
+    "mulligan.service.run_progress": "Following Moving Sentences Told",
+    "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
+    "mulligan.service.run_story": "Asked Line Sentence",
+    "mulligan.service.service": "Service open_service open_temporary_service",
+    "mulligan.service.starting": "DetachedRun ExistingRun check_key",
+    "mulligan.service.stats": "RungStats describe_rung",
+    "mulligan.service.step_trial": "Fakes",
+    "mulligan.service.usage": "StepUsage UsedResources",
+    "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
+    "mulligan.service.waiting": "Until WaitEvent",
+    "mulligan.service.workers": "WorkerLine WorkerTask",
+    "mulligan.service.workflow_files": "Validation",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mulligan.service' has no attribute '{name}'")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""Every attempt at something, as plain data for every face: when it began, what it cost, how it ended."""
+"""Every attempt of a run: when it began, what it cost, how it ended; and the costs of each step."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
+from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.spending import FIGURES
 from mulligan.core.state.scope import error_view
 
 # The first two until it has ended.
 Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
 
 
-class Try(msgspec.Struct):
+class AttemptRecord(msgspec.Struct):
     """One attempt at a step, a command of an item or of a handler, or a recovery script: what came of it."""
 
     place: str
@@ -37,9 +40,9 @@ class Try(msgspec.Struct):
     failure: dict[str, Any] | None = None
 
 
-def tries(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[Try]:
+def list_attempts(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[AttemptRecord]:
     """The attempts at the wanted places, over all rounds, in the order in which they were scheduled."""
-    found: dict[tuple[str, int], Try] = {}
+    found: dict[tuple[str, int], AttemptRecord] = {}
     round_ = 1
     for entry in entries:
         fact = entry.fact
@@ -50,23 +53,23 @@ def tries(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[
     return list(found.values())
 
 
-def tries_by_step(entries: Iterable[e.Entry]) -> dict[str, list[dict[str, Any]]]:
+def attempts_by_step(entries: Iterable[e.Entry]) -> dict[str, list[AttemptRecord]]:
     """The attempts at steps, and at what ran on their behalf, by step. Those at items are too many for that."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in tries(entries, lambda place: "[" not in place):
-        found.setdefault(step_name(one.place), []).append(msgspec.to_builtins(one))
+    found: dict[str, list[AttemptRecord]] = {}
+    for one in list_attempts(entries, lambda place: "[" not in place):
+        found.setdefault(step_name(one.place), []).append(one)
     return found
 
 
-def _note(found: dict[tuple[str, int], Try], entry: e.Entry, round_: int) -> None:
+def _note(found: dict[tuple[str, int], AttemptRecord], entry: e.Entry, round_: int) -> None:
     fact: Any = entry.fact
     # One whose expressions failed was never scheduled.
-    one = found.setdefault((fact.place, fact.attempt), Try(fact.place, fact.attempt, round_, entry.at))
+    one = found.setdefault((fact.place, fact.attempt), AttemptRecord(fact.place, fact.attempt, round_, entry.at))
     if not isinstance(fact, e.AttemptScheduled):
         _tell(one, fact, entry.at)
 
 
-def _tell(one: Try, fact: Any, at: datetime) -> None:
+def _tell(one: AttemptRecord, fact: Any, at: datetime) -> None:
     if isinstance(fact, e.AttemptStarted):
         one.started_at, one.host, one.status = at, fact.host, "running"
         return
@@ -92,3 +95,40 @@ _OF_AN_ATTEMPT = (
     *(e.AttemptScheduled, e.AttemptStarted, e.ResultRejected),
     *(e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled),
 )
+
+
+class Cost(msgspec.Struct):
+    """Time and processor time of all attempts together, those at items and handlers too; the most memory of one."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory: int = 0
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """What several steps cost together; of memory again the most of one."""
+    found = Cost()
+    for cost in costs:
+        found.wall_seconds = round(found.wall_seconds + cost.wall_seconds, 6)
+        found.cpu_seconds = round(found.cpu_seconds + cost.cpu_seconds, 6)
+        found.peak_memory = max(found.peak_memory, cost.peak_memory)
+    return found
+
+
+class Costs:
+    """The costs of the steps of a run, as its log grows. Nothing of a step of which nothing was measured."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.by_step: dict[str, Cost] = {}
+        for entry in entries:
+            self.see(entry)
+
+    def see(self, entry: Entry) -> None:
+        """Take in an entry."""
+        fact = entry.fact
+        if not isinstance(fact, AttemptSucceeded | AttemptFailed) or fact.usage.keys() <= FIGURES:
+            return
+        cost = self.by_step.setdefault(step_name(fact.place), Cost())
+        cost.wall_seconds = round(cost.wall_seconds + number_or_zero(fact.usage.get("wall_seconds")), 6)
+        cost.cpu_seconds = round(cost.cpu_seconds + number_or_zero(fact.usage.get("cpu_seconds")), 6)
+        cost.peak_memory = max(cost.peak_memory, int(number_or_zero(fact.usage.get("peak_memory"))))

@@ -1,38 +1,66 @@
-"""Circuit breakers, for people: how they are, and closing one by hand."""
+"""Circuit breakers: how they stand, closing one by hand, and which places of a run wait for one."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
 
+import msgspec
+
+from mulligan.core.model.formatting import format_time
+from mulligan.core.state.state import State
 from mulligan.errors import UnknownBreaker
+from mulligan.history.obstacles import Obstacle
 from mulligan.language.suggestions import did_you_mean
-from mulligan.ports import BreakerRecord
-from mulligan.service.verbs import Service
+from mulligan.ports import BreakerRecord, Store
+from mulligan.service.run_reader import RunReader
 
 
-def breakers(service: Service) -> list[dict[str, Any]]:
-    """Every breaker that a task of the store has asked, by name."""
-    return [as_json(record) for record in _records(service)]
+class Breaker(msgspec.Struct, frozen=True):
+    """A circuit breaker: `failures` in a row, and how many tasks wait for it."""
+
+    name: str
+    status: str
+    failures: int
+    # From when an open breaker lets one task through.
+    retry_at: datetime | None
+    waiting: int
 
 
-def reset(service: Service, name: str) -> BreakerRecord:
-    """Close a breaker, whatever it was; what it was is given back. Tasks that wait for it go on at once."""
-    found = {record.name: record for record in _records(service)}
-    if name not in found or not service.store.reset_breaker(name):
-        hint = did_you_mean(name, found) or "a breaker is known once a task has asked it: see `mulligan breakers`"
+def list_breakers(reader: RunReader) -> list[Breaker]:
+    """Every breaker that a task of this store has asked, by name."""
+    records = reader.store.breakers() if reader.home.is_there else []
+    return [Breaker(one.name, one.status, one.failures, one.retry_at, one.waiting) for one in records]
+
+
+def reset_breaker(reader: RunReader, name: str) -> Breaker:
+    """Close a breaker and return how it was before. Tasks that wait for it continue at once."""
+    breakers = {breaker.name: breaker for breaker in list_breakers(reader)}
+    if name not in breakers or not reader.store.reset_breaker(name):
+        hint = did_you_mean(name, breakers) or "a breaker appears when a task first asks it: mulligan breakers"
         raise UnknownBreaker(f"there is no breaker '{name}'", hint=hint, breaker=name)
-    return found[name]
+    return breakers[name]
 
 
-def as_json(record: BreakerRecord) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "status": record.status,
-        "failures": record.failures,
-        "retry_at": None if record.retry_at is None else record.retry_at.isoformat(),
-        "waiting": record.waiting,
-    }
+def find_breaker_waits(store: Store, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
+    """The places that are ready and wait for a breaker, and for which. Without breakers it costs nothing."""
+    if not state.workflow.breakers:
+        return {}
+    now = now or datetime.now(UTC)
+    closed = {record.name: found for record in store.breakers() if (found := _obstacle(record, now))}
+    ready = (place for place in state.places.values() if place.status == "ready")
+    return {place.key: closed[place.spec.breaker] for place in ready if place.spec.breaker in closed}
 
 
-def _records(service: Service) -> list[BreakerRecord]:
-    return service.store.breakers() if service.home.is_there else []
+def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:
+    text = describe_breaker_wait(record, now)
+    until = record.retry_at if record.status == "open" else None
+    return Obstacle("breaker", text, breaker=record.name, until=until) if text else None
+
+
+def describe_breaker_wait(record: BreakerRecord, now: datetime) -> str:
+    """What a task waits for that asks this breaker; nothing where it need not wait."""
+    if record.status == "half_open":
+        return f"breaker '{record.name}' is half open: one task finds out whether it is well again"
+    if record.status == "closed" or record.retry_at is None or record.retry_at <= now:
+        return ""
+    return f"breaker '{record.name}' is open until {format_time(record.retry_at)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,22 +12,23 @@ import msgspec
 
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.revision import Difference, definition, lost_undos, plain_definition
-from mulligan.core.model.events import Entry
+from mulligan.core.evolve.revision import Difference, lost_undos, plain_from_json, workflow_from_plain
+from mulligan.core.model.events import Entry, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested, Revised
 from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, MulliganError
+from mulligan.formats import NOETL, OURS, load
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.inputs import convert, format_input
 from mulligan.ports import Store
 from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
-from mulligan.service.run_reader import digest_of
+from mulligan.service.run_reader import RunReader
 
 
-class Corrected(msgspec.Struct, frozen=True):
+class CorrectedWorkflow(msgspec.Struct, frozen=True):
     """A workflow file that somebody has corrected, and what he gives beside it."""
 
     workflow: Workflow
@@ -38,7 +40,7 @@ class Corrected(msgspec.Struct, frozen=True):
     keeps_completed: bool = False
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedSteps(msgspec.Struct, frozen=True):
     """A step that has changed, or steps of a matrix that have changed alike; how many of them keep their results."""
 
     step: str
@@ -58,7 +60,7 @@ class Correction(msgspec.Struct, frozen=True):
     # By step the keys that are others, as the file calls them.
     changed: dict[str, tuple[str, ...]] = {}
     # The same for people: a matrix in one line.
-    families: tuple[Changed, ...] = ()
+    families: tuple[ChangedSteps, ...] = ()
     # The keys of the workflow itself.
     settings: tuple[str, ...] = ()
     # Steps that have changed and keep their results: what changed has no part in them, or that is asked for.
@@ -70,7 +72,7 @@ class Correction(msgspec.Struct, frozen=True):
     inputs_kept: dict[str, Any] = {}
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedRound(msgspec.Struct, frozen=True):
     """A round as it would be, on the state that it would begin with."""
 
     state: State
@@ -79,7 +81,7 @@ class Planned(msgspec.Struct, frozen=True):
     correction: Correction | None = None
 
 
-def revised(state: State, corrected: Corrected, store: Store) -> Revised:
+def describe_revision(state: State, corrected: CorrectedWorkflow, store: Store) -> Revised:
     """What a retry is told of a corrected file. Raises where the run could not go on with it."""
     workflow = corrected.workflow
     inputs = _inputs(state, corrected, store)
@@ -89,7 +91,7 @@ def revised(state: State, corrected: Corrected, store: Store) -> Revised:
     data = encode(workflow)
     return Revised(
         version=version(data),
-        definition=plain_definition(data),
+        definition=plain_from_json(data),
         inputs=inputs,
         file=corrected.file,
         digest=digest_of(corrected.file),
@@ -98,7 +100,7 @@ def revised(state: State, corrected: Corrected, store: Store) -> Revised:
     )
 
 
-def _inputs(state: State, corrected: Corrected, store: Store) -> dict[str, Any]:
+def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[str, Any]:
     """What the run has of what the file asks for, and what is given beside. A value that steps have read stays."""
     declared, run = corrected.workflow.inputs, state.run
     kept = {name: value for name, value in run.inputs.items() if name in declared}
@@ -114,16 +116,16 @@ def _inputs(state: State, corrected: Corrected, store: Store) -> dict[str, Any]:
     return check_recorded_inputs(corrected.workflow, {**corrected.given, **kept}, evaluator)
 
 
-def planned(state: State, report: RetryRequested) -> Planned:
+def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
     """The round that would follow. A corrected definition is tried on the state: that must be the caller's own."""
     found = plan_revision(state, report)
     if found is None:
         told = report.revised
         same = None if told is None else Correction(told.version, told.file, is_same=True)
-        return Planned(state, plan_round(state, report), None, same)
+        return PlannedRound(state, plan_round(state, report), None, same)
     fact, difference = found
     before, inputs = state.workflow, state.run.inputs
-    undos = lost_undos(state, Graph(definition(fact.definition)))
+    undos = lost_undos(state, Graph(workflow_from_plain(fact.definition)))
     evolve(state, Entry(state.run.seq + 1, state.run.at, 0, fact))
     chosen = plan_round(state, report, difference)
     kept = tuple(name for name in fact.changed if name not in frozenset(chosen.steps))
@@ -140,15 +142,15 @@ def planned(state: State, report: RetryRequested) -> Planned:
         inputs={name: value for name, value in fact.inputs.items() if name not in inputs},
         inputs_kept=_other_defaults(before, state.workflow, state.run.inputs),
     )
-    return Planned(state, chosen, difference, correction)
+    return PlannedRound(state, chosen, difference, correction)
 
 
-def _families(state: State, changed: dict[str, tuple[str, ...]], kept: frozenset[str]) -> Iterator[Changed]:
+def _families(state: State, changed: dict[str, tuple[str, ...]], kept: frozenset[str]) -> Iterator[ChangedSteps]:
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, keys in changed.items():
         found.setdefault((state.step(name).sweep or name, keys), []).append(name)
     for (family, keys), names in found.items():
-        yield Changed(family, keys, len(names), len(kept.intersection(names)))
+        yield ChangedSteps(family, keys, len(names), len(kept.intersection(names)))
 
 
 def _other_defaults(old: Workflow, new: Workflow, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -156,3 +158,36 @@ def _other_defaults(old: Workflow, new: Workflow, inputs: dict[str, Any]) -> dic
     both = (name for name in new.inputs if name in old.inputs and old.inputs[name].has_default)
     others = (name for name in both if new.inputs[name].default != old.inputs[name].default)
     return {name: inputs[name] for name in others if inputs.get(name) == old.inputs[name].default}
+
+
+def changed_file(reader: RunReader, run_id: int) -> str:
+    """The file that the run was started from, where it is another workflow today; else "".
+
+    Read whole only where its bytes are others: of a hundred thousand steps that takes its time.
+    """
+    record = reader.record(run_id)
+    started = next((entry.fact for entry in reader.store.log(run_id, limit=1)), None)
+    if not isinstance(started, RunStarted):
+        return ""
+    # Where a corrected file has taken its place, in a later round, that one counts.
+    revision = reader.state(run_id).run.revision if record.round > 1 else None
+    known = revision or started
+    if digest_of(known.file) in ("", known.digest):
+        return ""
+    pinned = reader.state(run_id).workflow
+    # Of a NoETL file that was read with --trust-templates; a text has no such quotes in JSON.
+    is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
+    try:
+        today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting)
+        return known.file if version(encode(today)) != known.version else ""
+    except MulliganError:
+        # In the middle of being corrected: nothing that could be run.
+        return ""
+
+
+def digest_of(path: str) -> str:
+    """What tells the bytes of a file from others; "" where there is none."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
+    except OSError:
+        return ""

@@ -23,10 +23,9 @@ from mulligan.history.phrases import describe_adjustment
 from mulligan.history.story import story
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
-from mulligan.service.definitions import duration, size
-from mulligan.service.pending import KEYS
-from mulligan.service.spending import read_budgets
-from mulligan.service.verbs import Service
+from mulligan.service.pending import PendingEntry
+from mulligan.service.run_control import RunControl
+from mulligan.service.values import parse_duration, parse_size, read_budgets
 
 Verdict = Literal["retry", "fail"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -47,7 +46,7 @@ class Decision(msgspec.Struct, frozen=True):
     budgets: dict[str, Budget] = {}
 
 
-class Foreseen(msgspec.Struct, frozen=True):
+class DecisionPreview(msgspec.Struct, frozen=True):
     """What would follow from a decision: told in sentences, and the attempts that could start."""
 
     decision: Decision
@@ -55,17 +54,18 @@ class Foreseen(msgspec.Struct, frozen=True):
     starts: list[str]
 
 
-class Decided(msgspec.Struct, frozen=True):
+class DecisionResult(msgspec.Struct, frozen=True):
     """A decision that was recorded; or, with an error, refused: it came too late."""
 
     decision: Decision
+    by: str
     error: MulliganError | None = None
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def decision(
+def make_decision(
     run_id: int,
     step: str,
     verdict: Any,
@@ -79,7 +79,10 @@ def decision(
         raise InputInvalid(f"'{verdict}' is no verdict", hint="say retry or fail")
     if verdict == "fail" and (memory is not None or timeout is not None or budget):
         raise InputInvalid("what fails has no next attempt", hint="leave out memory, timeout and budget, or say retry")
-    wanted = None if memory is None else size(str(memory)), None if timeout is None else duration(str(timeout))
+    wanted = (
+        None if memory is None else parse_size(str(memory)),
+        None if timeout is None else parse_duration(str(timeout)),
+    )
     return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()))
 
 
@@ -114,7 +117,7 @@ def _read(entry: Any) -> Decision:
     if not isinstance(entry, dict):
         raise InputInvalid("it is not an object", hint=_EXAMPLE)
     for name in entry:
-        if name not in _KNOWN and name not in KEYS:
+        if name not in _KNOWN and name not in PendingEntry.__struct_fields__:
             raise InputInvalid(f"it has an unknown key '{name}'", hint=did_you_mean(name, _KNOWN))
     for name, (kind, what) in _NEEDED.items():
         if entry.get(name) is None:
@@ -123,7 +126,7 @@ def _read(entry: Any) -> Decision:
     for name, (kinds, what) in _OPTIONAL.items():
         if entry.get(name) is not None:
             _expect(name, entry[name], kinds, what)
-    return decision(**{name: entry.get(name) for name in _KNOWN})  # type: ignore[arg-type]
+    return make_decision(**{name: entry.get(name) for name in _KNOWN})  # type: ignore[arg-type]
 
 
 def _expect(name: str, value: Any, kinds: Any, what: str) -> None:
@@ -158,39 +161,39 @@ def _retold(error: MulliganError, message: str) -> MulliganError:
 # -- what would follow -----------------------------------------------------------------------------------------------
 
 
-def foresee(service: Service, decisions: Sequence[Decision]) -> list[Foreseen]:
+def preview_decisions(control: RunControl, decisions: Sequence[Decision]) -> list[DecisionPreview]:
     """What would follow from each, one after the other. Nothing is written; refused where any of them would be."""
     states: dict[int, State] = {}
     seen: set[tuple[int, str]] = set()
 
-    def look(one: Decision) -> Foreseen:
+    def look(one: Decision) -> DecisionPreview:
         if (one.run_id, one.step) in seen:
             raise InputInvalid(f"'{one.step}' of run {one.run_id} is decided twice")
         seen.add((one.run_id, one.step))
         if one.run_id not in states:
-            states[one.run_id] = service.state(one.run_id)
-        return _follow(service, states[one.run_id], one)
+            states[one.run_id] = control.reader.state(one.run_id)
+        return _follow(control, states[one.run_id], one)
 
     return _each(decisions, look)
 
 
-def foresee_one(service: Service, one: Decision) -> Foreseen:
+def preview_decision(control: RunControl, one: Decision) -> DecisionPreview:
     """What would follow from a decision. Nothing is written; refused where it would be."""
-    return _follow(service, service.state(one.run_id), one)
+    return _follow(control, control.reader.state(one.run_id), one)
 
 
-def _follow(service: Service, state: State, one: Decision) -> Foreseen:
+def _follow(control: RunControl, state: State, one: Decision) -> DecisionPreview:
     report = r.Classified(
-        datetime.now(UTC), one.step, one.verdict, service.by, one.reason, one.memory, one.timeout, one.budgets
+        datetime.now(UTC), one.step, one.verdict, control.by, one.reason, one.memory, one.timeout, one.budgets
     )
     try:
-        entries = turn(state, report, Cel(os.environ, service.store.artifacts.fetch))
+        entries = turn(state, report, Cel(os.environ, control.reader.store.artifacts.fetch))
     except UnknownStep as error:
         raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
     state.commit()
     lines = [line for line in story(entries, state.workflow) if not line.is_detail]
     told = [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
-    return Foreseen(one, [*told, *_beyond(state)], _starts(entries))
+    return DecisionPreview(one, [*told, *_beyond(state)], _starts(entries))
 
 
 def _beyond(state: State) -> Iterator[str]:
@@ -210,20 +213,20 @@ def _starts(entries: Sequence[e.Entry]) -> list[str]:
 # -- sending ---------------------------------------------------------------------------------------------------------
 
 
-def record_decision(service: Service, one: Decision) -> None:
+def record_decision(control: RunControl, one: Decision) -> None:
     """Record one. Refused where its run does not wait for it."""
     more: dict[str, Any] = {"memory": one.memory, "timeout": one.timeout, "budgets": one.budgets}
-    service.classify(one.run_id, one.step, one.verdict, one.reason, **more)
+    control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
 
 
-def decide(service: Service, decisions: Sequence[Decision]) -> Iterator[Decided]:
+def record_decisions(control: RunControl, decisions: Sequence[Decision]) -> Iterator[DecisionResult]:
     """Record them, one after the other. One that comes too late is refused, and the others still count."""
     for one in decisions:
         try:
-            record_decision(service, one)
+            record_decision(control, one)
         except StoreUnavailable:
             raise
         except MulliganError as error:
-            yield Decided(one, error)
+            yield DecisionResult(one, control.by, error)
         else:
-            yield Decided(one)
+            yield DecisionResult(one, control.by)

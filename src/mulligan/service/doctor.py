@@ -20,13 +20,15 @@ import msgspec
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
-from mulligan.ports import Store, WorkerRecord
+from mulligan.ports import WorkerRecord, WorkerRegistry
 from mulligan.service.driver import machine
 from mulligan.service.home import Home, this_host
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.overview import show_run
+from mulligan.service.run_control import RunControl, prepare
+from mulligan.service.run_reader import RunReader
 from mulligan.store.statements import migrations
-from mulligan.worker import groups
-from mulligan.worker.cgroups import OomKills
+from mulligan.worker import task_cgroups
+from mulligan.worker.own_cgroup import OomKills
 
 Health = Literal["ok", "warning", "problem"]
 
@@ -52,8 +54,20 @@ class Check(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def examine_machine(home: Home) -> Iterator[Check]:
-    """Everything, one after the other. Nothing raises: what goes wrong is what was found."""
+class Diagnosis(msgspec.Struct, frozen=True):
+    """All checks; `ok` if none found a problem. A warning is not a problem."""
+
+    ok: bool
+    checks: list[Check]
+
+
+def examine_machine(home: Home) -> Diagnosis:
+    """Check this machine and the store of a home. Nothing raises: what goes wrong is reported as a check."""
+    checks = list(_checks(home))
+    return Diagnosis(all(check.health != "problem" for check in checks), checks)
+
+
+def _checks(home: Home) -> Iterator[Check]:
     offset = time.time() - time.monotonic()
     yield python(sys.version_info[:3])
     yield sqlite(apsw.sqlite_lib_version())
@@ -63,7 +77,7 @@ def examine_machine(home: Home) -> Iterator[Check]:
     yield _guarded("tasks", _tasks)
     yield subreaper(sys.platform)
     yield memory_kills(OomKills().can_tell)
-    yield memory_limits(groups.usable(os.getpid()))
+    yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _guarded("clock", lambda: _clock(home, offset))
 
 
@@ -125,7 +139,7 @@ def memory_kills(is_told: bool) -> Check:
     return Check("memory", "warning", found, "OUT_OF_MEMORY is told by measured memory alone: give steps a limit")
 
 
-def memory_limits(ground: groups.Ground | None) -> Check:
+def memory_limits(ground: task_cgroups.CgroupParent | None) -> Check:
     """Who keeps a step to the memory that it asks for. Both do, the kernel to the page."""
     if ground is None:
         return Check(
@@ -179,7 +193,7 @@ def _absent(home: Home) -> Check:
     )
 
 
-def _write(store: Store) -> None:
+def _write(store: WorkerRegistry) -> None:
     """Something that nobody misses: a worker that comes and goes."""
     name = f"{this_host()}.{os.getpid()}.doctor.{time.monotonic_ns()}"
     store.register(WorkerRecord(name, this_host(), os.getpid()))
@@ -198,14 +212,15 @@ def _existing(folder: Path) -> Path:
 def _tasks() -> Check:
     """A whole run of one step, `true`, in a home of its own: supervisor, shell, store and engine together."""
     with tempfile.TemporaryDirectory(prefix="mulligan-doctor-") as folder:
-        service = Service(Home(Path(folder) / "home"))
+        reader = RunReader(Home(Path(folder) / "home"))
+        control = RunControl(reader)
         try:
-            with service.driver(machine(1)) as driver:
-                [run_id] = service.start(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
+            with control.driver(machine(1)) as driver:
+                [run_id] = control.start(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
                 driver.drive(run_id)
-            found = service.show(run_id)
+            found = show_run(reader, run_id)
         finally:
-            service.close()
+            reader.close()
     if found["status"] == "completed":
         return Check("tasks", "ok", "a step that runs 'true' completed")
     message = "; ".join(failure["message"] for failure in found["failures"]) or found["reason"]
@@ -228,5 +243,5 @@ def _clock(home: Home, offset: float) -> Check:
 
 def _skew(url: str) -> float:
     """How far our clock is ahead of the server's."""
-    theirs: datetime = import_module("mulligan.store.postgres_link").server_time(url)
+    theirs: datetime = import_module("mulligan.store.postgres_client").server_time(url)
     return (datetime.now(UTC) - theirs).total_seconds()

@@ -1,7 +1,7 @@
-"""A worker process: an engine and its hands under one name, from registration to retirement.
+"""A worker process: an engine and its executor under one name, from registration to retirement.
 
-Drives one run to its end (`mulligan run`), or serves whatever comes (`mulligan worker`). Survives a store that goes
-away for a while, and an operator who presses Ctrl-C once or twice.
+Drives one run to its end (`mulligan run`), or serves all runs (`mulligan worker`). Survives outages of the store, and
+handles Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,42 +28,41 @@ from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import HomeMoved, MulliganError, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
-from mulligan.ports import Store, WorkerRecord
-from mulligan.service.breaker_waits import held_up
-from mulligan.service.home import Home, log_bytes_max, this_host
+from mulligan.ports import Executor, Store, WorkerRecord
+from mulligan.service.breakers import find_breaker_waits
+from mulligan.service.home import Home
 from mulligan.service.locks import Locks
-from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
+from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
-from mulligan.worker.cgroups import memory_limit
 from mulligan.worker.folders import Folders, remove_folder
-from mulligan.worker.leftovers import kill_leftovers
-from mulligan.worker.local_executor import LocalExecutor
-from mulligan.worker.room import VISIBLE, visible_gpus
+from mulligan.worker.own_cgroup import memory_limit
+from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
 
 Ending = Literal["ended", "waiting", "interrupted"]
 
 LEASE_SECONDS = 30.0
-# A store that is away for a while must not cost us what we run: that ends at two thirds of the lease.
+# Two lost heartbeats must not cost the running tasks: their supervisor kills them at two thirds of the lease.
 BEATS_PER_LEASE = 6
-# How often a worker looks for runs that nobody drives any more, where no heartbeat tells.
+# How often a worker looks for runs without a driver, in a store without heartbeats.
 IDLE_RUNS_SECONDS = 1.0
-# How often a run that has breakers is looked at, whether only persons and breakers hold it up.
+# How often a run with breakers is checked for waiting only for people and breakers.
 HELD_UP_SECONDS = 1.0
-# How soon a signal is seen.
-PATIENCE_SECONDS = 0.1
-# How long the engine waits between two questions to a store that does not answer: from, and at most. Of a short lease
-# at most this share: who has the store back gives the others one lease to come back too.
+# How long one round of the loop may wait: a signal is noticed by then.
+TICK_SECONDS = 0.1
+# The pause before asking an unavailable store again: first, at most, and at most this share of the lease. A worker that
+# is back gives the others one lease to come back too.
 STORE_SECONDS, STORE_SECONDS_MAX, STORE_LEASE_SHARE_MAX = 0.1, 2.0, 1 / 6
-# How many runs that nobody drives one worker takes up at a time.
+# How many runs without a driver one worker takes up at a time.
 RUNS_TAKEN_MAX = 1000
 
 
-# What tells a worker which GPUs it may use.
-GPUS_VARIABLE = VISIBLE
+# The variable that says which GPUs a worker may use.
+GPUS_VARIABLE = VISIBLE_GPUS
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """What a worker may use at once."""
+    """The resources that a worker may use."""
 
     cpus: float
     memory: int
@@ -71,41 +70,54 @@ class Capacity(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
 
+NO_CAPACITY = Capacity(0.0, 0)
+
+
 def machine(parallel: int | None = None) -> Capacity:
-    """What this machine has: its processors, unless another number is named, its memory, its GPUs."""
+    """The capacity of this machine. `parallel` replaces the number of processors."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Capacity(float(parallel or cpus), min(memory, memory_limit() or memory), visible_gpus(os.environ))
 
 
+class WorkerIdentity(msgspec.Struct, frozen=True):
+    """What an executor needs to know about the worker that it runs tasks for."""
+
+    name: str
+    host: str
+    # The worker's lock: processes that inherit the descriptor keep the worker alive for others.
+    lock_fd: int
+
+
 class Driver:
-    """One worker, alive while the context lasts. `has_hands` False: it takes turns and runs nothing."""
+    """One worker, alive while the context lasts. If `make_executor` returns None it takes turns and runs no tasks."""
 
     def __init__(
         self,
+        *,
         home: Home,
         store: Store,
-        capacity: Capacity | None = None,
-        *,
-        watcher: Observer | None = None,
-        lease_seconds: float = LEASE_SECONDS,
-        host: str = "",
+        clock: ProcessClock,
+        make_executor: Callable[[WorkerIdentity], Executor | None],
+        observer: Observer | None,
+        lease_seconds: float,
+        host: str,
     ) -> None:
         self.home = home
         self.store = store
-        self.capacity = capacity
-        self.watcher = watcher or NullObserver()
+        self.clock = clock
+        # Called again for each new name of the worker.
+        self._make_executor = make_executor
+        self.observer = observer or NullObserver()
         self.lease_seconds = lease_seconds
-        # Where its tasks run, as the store knows it.
-        self.host = host or this_host()
+        # The host name under which the store knows its tasks.
+        self.host = host
         self.interrupts = 0
-        self.executor: LocalExecutor | None = None
+        self.executor: Executor | None = None
         self.lock: lock.Lock | None = None
-        # A store that machines share has a clock of its own, and we go by that. Else each process has one.
-        self.clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
         self._locks = Locks(home, is_shared=store.is_shared)
         self._was_unproven = False
-        self._beaten_at = 0.0
+        self._heartbeat_at = 0.0
         self._idle_at = -IDLE_RUNS_SECONDS
         self._idle_before: int | None = None
         self._held_at = -HELD_UP_SECONDS
@@ -117,18 +129,18 @@ class Driver:
     def __exit__(self, *_: object) -> None:
         self._tear_down()
 
-    # -- one life under one name -------------------------------------------------------------------------------------
+    # -- from registration to retirement -----------------------------------------------------------------------------
 
     def _set_up(self, root_run_id: int | None = None) -> None:
-        """All of it, or nothing of ours is left."""
+        """Register under a new name and start the engine. If that fails, nothing is left behind."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.home.make()
-        self.lock = lock.hold(self.home.locks, self.name)
+        self.lock = lock.acquire(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:
-            self.executor = self._executor(self.lock.fd)
+            self.executor = self._make_executor(WorkerIdentity(self.name, self.host, self.lock.fd))
             self.clock.set_by(self.store.now)
-            # Right before the engine: its heartbeats count from here.
+            # Right before the engine, whose heartbeats count from here.
             self.store.register(self._record(self.lock.path))
             self.engine = Engine(
                 self.store,
@@ -137,85 +149,67 @@ class Driver:
                 self.name,
                 self.executor,
                 root_run_id=root_run_id,
-                watcher=self.watcher,
+                observer=self.observer,
                 check=self._refuse_moved_home,
                 lease_seconds=self.lease_seconds,
             )
-            self._beaten_at = time.monotonic()
-            self.rescue()
+            self._heartbeat_at = time.monotonic()
+            self.expire_dead_workers()
         except BaseException:
-            # The store may know us by now, or not: whoever looks at our lock sees that we are gone.
-            self._put_down(is_known=False)
+            # The store may know us by now. Other workers see by our lock that we are gone.
+            self._shut_down(is_recorded=False)
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
-        can = self.capacity or Capacity(0.0, 0)
+        # Nothing runs yet: the free capacity is all of it.
+        capacity = self.executor.offer() if self.executor is not None else NO_CAPACITY
         return WorkerRecord(
             name=self.name,
             host=self.host,
             pid=os.getpid(),
             lock=lock_path,
-            cpus=can.cpus,
-            memory=can.memory,
-            gpus=can.gpus,
-            labels=can.labels,
+            cpus=capacity.cpus,
+            memory=capacity.memory,
+            gpus=capacity.gpus,
+            labels=capacity.labels,
             started_at=self.clock.now(),
         )
 
-    def _executor(self, lock_fd: int) -> LocalExecutor | None:
-        if self.capacity is None:
-            return None
-        return LocalExecutor(
-            name=self.name,
-            host=self.host,
-            home=self.home.folder,
-            cpus=self.capacity.cpus,
-            memory=self.capacity.memory,
-            gpus=self.capacity.gpus,
-            labels=self.capacity.labels,
-            artifacts=self.store.artifacts,
-            results=self.store.tagged,
-            clock=self.clock,
-            lock_fd=lock_fd,
-            lease_seconds=self.lease_seconds if self.store.is_shared else None,
-            log_bytes_max=log_bytes_max(os.environ),
-        )
-
     def _tear_down(self) -> None:
-        """In order: nothing of ours runs any more when the store hears that we are gone."""
-        self._close_hands()
-        # Where the store has not heard it: our lock is free in a moment, whoever comes next sees it, and buries us.
-        self._put_down(is_known=self._retire() or self._retire())
+        """Stop all tasks, then retire: nothing may run any more when the store removes this worker."""
+        self._close_executor()
+        # If the store cannot be reached, the next worker finds our lock free and expires us.
+        self._shut_down(is_recorded=self._retire() or self._retire())
 
     def _retire(self) -> bool:
-        """Whether the store has heard that we are gone. A connection that was lost is noticed by who uses it first."""
+        """Retire. False if the store is unavailable; a second try may succeed with a new connection."""
         try:
-            self.engine.let_go()
+            self.engine.release_all()
             self.store.retire(self.name)
         except StoreUnavailable:
             return False
         return True
 
-    def _close_hands(self) -> None:
+    def _close_executor(self) -> None:
         if self.executor is not None:
             self.executor.close()
         self.executor = None
 
-    def _put_down(self, *, is_known: bool = True) -> None:
-        """Nothing of ours runs, and our lock is free."""
-        self._close_hands()
+    def _shut_down(self, *, is_recorded: bool = True) -> None:
+        """Stop all tasks and free the lock."""
+        self._close_executor()
         if self.lock is not None:
-            self.lock.release(is_known=is_known)
+            self.lock.release(is_recorded=is_recorded)
         self.lock = None
 
-    def rescue(self) -> None:
-        """Bury workers that died, and end and remove what they left on this machine."""
-        may_expire_others = self.engine.contact.may_expire_others or not self.store.is_shared
+    def expire_dead_workers(self) -> None:
+        """Expire dead workers, kill the processes and remove the files that they left on this machine."""
+        may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
         for worker in expire_dead_workers(
-            self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
+            self.store, self._locks.look_again, kill_worker_processes, may_expire_others=may_expire_others
         ):
-            # What it had may be what we wait for: a run of ours, a breaker's probe.
-            self.engine.call()
+            # We may be waiting for something that it had: a run of ours, the probe of a breaker.
+            self.engine.request_look()
             if worker.lock:
                 Path(self._locks.path(worker)).unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(worker.name))
@@ -226,28 +220,28 @@ class Driver:
     # -- driving -----------------------------------------------------------------------------------------------------
 
     def drive(self, run_id: int, wait_seconds: float = 0.0) -> Ending:
-        """Drive a run, and the runs it starts, until it has ended, waits for a person, or we are interrupted."""
+        """Drive a run and its descendants until it has ended, waits for a person, or we are interrupted."""
         self.engine.root_run_id = run_id
-        if run_id not in self.engine.drives:
+        if run_id not in self.engine.drivers:
             if self.store.run(run_id).status in RUN_ENDED:
-                # The verb that is followed was its last turn.
+                # The last turn of the run was the verb that we follow.
                 return "ended"
             self.engine.take_up(self._tree(run_id))
         with self._signals():
             while not self.interrupts:
-                ending = self._once(lambda: self._rests(run_id, wait_seconds))
+                ending = self._once(lambda: self._ending(run_id, wait_seconds))
                 if ending is not None:
                     return ending
             self._wind_up()
-        return self._end_of_interrupted(run_id)
+        return self._ending_after_interrupt(run_id)
 
     def _tree(self, run_id: int) -> list[int]:
-        """The run and the runs below it that have not ended: one that nobody tells anything may have tasks to run."""
-        found = [run_id]
-        for above in found:
-            children = self.store.children(above)
-            found.extend(child.run_id for child in children if child.status not in RUN_ENDED)
-        return found
+        """The run and its unfinished descendants: a run without messages may still have tasks to run."""
+        run_ids = [run_id]
+        for parent in run_ids:
+            children = self.store.children(parent)
+            run_ids.extend(child.run_id for child in children if child.status not in RUN_ENDED)
+        return run_ids
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take turns and tasks of all runs until we are interrupted."""
@@ -257,132 +251,132 @@ class Driver:
             self._wind_up()
 
     def _take_up_idle(self) -> None:
-        """In a store that no host shares tasks come with the turn of their run: of runs that nobody drives, ever.
+        """Take up runs without a driver, in a store that is not shared: their tasks come only with their turns.
 
-        Where several do, whoever has room is given tasks, whosever the run is.
+        In a shared store any worker with free capacity gets tasks of any run.
         """
         if self.store.is_shared or time.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = time.monotonic()
-        if not self.engine.drives:
-            # Nothing is timed by our clock now: steps of the wall clock since we started need not be kept out of it.
+        if not self.engine.drivers:
+            # No run depends on our clock now, so it may follow changes of the wall clock.
             self.clock.follow_wall()
-        self.rescue()
+        self.expire_dead_workers()
         unfinished = self.store.runs(
             limit=RUNS_TAKEN_MAX, before=self._idle_before, statuses=("new", "running", "paused")
         )
-        # The next time those behind: a thousand that wait for people must not hide an older one that has work.
+        # Older runs come next time: a thousand runs that wait for people must not hide one that has work.
         self._idle_before = unfinished[-1].run_id if len(unfinished) == RUNS_TAKEN_MAX else None
         self.engine.take_up([record.run_id for record in unfinished])
 
     def turn(self, run_id: int, until: Callable[[], bool]) -> None:
-        """Take the run's turns, and nothing else, until something is true."""
+        """Take the turns of the run, and run no tasks, until the condition holds."""
         self.engine.root_run_id = run_id
         self.engine.take_up([run_id])
         while not until():
             self._once()
 
-    def _rests(self, run_id: int, wait_seconds: float) -> Ending | None:
-        self.engine.refuse_given_up(run_id)
+    def _ending(self, run_id: int, wait_seconds: float) -> Ending | None:
+        self.engine.refuse_abandoned(run_id)
         if self._has_ended(run_id):
             return "ended"
         return "waiting" if self._waits(run_id, wait_seconds) else None
 
-    def _end_of_interrupted(self, run_id: int) -> Ending:
+    def _ending_after_interrupt(self, run_id: int) -> Ending:
         try:
             return "ended" if self._has_ended(run_id) else "interrupted"
         except StoreUnavailable:
             return "interrupted"
 
     def _has_ended(self, run_id: int) -> bool:
-        return run_id not in self.engine.drives and self.store.run(run_id).status in RUN_ENDED
+        return run_id not in self.engine.drivers and self.store.run(run_id).status in RUN_ENDED
 
     def _waits(self, run_id: int, wait_seconds: float) -> bool:
-        """Whether only a person can move the run on: nothing runs, and no timer is due soon."""
+        """Whether only a person can continue the run: nothing runs, and no timer is due soon."""
         if not self.engine.is_idle or not self._is_time_to_look():
             return False
-        drives = self.engine.drives.values()
+        drives = self.engine.drivers.values()
         if not any(self._waits_for_people(drive) for drive in drives):
             return False
         if all(drive.is_paused for drive in drives):
-            # A timer takes effect when the pause is lifted, so it is not waited for.
+            # Timers take effect when the pause is lifted: there is nothing to wait for.
             return True
         due = self.engine.next_due()
         return due is None or (due - self.clock.now()).total_seconds() > wait_seconds
 
     def _waits_for_people(self, drive: RunDriver) -> bool:
-        return drive.is_paused_at_a_bug or waits_for_people(
-            drive.state, held_up(self.store, drive.state, self.clock.now())
+        return drive.is_paused_after_crash or waits_for_people(
+            drive.state, find_breaker_waits(self.store, drive.state, self.clock.now())
         )
 
     def _is_time_to_look(self) -> bool:
-        """Behind a breaker ten thousand tasks may wait for an hour: they are not counted with every round."""
-        if self.engine.known.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
+        """Whether to count the waiting tasks: not in every round, since ten thousand may wait for a breaker."""
+        if self.engine.workflows.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
             return False
         self._held_at = time.monotonic()
         return True
 
     def _once(self, look: Callable[[], Ending | None] = lambda: None) -> Ending | None:
-        """Once round the loop, and what is to be seen then. Nothing is, where the store had to be waited for."""
+        """Run the loop once, then `look`. Return None if the store was unavailable."""
         self._refuse_moved_home()
         try:
-            self._beat()
-            self.engine.tick(PATIENCE_SECONDS)
-            self.watcher.tick()
+            self._maintain()
+            self.engine.tick(TICK_SECONDS)
+            self.observer.tick()
             return look()
         except StoreUnavailable as error:
-            self._outlast(error)
+            self._wait_for_store(error)
         except WorkerExpired:
             self._start_over()
         return None
 
-    def _beat(self) -> None:
-        """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
+    def _maintain(self) -> None:
+        """Send a heartbeat if the store is shared, and expire dead workers if their runs or probes matter here."""
         is_shared = self.store.is_shared
-        others_matter = is_shared or self.engine.known.has_breakers or self._has_not_its_run()
-        if not others_matter or not self._is_time_to_beat():
+        others_matter = is_shared or self.engine.workflows.has_breakers or self._lacks_its_run()
+        if not others_matter or not self._is_heartbeat_due():
             return
         if is_shared:
-            self.engine.contact.beat()
+            self.engine.heartbeats.send()
             self.clock.set_by(self.store.now)
-        self.rescue()
-        if self._has_not_its_run():
-            self._tell_what_is_waited_for()
+        self.expire_dead_workers()
+        if self._lacks_its_run():
+            self._report_unknown_locks()
             self.engine.take_up(self._tree(self.engine.root_run_id or 0))
 
-    def _tell_what_is_waited_for(self) -> None:
+    def _report_unknown_locks(self) -> None:
         unproven = self._locks.unproven
         if unproven:
             message = f"the lock file of worker '{unproven[0]}' is not in this home"
-            self.watcher.trouble(f"{message}; waiting {self.home.lease_seconds:g}s to be sure that it has ended")
+            self.observer.trouble(f"{message}; waiting {self.home.lease_seconds:g}s to be sure that it has ended")
         elif self._was_unproven:
-            self.watcher.trouble("")
+            self.observer.trouble("")
         self._was_unproven = bool(unproven)
 
-    def _say_alive(self) -> None:
-        """What is given its grace needs its lease for so long."""
-        if self.store.is_shared and self._is_time_to_beat():
-            self.engine.contact.beat()
+    def _keep_lease(self) -> None:
+        """Send a heartbeat: tasks that have their grace still need their leases."""
+        if self.store.is_shared and self._is_heartbeat_due():
+            self.engine.heartbeats.send()
 
-    def _is_time_to_beat(self) -> bool:
-        """Whether the last time was long enough ago: then this is the next one."""
+    def _is_heartbeat_due(self) -> bool:
+        """Whether the last heartbeat is old enough. If so, this moment counts as the next one."""
         seconds = self.lease_seconds / BEATS_PER_LEASE if self.store.is_shared else IDLE_RUNS_SECONDS
         now = time.monotonic()
-        if now - self._beaten_at < seconds:
+        if now - self._heartbeat_at < seconds:
             return False
-        self._beaten_at = now
+        self._heartbeat_at = now
         return True
 
-    def _has_not_its_run(self) -> bool:
-        """Whether another process has the run that this one is to drive: it may be dying, or die later."""
+    def _lacks_its_run(self) -> bool:
+        """Whether another process has the run that this one is to drive: that process may die."""
         root = self.engine.root_run_id
-        return root is not None and root not in self.engine.drives
+        return root is not None and root not in self.engine.drivers
 
     def _refuse_moved_home(self) -> None:
-        """End all that runs, and raise, where our home is no longer at its place: others may take up our runs there.
+        """Kill all tasks and raise if the home was moved: another process may continue our runs in its new place.
 
-        Asked in every round, so that nothing of ours runs any more when somebody goes on with them; and before anything
-        is written, since a task that has lost its files fails for no reason of its own.
+        Called in every round, so that nothing runs any more by then; and before anything is written, since a task that
+        has lost its files fails for no reason in the workflow.
         """
         if self.lock is None or self._is_home_in_place(self.lock):
             return
@@ -393,18 +387,18 @@ class Driver:
         if found == home:
             raise HomeMoved(
                 f"the home '{home}', or the database in it, was moved, replaced or removed while this process used it; "
-                "all that it ran was stopped",
-                hint="if it is at another place now, go on there: mulligan resume --home DIR",
+                "all running tasks were stopped",
+                hint="if it is at another place now, continue there: mulligan resume --home DIR",
             )
         remove_folder(Folders(found).worker(self.name))
         raise HomeMoved(
-            f"the home '{home}' was moved to '{found}' while this process used it; all that it ran was stopped",
-            hint=f"to go on there: mulligan resume --home {shlex.quote(str(found))}",
+            f"the home '{home}' was moved to '{found}' while this process used it; all running tasks were stopped",
+            hint=f"to continue there: mulligan resume --home {shlex.quote(str(found))}",
             moved_to=str(found),
         )
 
     def _is_home_in_place(self, held: lock.Lock) -> bool:
-        """Where heartbeats count, whoever buries us removes our lock: that it is gone says nothing of the home."""
+        """In a shared store a worker that expires us removes our lock: a missing lock does not prove a moved home."""
         if not self.store.is_shared:
             return held.is_in_place and self.store.is_in_place
         try:
@@ -412,31 +406,31 @@ class Driver:
         except OSError:
             return False
 
-    def _outlast(self, error: MulliganError) -> None:
-        """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
-        self.watcher.trouble(f"{error.message}; waiting for it")
+    def _wait_for_store(self, error: MulliganError) -> None:
+        """Ask an unavailable store again until it answers. Tasks keep running, and nothing is lost."""
+        self.observer.trouble(f"{error.message}; waiting for it")
         for seconds in pauses(self.lease_seconds):
             if self.interrupts:
                 return
             self._refuse_moved_home()
             self.engine.wait(seconds)
-            self.watcher.tick()
+            self.observer.tick()
             try:
                 self.engine.recover()
             except StoreUnavailable:
                 continue
             except WorkerExpired:
                 self._start_over()
-            self.watcher.trouble("")
+            self.observer.trouble("")
             return
 
     def _start_over(self) -> None:
-        """We were taken for dead: others have our work. All that we run ends, and we come back under a new name."""
-        self.watcher.trouble("this worker did not answer in time and was taken for dead; it starts anew")
+        """Kill all tasks and register under a new name: this worker has expired, and others have its work."""
+        self.observer.trouble("this worker sent no heartbeat in time and has expired; it starts again under a new name")
         root, run_ids = self.engine.root_run_id, self.engine.run_ids
         if self.executor is not None:
             self.executor.drop_all()
-        self._put_down()
+        self._shut_down()
         for seconds in pauses(self.lease_seconds):
             try:
                 self._set_up(root)
@@ -444,20 +438,20 @@ class Driver:
             except StoreUnavailable as error:
                 if self.interrupts:
                     raise
-                self._put_down(is_known=False)
-                self.watcher.trouble(f"{error.message}; waiting for it")
+                self._shut_down(is_recorded=False)
+                self.observer.trouble(f"{error.message}; waiting for it")
                 time.sleep(seconds)
             else:
-                self.watcher.trouble("")
+                self.observer.trouble("")
                 return
 
-    # -- the operator ------------------------------------------------------------------------------------------------
+    # -- signals -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM are noted, and acted on between two rounds of the loop."""
-        wanted = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._note) for number in wanted}
+        """Count Ctrl-C and SIGTERM. The loop acts on them between two rounds."""
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self._note) for number in signals}
         try:
             yield
         finally:
@@ -468,32 +462,32 @@ class Driver:
         self.interrupts += 1
 
     def _wind_up(self) -> None:
-        """Nothing starts; what runs has its grace, or with a second Ctrl-C none; what came of it is written."""
+        """Start nothing more, stop all tasks with their grace (none after a second Ctrl-C), and write their results."""
         self.engine.drain()
         if self.executor is None:
             return
-        self.watcher.trouble("interrupted: waiting for what runs to end (once more to end it at once)")
+        self.observer.trouble("interrupted: waiting for running tasks to end (press Ctrl-C again to kill them)")
         self.executor.stop_all(CANCEL_GRACE_SECONDS)
-        is_hurried = False
+        is_killing = False
         while not self.engine.is_settled:
             self._refuse_moved_home()
-            if self.interrupts > 1 and not is_hurried:
+            if self.interrupts > 1 and not is_killing:
                 self.executor.stop_all(0.0)
-                is_hurried = True
+                is_killing = True
             try:
-                self._say_alive()
-                self.engine.tick(PATIENCE_SECONDS)
-                self.watcher.tick()
+                self._keep_lease()
+                self.engine.tick(TICK_SECONDS)
+                self.observer.tick()
             except (StoreUnavailable, WorkerExpired):
-                # What cannot be written now is void with our lock: it runs again when somebody resumes.
+                # Results that cannot be written now are lost with our lock: the tasks run again after a resume.
                 if not self.executor.is_busy:
                     return
-                self.engine.wait(PATIENCE_SECONDS)
-        self.watcher.trouble("")
+                self.engine.wait(TICK_SECONDS)
+        self.observer.trouble("")
 
 
 def pauses(lease_seconds: float) -> Iterator[float]:
-    """How long to wait each time before a store that is away is asked again."""
+    """The growing pauses before an unavailable store is asked again."""
     seconds, seconds_max = STORE_SECONDS, min(STORE_SECONDS_MAX, lease_seconds * STORE_LEASE_SHARE_MAX)
     while True:
         yield min(seconds, seconds_max)

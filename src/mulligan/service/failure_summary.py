@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from mulligan.core.deciding.budgets import CODE as BUDGET_EXCEEDED
-from mulligan.core.deciding.budgets import LIMITED, accounts
-from mulligan.core.deciding.resource_usage import is_short
+from mulligan.core.deciding.budgets import LIMITED, budgets_for
+from mulligan.core.deciding.resource_usage import ran_short
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
@@ -188,7 +188,7 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     found = describe_failure(failure) if failure else "its worker was lost"
     ending, fate = _ending(state, trouble, record)
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
-    has_run_out = failure is not None and is_short(failure)
+    has_run_out = failure is not None and ran_short(failure)
     answer = ", ".join([*_tried(trouble), ending])
     has_refused_output = failure is not None and bool(rejected_text(failure))
     return Answered(
@@ -219,11 +219,11 @@ def _spent_below(state: State, step: str, failure: Failure) -> str:
     """The same where the agent was one of a called run, which may spend what its caller has left."""
     said = (one.details.get("what") for one in (failure, *failure.cause) if one.code == BUDGET_EXCEEDED)
     limits = [limit for limit in said if limit in LIMITED]
-    for account in accounts(state, step):
+    for account in budgets_for(state, step):
         for limit in limits:
             most = account.budget.limits.get(limit)
             if most is not None and (getattr(account.spent, limit) or 0) >= most:
-                return {"step": f"{step}.{limit}", "run": limit}.get(account.whose, "")
+                return {"step": f"{step}.{limit}", "run": limit}.get(account.owner, "")
     return ""
 
 

@@ -1,29 +1,30 @@
-"""What the store knows of how a run goes on: how long it will still take, and which of its tasks nobody takes.
+"""How a run will go on, as the store knows it: how long it will still take, and which tasks no worker takes.
 
-For whoever looks on while it is driven. The store is asked seldom: what is asked for often has been kept.
+For a display that is drawn while the run is driven. The store is asked seldom, and its answers are kept in between.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from mulligan.core.state.state import State
 from mulligan.errors import StoreUnavailable
-from mulligan.history.estimate import Measured, about, remaining_seconds
+from mulligan.history.estimate import Measured, about, measured, remaining_seconds, typical
+from mulligan.ports import RunRecord, Store
 from mulligan.service.run_progress import Following, Moving, in_queue
-from mulligan.service.step_history import typical_durations
-from mulligan.service.verbs import Service
+from mulligan.service.run_reader import RunReader
 
 # How often the remaining time is estimated, and the store asked who takes what is queued.
 ESTIMATE_SECONDS, QUEUE_SECONDS = 1.0, 3.0
 
 
-class Outlook:
+class Forecast:
     """Of one run, with as many slots as the process that drives it has."""
 
-    def __init__(self, service: Service, slots: float, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._service = service
+    def __init__(self, reader: RunReader, slots: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
         self._slots = slots
         self._monotonic = monotonic
         self._known: dict[str, Measured] | None = None
@@ -48,11 +49,31 @@ class Outlook:
         state = following.root
         assert state is not None
         if self._known is None:
-            self._known = typical_durations(self._service.store, state)
+            self._known = typical_durations(self._reader.store, state)
         seconds = remaining_seconds(state, self._known, datetime.now(UTC), self._slots, following.running_since())
         return "" if seconds is None else about(seconds)
 
     def _ask_queue(self, following: Following) -> Sequence[Moving]:
         if following.root is None or not following.counts.get("ready"):
             return ()
-        return in_queue(self._service.store, self._service.home, following.root)
+        return in_queue(self._reader.store, self._reader.home, following.root)
+
+
+# Of how many runs the newest completed ones of the same workflow are looked for, how many of them count, and how long
+# a log may be that is read for it: this is done while the run is driven.
+RUNS_SEEN_MAX, RUNS_READ_MAX, ENTRIES_READ_MAX = 200, 3, 4_000
+
+
+def typical_durations(store: Store, state: State) -> dict[str, Measured]:
+    """What each step takes typically, by the newest completed runs of this workflow; nothing where there is none."""
+    logs = (store.log(record.run_id, limit=ENTRIES_READ_MAX) for record in _earlier(store, state))
+    runs = (found for log in logs if len(log) < ENTRIES_READ_MAX and (found := measured(log)) is not None)
+    return typical(runs)
+
+
+def _earlier(store: Store, state: State) -> Iterator[RunRecord]:
+    count = 0
+    for record in store.runs(limit=RUNS_SEEN_MAX, before=state.run.run_id, statuses=("completed",)):
+        if count < RUNS_READ_MAX and record.workflow == state.workflow.name and record.parent_run_id is None:
+            count += 1
+            yield record

@@ -17,17 +17,16 @@ from pathlib import Path
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, references, referred, run_of
+from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
-from mulligan.service.run_reader import PAGE
-from mulligan.service.verbs import Service
+from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.worker import lock
 from mulligan.worker.folders import remove_folder
-from mulligan.worker.results import folder_of
+from mulligan.worker.output_storage import artifact_folder_of
 
 # What is younger may belong to an attempt whose end is being written, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
@@ -42,7 +41,7 @@ class Garbage(msgspec.Struct, frozen=True):
     size: int
 
 
-class Collected(msgspec.Struct, frozen=True):
+class GarbageReport(msgspec.Struct, frozen=True):
     """What was removed; or, of a dry run, what would be."""
 
     is_dry: bool
@@ -60,7 +59,7 @@ class Collected(msgspec.Struct, frozen=True):
         return sum(one.size for kind in (self.artifacts, self.half_written, self.logs, self.workers) for one in kind)
 
 
-class Choice(msgspec.Struct, frozen=True):
+class RunRetention(msgspec.Struct, frozen=True):
     """Which ended runs go: those beyond the `keep` newest, and of these the ones that rest for so long. None: none."""
 
     older_than_seconds: float | None = None
@@ -79,30 +78,30 @@ class Choice(msgspec.Struct, frozen=True):
         return [run.run_id for run in roots if run.status in RUN_ENDED and run.updated_at <= rested]
 
 
-def collect(service: Service, choice: Choice, *, is_dry: bool = False) -> Collected:
+def collect_garbage(reader: RunReader, retention: RunRetention, *, is_dry: bool = False) -> GarbageReport:
     """Remove what is garbage, or say what would be."""
-    if not service.home.is_there:
-        return Collected(is_dry, [], [], [], [], [])
-    return _Collection(service, is_dry).collect(choice)
+    if not reader.home.is_there:
+        return GarbageReport(is_dry, [], [], [], [], [])
+    return _Collection(reader, is_dry).collect(retention)
 
 
 class _Collection:
     """One round of it."""
 
-    def __init__(self, service: Service, is_dry: bool) -> None:
-        self._home, self._store = service.home, service.store
-        self._artifacts = service.store.artifacts
+    def __init__(self, reader: RunReader, is_dry: bool) -> None:
+        self._home, self._store = reader.home, reader.store
+        self._artifacts = reader.store.artifacts
         self._is_dry = is_dry
         self._now = datetime.now(UTC)
 
-    def collect(self, choice: Choice) -> Collected:
-        lying = sorted((one for one in self._artifacts.records() if run_of(one.name)), key=lambda one: one.name)
+    def collect(self, retention: RunRetention) -> GarbageReport:
+        lying = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
         folders = self._run_folders()
-        gone = self._remove_runs(choice)
+        gone = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
         orphans = self._orphans([record for record in lying if record.is_whole], runs)
         halves = [record for record in lying if not record.is_whole and not self._is_young(record.kept_at)]
-        collected = Collected(
+        collected = GarbageReport(
             self._is_dry,
             sorted(gone),
             [Garbage(one.name, one.size) for one in orphans],
@@ -116,7 +115,7 @@ class _Collection:
                 self._remove(collected, folders)
         return collected
 
-    def _remove(self, collected: Collected, folders: dict[int, Path]) -> None:
+    def _remove(self, collected: GarbageReport, folders: dict[int, Path]) -> None:
         self._artifacts.remove(one.name for one in (*collected.artifacts, *collected.half_written))
         for one in collected.logs:
             shutil.rmtree(folders[int(one.name)])
@@ -133,12 +132,12 @@ class _Collection:
             yield from page
             before = page[-1].run_id
 
-    def _remove_runs(self, choice: Choice) -> set[int]:
+    def _remove_runs(self, retention: RunRetention) -> set[int]:
         """The runs that go, each with those that it called."""
-        if choice.is_none:
+        if retention.is_none:
             return set()
         runs = list(self._runs())
-        roots = choice.chosen(runs, self._now)
+        roots = retention.chosen(runs, self._now)
         if not self._is_dry:
             pieces = (roots[begin : begin + REMOVED_AT_ONCE] for begin in range(0, len(roots), REMOVED_AT_ONCE))
             return {run_id for piece in pieces for run_id in self._store.remove(piece)}
@@ -153,7 +152,7 @@ class _Collection:
         if not lying:
             return []
         tasks = self._leased_tasks()
-        at_work, referred_to = {folder_of(task) for task in tasks}, self._referred_to(runs)
+        at_work, referred_to = {artifact_folder_of(task) for task in tasks}, self._referred_to(runs)
         # A task that looks for an earlier result may just have found one, of a run that was removed since.
         is_looked_for = any(task.reuse is not None and task.reuse.looks for task in tasks)
         return [
@@ -162,20 +161,20 @@ class _Collection:
             if one.name not in referred_to
             and one.name.rpartition("/")[0] not in at_work
             and not self._may_be_awaited(one, runs)
-            and not (is_looked_for and run_of(one.name) not in runs)
+            and not (is_looked_for and run_id_of(one.name) not in runs)
         ]
 
     def _leased_tasks(self) -> list[Task]:
         """What somebody has a lease for: a worker that was stopped for hours may still tell what came of it."""
-        return [lease.task for worker in self._store.workers() for lease in self._store.held(worker.name)]
+        return [lease.task for worker in self._store.workers() for lease in self._store.leases_of(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
-        run = runs.get(run_of(record.name))
+        run = runs.get(run_id_of(record.name))
         return run is not None and run.status not in RUN_ENDED and self._is_young(record.kept_at)
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
         """The names of what the logs, inboxes and tasks of these runs refer to: a fork, to what another run gave."""
-        found = (data for run_id, data in self._store.mentioning(KEY_AS_JSON.decode()) if run_id in runs)
+        found = (data for run_id, data in self._store.records_containing(KEY_AS_JSON.decode()) if run_id in runs)
         return {name for data in found for name in _names(data)}
 
     def _is_young(self, moment: datetime) -> bool:
@@ -202,7 +201,7 @@ class _Collection:
         for name in sorted(names):
             path, lock_path = self._home.locks / name, self._home.locks / f"{name}.lock"
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
-            if not is_young and lock.look(str(lock_path)) != "held":
+            if not is_young and lock.state_of(str(lock_path)) != "held":
                 yield Garbage(name, _weight(path))
 
 
@@ -221,7 +220,7 @@ _REMOVE_IT = "remove it by hand, and let gc go on"
 def _names(data: bytes) -> Iterator[str]:
     for reference in references(msgspec.json.decode(data)):
         try:
-            yield referred(reference).name
+            yield parse_reference(reference).name
         except ArtifactDamaged:
             continue  # somebody wrote it by hand
 

@@ -17,16 +17,15 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Action, Command, Expression, Handler, Input, Map, Step, Workflow
-from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place
 from mulligan.errors import InputInvalid, NotFound, Refused
 from mulligan.history.phrases import describe_failure
 from mulligan.language.suggestions import did_you_mean
-from mulligan.service.artifacts import located
+from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.driver import Ending, machine
-from mulligan.service.run_reader import AttemptLog
-from mulligan.service.trial import ALONE, BARE, found_step, with_stand_ins
-from mulligan.service.verbs import Prepared, Service
+from mulligan.service.run_control import Prepared, RunControl
+from mulligan.service.run_reader import AttemptLog, RunReader
+from mulligan.service.step_trial import ALONE, BARE, find_step, with_stand_ins
 
 Failing = TypeVar("Failing", bound=Command)
 
@@ -61,10 +60,12 @@ class HandlerTrial(msgspec.Struct, frozen=True):
         return self.place.rpartition(".")[0] or self.place
 
 
-class Tried(msgspec.Struct, frozen=True):
+class HandlerResult(msgspec.Struct, frozen=True):
     """What came of it. `outcome`: what the handler would have made of the step."""
 
     run_id: int
+    step: str
+    strategy: str
     ending: Ending
     outcome: Literal["completed", "rerun", "failed", "open"]
     recovered_by: str
@@ -83,9 +84,9 @@ class Tried(msgspec.Struct, frozen=True):
 # -- what is tried ---------------------------------------------------------------------------------------------------
 
 
-def step_handler(workflow: Workflow, name: str) -> HandlerTrial:
+def isolate_handler(workflow: Workflow, name: str) -> HandlerTrial:
     """The handler of the step itself."""
-    wanted = found_step(workflow, name)
+    wanted = find_step(workflow, name)
     if wanted.on_failure is None:
         numbers = [number for number, command in enumerate(wanted.do, start=1) if command.on_failure]
         hint = f"its command {numbers[0]} has one: try it on an item, --item JSON" if numbers else ""
@@ -95,11 +96,11 @@ def step_handler(workflow: Workflow, name: str) -> HandlerTrial:
     return HandlerTrial(with_stand_ins(workflow, alone), name, name, wanted.on_failure)
 
 
-def item_handler(workflow: Workflow, name: str, item: Any, number: int | None = None) -> HandlerTrial:
+def isolate_item_handler(workflow: Workflow, name: str, item: Any, number: int | None = None) -> HandlerTrial:
     """The handler of a command of a map step, for one item: the command of that number, or the first that has one."""
-    wanted = found_step(workflow, name)
+    wanted = find_step(workflow, name)
     if wanted.map is None:
-        raise Refused(f"step '{name}' is no map: it has no items", step=name)
+        raise Refused(f"step '{name}' is not a map: it has no items", step=name)
     command, handler = _handled(wanted, number)
     items = Map(over=Expression(f"inputs.{_ITEMS}", ("inputs",)), name=wanted.map.name)
     alone = msgspec.structs.replace(
@@ -151,7 +152,7 @@ class _Error(msgspec.Struct, forbid_unknown_fields=True):
 _FILLED_IN = frozenset({"step", "item", "visit", "attempt", "at", "timestamp", "handler_failure"})
 
 
-def failure_from(text: str) -> Failure:
+def parse_failure(text: str) -> Failure:
     """The failure that JSON describes; of what it leaves out, what a plain exit 1 has."""
     try:
         said = msgspec.json.decode(text)
@@ -217,24 +218,34 @@ def _in_words(code: str, exit_code: int | None, signal: int | None) -> str:
 # -- trying it -------------------------------------------------------------------------------------------------------
 
 
-def try_handler(
-    service: Service, trial: HandlerTrial, prepared: Prepared, error: Failure, kept: Sequence[Kept] = ()
-) -> Tried:
+def run_handler(
+    control: RunControl, trial: HandlerTrial, prepared: Prepared, error: Failure, kept: Sequence[Kept] = ()
+) -> HandlerResult:
     """Let the place fail, and drive the run for as long as its handler takes."""
-    [run_id] = service.start(prepared, kept=kept)
+    [run_id] = control.start(prepared, kept=kept)
     # In the inbox behind the request: when the run has begun, the place fails before anybody looks.
-    service.store.put(run_id, TaskEnded(datetime.now(UTC), trial.place, 1, Outcome(said=error)))
-    with service.driver(machine()) as driver:
+    control.reader.store.put(run_id, TaskEnded(datetime.now(UTC), trial.place, 1, Outcome(said=error)))
+    with control.driver(machine()) as driver:
         ending = driver.drive(run_id)
-    return _tried(service, trial, run_id, ending)
+    return _tried(control.reader, trial, run_id, ending)
 
 
-def _tried(service: Service, trial: HandlerTrial, run_id: int, ending: Ending) -> Tried:
-    owner = service.state(run_id).places[trial.owner]
+def _tried(reader: RunReader, trial: HandlerTrial, run_id: int, ending: Ending) -> HandlerResult:
+    owner = reader.state(run_id).places[trial.owner]
     own = {trial.step, trial.owner, trial.place}
-    logs = [service.attempt_log(run_id, *one) for one in service.attempts(run_id, trial.step) if one[0] not in own]
-    output = located(service.store.artifacts, owner.output)
-    return Tried(run_id, ending, _outcome(trial, owner), owner.recovered_by, output, owner.failure, logs)
+    logs = [reader.attempt_log(run_id, *one) for one in reader.attempts(run_id, trial.step) if one[0] not in own]
+    output = with_artifact_paths(reader.store.artifacts, owner.output)
+    return HandlerResult(
+        run_id=run_id,
+        step=trial.step,
+        strategy=trial.handler.strategy,
+        ending=ending,
+        outcome=_outcome(trial, owner),
+        recovered_by=owner.recovered_by,
+        output=output,
+        failure=owner.failure,
+        logs=logs,
+    )
 
 
 def _outcome(trial: HandlerTrial, owner: Place) -> Literal["completed", "rerun", "failed", "open"]:
@@ -243,7 +254,7 @@ def _outcome(trial: HandlerTrial, owner: Place) -> Literal["completed", "rerun",
     return "failed" if owner.status == "failed" else "open"
 
 
-def in_words(trial: HandlerTrial, tried: Tried) -> str:
+def describe_result(trial: HandlerTrial, tried: HandlerResult) -> str:
     """What the handler would have made of the step, in a sentence."""
     what_ = f"step '{trial.step}'" if trial.owner == trial.step else f"the item of step '{trial.step}'"
     if tried.outcome == "completed":
@@ -256,34 +267,13 @@ def in_words(trial: HandlerTrial, tried: Tried) -> str:
     return f"the failure of {what_} would climb on: {_why(trial, tried)}"
 
 
-def _why(trial: HandlerTrial, tried: Tried) -> str:
+def _why(trial: HandlerTrial, tried: HandlerResult) -> str:
     found = tried.failure.handler_failure if tried.failure else None
     if found is not None:
         return f"its handler failed too, {describe_failure(found.cause[0] if found.cause else found)}"
     if trial.handler.strategy == "cleanup":
         return "a cleanup handler runs for its effect"
     return "its handler says so"
-
-
-def tried_json(trial: HandlerTrial, tried: Tried) -> dict[str, Any]:
-    """What came of it, as `--json` prints it."""
-    written = [
-        {"place": log.place, "attempt": log.attempt, "stdout": _text(log.stdout), "stderr": _text(log.stderr)}
-        for log in tried.logs
-    ]
-    return {
-        "step": trial.step,
-        "strategy": trial.handler.strategy,
-        "outcome": tried.outcome,
-        "recovered_by": tried.recovered_by or None,
-        "output": tried.output,
-        "failure": error_view(tried.failure) if tried.failure else None,
-        "commands": written,
-    }
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _json(value: Any) -> str:

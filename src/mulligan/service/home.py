@@ -1,4 +1,4 @@
-"""Where runs are kept: a folder for files, and a store in it or elsewhere."""
+"""The home: a folder for files, and a store in it or on a server."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.durations import duration
+from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import HomeUnusable, InputInvalid
-from mulligan.language.quantities import size
 from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import home_folder
 from mulligan.store import is_file_name, open_store
-from mulligan.worker.flood import LOG_BYTES_MAX
-from mulligan.worker.folders import Folders, make_private, write_side
+from mulligan.worker.folders import Folders, make_private, write_private_file
 
-_ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
-# How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
+_ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
+# How long a worker may be silent before others take its work. A busy machine would miss a shorter one.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
 
 
@@ -31,12 +29,12 @@ class Home(msgspec.Struct, frozen=True):
 
     folder: Path
     store_url: str = ""
-    # Of workers: all that share a store must have the same.
+    # All workers of a store must use the same.
     lease_seconds: float = LEASE_SECONDS
 
     @property
     def is_there(self) -> bool:
-        """Whether anything was ever run. HomeUnusable where nobody can tell."""
+        """Whether anything was ever run. HomeUnusable if the folder cannot be read."""
         if self.store_url:
             return True
         try:
@@ -49,21 +47,21 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where its runs are, in words. A URL is not shown: there may be a password in it."""
+        """The home as messages name it. A URL is not shown: it may contain a password."""
         return "this store" if self.store_url else f"'{self.folder}'"
 
     def trouble(self, error: OSError) -> HomeUnusable:
-        """What the system says of a file in the folder, in our words."""
+        """The error for a file in the folder that cannot be used."""
         if error.errno == errno.ENOTDIR:
             return _no_folder(self.folder)
         if error.errno in (errno.EACCES, errno.EPERM):
-            what = f"you have no right to use '{error.filename or self.folder}'"
+            what = f"permission denied: '{error.filename or self.folder}'"
         else:
             what = f"'{error.filename or self.folder}' cannot be used: {error_reason(error)}"
-        return HomeUnusable(f"{what}, and the runs are kept in '{self.folder}'", hint=_ANOTHER_PLACE)
+        return HomeUnusable(f"{what} (the home is '{self.folder}')", hint=_ANOTHER_PLACE)
 
     def holds(self, path: object) -> bool:
-        """Whether a path, as an OSError names it, is the folder or something in it."""
+        """Whether a path, as an OSError names it, is the folder or inside it."""
         name = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
         return bool(name) and Path(os.path.abspath(name)).is_relative_to(self.folder)
 
@@ -76,9 +74,9 @@ class Home(msgspec.Struct, frozen=True):
         return Folders(self.folder)
 
     def open(self, lease_seconds: float | None = None) -> Store:
-        """The store, made if it is not there, brought up to date if it is older.
+        """Open the store. A missing one is created, an older one is migrated.
 
-        With a store on a server the folder is not needed to look: whoever runs something makes it.
+        With a store on a server the folder is not needed for reading: a worker creates it.
         """
         if not self.store_url:
             self.make()
@@ -86,27 +84,27 @@ class Home(msgspec.Struct, frozen=True):
         return open_store(where, lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds)
 
     def make(self) -> None:
-        """See that the folder is there."""
+        """Create the folder if it is missing."""
         _make(self.folder)
 
 
 def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
-    """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
+    """The home: `folder`, or `$MULLIGAN_HOME`, or `.mulligan` in this folder; its store: `$MULLIGAN_STORE`."""
     path = home_folder(folder, environ)
     store_url = environ.get("MULLIGAN_STORE", "")
     if store_url and is_file_name(store_url):
-        # The text is not shown: it may be a URL that was mistyped, with a password in it.
+        # The text is not shown: it may be a mistyped URL with a password.
         raise InputInvalid(
             "MULLIGAN_STORE is not a postgresql:// URL",
-            hint="it names a database on a server; to keep runs in a folder: --home DIR or MULLIGAN_HOME=DIR",
+            hint="it names a database on a server; to use a folder: --home DIR or MULLIGAN_HOME=DIR",
         )
     return Home(Path(path), store_url, _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
 
 
 def _lease_seconds(text: str) -> float:
-    """How long the lease is that `$MULLIGAN_LEASE` names."""
+    """The lease that `$MULLIGAN_LEASE` sets."""
     try:
-        seconds = duration(text) if text else LEASE_SECONDS
+        seconds = parse_duration(text) if text else LEASE_SECONDS
     except ValueError:
         raise InputInvalid(f"MULLIGAN_LEASE: '{text}' is not a duration", hint="write it like 30s or 1m") from None
     if seconds < LEASE_SECONDS_MIN:
@@ -114,27 +112,16 @@ def _lease_seconds(text: str) -> float:
     return seconds
 
 
-def log_bytes_max(environ: Mapping[str, str]) -> int:
-    """How much one attempt may write to its logs: `$MULLIGAN_LOG_MAX`, else 1 GiB."""
-    text = environ.get("MULLIGAN_LOG_MAX")
-    if not text:
-        return LOG_BYTES_MAX
-    try:
-        return size(text)
-    except ValueError:
-        raise InputInvalid(f"MULLIGAN_LOG_MAX: '{text}' is not a size", hint="write it like 512MiB or 4GB") from None
-
-
 def this_host() -> str:
     return socket.gethostname()
 
 
 def _no_folder(folder: Path) -> HomeUnusable:
-    return HomeUnusable(f"runs cannot be kept in '{folder}': it is not a folder", hint=_ANOTHER_PLACE)
+    return HomeUnusable(f"'{folder}' cannot be the home: it is not a folder", hint=_ANOTHER_PLACE)
 
 
 def _make(folder: Path) -> None:
-    """The folder, for its owner alone: logs may say what others should not read, and belong in no repository."""
+    """Create the folder for its owner only, ignored by Git: logs may contain what others should not read."""
     try:
         if os.path.isdir(folder):
             return
@@ -142,8 +129,8 @@ def _make(folder: Path) -> None:
     except FileExistsError as error:
         raise _no_folder(folder) from error
     except OSError as error:
-        raise HomeUnusable(f"'{folder}' cannot be made: {error_reason(error)}", hint=_ANOTHER_PLACE) from error
+        raise HomeUnusable(f"'{folder}' cannot be created: {error_reason(error)}", hint=_ANOTHER_PLACE) from error
     try:
-        write_side(str(folder / ".gitignore"), "*\n")
+        write_private_file(str(folder / ".gitignore"), "*\n")
     except OSError:
-        pass  # a full disk is told by the store, which needs it
+        pass  # the store reports a full disk

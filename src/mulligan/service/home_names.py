@@ -1,4 +1,4 @@
-"""What a home is called: apart from the home itself, for those who only look for it and have to be quick."""
+"""Where the home and its database are: apart from `home`, so that completion need not load it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ DATABASE = "mulligan.db"
 
 
 def home_folder(folder: str | None, environ: Mapping[str, str]) -> str:
-    """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here."""
+    """`folder`, or `$MULLIGAN_HOME`, or `.mulligan` in this folder."""
     return os.path.abspath(folder or environ.get("MULLIGAN_HOME") or HOME)
 
 
 def store_address(folder: str | None, environ: Mapping[str, str]) -> str:
-    """The server that `$MULLIGAN_STORE` names, else the database of the home."""
+    """The server of `$MULLIGAN_STORE`, or the database in the home."""
     return environ.get("MULLIGAN_STORE") or os.path.join(home_folder(folder, environ), DATABASE)

@@ -1,134 +1,120 @@
-"""The items of a map step, as plain data for every face: what became of each, and the whole history of one.
+"""The items of a map step: what became of each, and the whole history of one.
 
 The steps of a matrix are its items here: each with its values, and with its own name as `name`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.scope import error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import NotFound, Refused
-from mulligan.service.artifacts import located
-from mulligan.service.attempts import tries
-from mulligan.service.verbs import Service
+from mulligan.service.artifacts import with_artifact_paths
+from mulligan.service.attempts import AttemptRecord, list_attempts
+from mulligan.service.run_reader import RunReader
 
 
 class UnknownItem(NotFound):
     code = "item.unknown"
 
 
-def items(service: Service, run_id: int, step: str, *, is_failed: bool = False) -> list[dict[str, Any]]:
-    """The items of a map step, or the steps of a matrix, in order; with `is_failed` those that have failed.
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a map step, or a step of a matrix."""
 
-    Refused where it has none.
-    """
-    state = service.state(run_id)
-    found: Iterable[dict[str, Any]]
-    if step in state.graph.matrices:
-        found = (_combination(state, step, index) for index in range(len(state.graph.matrices[step])))
+    run_id: int
+    # The map step, or the matrix.
+    step: str
+    # Of a step of a matrix its own name.
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    index: int
+    # Its value.
+    item: Any
+    status: str
+    attempts: int
+    recovered: bool
+    recovered_by: str | None
+    output: Any
+    failure: dict[str, Any] | None
+    # Every attempt at it, over all rounds, in the order in which they were scheduled; only where it was asked for.
+    history: list[AttemptRecord] | msgspec.UnsetType = msgspec.UNSET
+
+
+def list_items(reader: RunReader, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
+    """The items of a map step, or the steps of a matrix, in order; with `is_failed` only those that failed."""
+    items = _items(reader, reader.state(run_id), step)
+    return [item for item in items if not is_failed or item.status == "failed"]
+
+
+def item_history(reader: RunReader, run_id: int, step: str, index: int) -> Item:
+    """One item with every attempt at it."""
+    state = reader.state(run_id)
+    items = list(_items(reader, state, step))
+    if not 0 <= index < len(items):
+        hint = f"its items are 0 to {len(items) - 1}" if items else "it has no items yet"
+        raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
+    item = items[index]
+    if isinstance(item.name, str):
+        name = item.name
+        attempts = list_attempts(reader.events(run_id), lambda place: is_at_or_below(place, name))
     else:
-        place = _map_step(service, state, step)
-        values = place.items.values if place.items else []
-        found = (_item(state, place, index, value) for index, value in enumerate(values))
-    chosen = [item for item in found if not is_failed or item["status"] == "failed"]
-    return located(service.store.artifacts, chosen)
-
-
-def history(service: Service, run_id: int, step: str, index: int) -> dict[str, Any]:
-    """One item with every attempt at it, over all rounds, in the order in which they were scheduled."""
-    state = service.state(run_id)
-    if members := state.graph.matrices.get(step):
-        _refuse_beyond(state, step, index, len(members))
-        name = members[index]
-        item = _combination(state, step, index)
-        tried = tries(service.events(run_id), lambda place: is_part(place, name))
-    else:
-        place = _map_step(service, state, step)
-        values = place.items.values if place.items else []
-        _refuse_beyond(state, step, index, len(values))
-        item = _item(state, place, index, values[index])
         prefix = f"{item_key(step, index)}."
-        tried = tries(service.events(run_id), lambda place: place.startswith(prefix))
-    return {**located(service.store.artifacts, item), "history": [msgspec.to_builtins(one) for one in tried]}
+        attempts = list_attempts(reader.events(run_id), lambda place: place.startswith(prefix))
+    return msgspec.structs.replace(item, history=attempts)
 
 
-def _refuse_beyond(state: State, step: str, index: int, count: int) -> None:
-    if not 0 <= index < count:
-        hint = f"its items are 0 to {count - 1}" if count else "it has no items yet"
-        message = f"step '{step}' of run {state.run.run_id} has no item {index}"
-        raise UnknownItem(message, hint=hint, step=step, item=index)
-
-
-def refuse_matrix(service: Service, run_id: int, step: str) -> None:
-    """Refuse to give a matrix another round by its items: its steps are steps, and `retry` runs them again."""
-    if step in service.state(run_id).graph.matrices:
-        message = f"'{step}' is a matrix, and its steps are retried with the run"
+def refuse_matrix(reader: RunReader, run_id: int, step: str) -> None:
+    """Refuse to retry single items of a matrix: its steps are steps, and `retry` runs them again."""
+    if step in reader.state(run_id).graph.matrices:
         raise Refused(
-            message, hint=f"all that failed: mulligan retry {run_id}; one: mulligan retry {run_id} --from STEP"
+            f"'{step}' is a matrix, and its steps are retried with the run",
+            hint=f"all that failed: mulligan retry {run_id}; one: mulligan retry {run_id} --from STEP",
         )
 
 
-def _map_step(service: Service, state: State, step: str) -> Place:
+def _items(reader: RunReader, state: State, step: str) -> Iterator[Item]:
+    if step in state.graph.matrices:
+        for index, name in enumerate(state.graph.matrices[step]):
+            place = state.places.get(name)
+            status: str = place.status if place else "waiting"
+            yield _item(
+                reader, state, place, step=step, name=name, index=index, item=state.step(name).matrix, status=status
+            )
+        return
+    map_step = _find_map_step(reader, state, step)
+    is_over = state.run.status in RUN_ENDED or map_step.has_ended
+    for index, value in enumerate(map_step.items.values if map_step.items else []):
+        place = state.places.get(item_key(step, index))
+        has_begun = place is not None and place.status != "waiting"
+        # An item that never began, of a map that has ended, waits for nothing.
+        status = place.status if place is not None and has_begun else "not started" if is_over else "waiting"
+        yield _item(reader, state, place, step=step, index=index, item=value, status=status)
+
+
+def _item(reader: RunReader, state: State, place: Place | None, **fields: Any) -> Item:
+    failure = place.failure if place else None
+    return Item(
+        run_id=state.run.run_id,
+        attempts=place.attempt if place else 0,
+        recovered=bool(place and place.recovered_by),
+        recovered_by=place.recovered_by or None if place else None,
+        output=with_artifact_paths(reader.store.artifacts, place.output) if place else None,
+        failure=with_artifact_paths(reader.store.artifacts, error_view(failure)) if failure else None,
+        **{**fields, "item": with_artifact_paths(reader.store.artifacts, fields["item"])},
+    )
+
+
+def _find_map_step(reader: RunReader, state: State, step: str) -> Place:
     run_id = state.run.run_id
     if step not in state.graph.nodes:
-        service.refuse_unknown(run_id, step)
+        reader.refuse_unknown(run_id, step)
     place = state.places.get(step)
-    service.refuse_removed(run_id, step)
+    reader.refuse_removed(run_id, step)
     if place is None or place.role != "step" or state.step(step).map is None:
-        raise Refused(f"step '{step}' of run {run_id} is no map: it has no items", step=step)
+        raise Refused(f"step '{step}' of run {run_id} is not a map: it has no items", step=step)
     return place
-
-
-# -- one item --------------------------------------------------------------------------------------------------------
-
-
-def _item(state: State, step: Place, index: int, value: Any) -> dict[str, Any]:
-    place = state.places.get(item_key(step.key, index))
-    failure = place.failure if place else None
-    return {
-        "run_id": state.run.run_id,
-        "step": step.key,
-        "index": index,
-        "item": value,
-        "status": _status(state, step, place),
-        "attempts": place.attempt if place else 0,
-        "recovered": bool(place and place.recovered_by),
-        "recovered_by": place.recovered_by or None if place else None,
-        "output": place.output if place else None,
-        "failure": error_view(failure) if failure else None,
-    }
-
-
-def _combination(state: State, matrix: str, index: int) -> dict[str, Any]:
-    """A step of a matrix as an item of it."""
-    name = state.graph.matrices[matrix][index]
-    place = state.places.get(name)
-    failure = place.failure if place else None
-    return {
-        "run_id": state.run.run_id,
-        "step": matrix,
-        "name": name,
-        "index": index,
-        "item": state.step(name).matrix,
-        "status": place.status if place else "waiting",
-        "attempts": place.attempt if place else 0,
-        "recovered": bool(place and place.recovered_by),
-        "recovered_by": place.recovered_by or None if place else None,
-        "output": place.output if place else None,
-        "failure": error_view(failure) if failure else None,
-    }
-
-
-def _status(state: State, step: Place, item: Place | None) -> str:
-    """One that nobody has begun, of a map that has come to its end, waits for nothing: it was not started."""
-    if item is not None and item.status != "waiting":
-        return item.status
-    is_over = state.run.status in RUN_ENDED or step.has_ended
-    return "not started" if is_over else "waiting"

@@ -12,7 +12,7 @@ from mulligan.worker import lock
 
 
 class Locks:
-    """Looks at the locks of the workers of one store. Remembers since when a lock has proved nothing."""
+    """Reads the locks of the workers of one store. Remembers since when a lock has proved nothing."""
 
     def __init__(self, home: Home, *, is_shared: bool, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._home = home
@@ -22,7 +22,7 @@ class Locks:
 
     @property
     def unproven(self) -> list[str]:
-        """The workers of which `look_again` waits to know whether they live."""
+        """The workers whose locks have proved nothing so far in `look_again`."""
         return list(self._unknown_since)
 
     def look(self, worker: WorkerRecord) -> LockState:
@@ -30,35 +30,35 @@ class Locks:
         if not worker.lock:
             return "unknown"
         if self._is_shared:
-            return lock.look(worker.lock) if self._is_here(worker) else "unknown"
-        # A database file belongs to one machine, and its locks lie beside it. They move with the home; and where this
-        # home is a copy, the worker still holds the lock in the home that it was copied from.
-        here = lock.look(self.path(worker))
-        return here if here != "unknown" else lock.look(worker.lock)
+            return lock.state_of(worker.lock) if self._is_here(worker) else "unknown"
+        # A database file belongs to one machine, and its locks are beside it and move with the home. If this home is a
+        # copy, the worker still holds the lock in the original home.
+        here = lock.state_of(self.path(worker))
+        return here if here != "unknown" else lock.state_of(worker.lock)
 
     def seems_alive(self, worker: WorkerRecord) -> bool:
-        """Whether the worker lives, by its lock; by its heartbeat where the lock cannot be seen from here."""
+        """Whether the worker is alive, by its lock or, if the lock cannot be seen from here, by its heartbeat."""
         state = self.look(worker)
         if state == "unknown" and (self._is_shared or not worker.lock):
             return not worker.is_expired
-        # A lock that proves nothing: whoever takes a run up waits until its worker must have ended.
+        # A lock that proves nothing does not count: `look_again` waits until the worker must have ended.
         return state == "held"
 
     def original_home(self, worker: WorkerRecord) -> str:
-        """The home in which a live worker drives its runs, where this one is a copy of it; else ""."""
-        if self._is_shared or not worker.lock or lock.look(self.path(worker)) != "unknown":
+        """The home in which a live worker drives its runs, if this home is a copy of it; otherwise ""."""
+        if self._is_shared or not worker.lock or lock.state_of(self.path(worker)) != "unknown":
             return ""
         home = os.path.dirname(os.path.dirname(worker.lock))
-        return home if lock.look(worker.lock) == "held" and home != str(self._home.folder) else ""
+        return home if lock.state_of(worker.lock) == "held" and home != str(self._home.folder) else ""
 
     def path(self, worker: WorkerRecord) -> str:
-        """Where its lock file is, or would be."""
+        """The path of its lock file, which may not exist."""
         return worker.lock if self._is_shared else str(self._home.locks / os.path.basename(worker.lock))
 
     def look_again(self, worker: WorkerRecord) -> LockState:
-        """The same, for who looks again and again. A lock that has proved nothing for a whole lease counts as free.
+        """Like `look`, for repeated calls: a lock that has proved nothing for a whole lease counts as free.
 
-        A worker whose home is moved or removed notices it within a second, and ends what it runs.
+        A worker notices within a second that its home was moved or removed, and kills its tasks.
         """
         state = self.look(worker)
         if self._is_shared or state != "unknown" or not worker.lock:
@@ -72,8 +72,9 @@ class Locks:
         return "free"
 
     def _is_here(self, worker: WorkerRecord) -> bool:
-        """Whether the worker runs, or ran, on this machine. Another one may have the same host name and the same path,
-        and this one may have had another name.
+        """Whether the worker runs, or ran, on this machine.
+
+        Another machine may have the same host name and path, and this one may have had another name.
         """
         if not os.path.exists(worker.lock):
             return False

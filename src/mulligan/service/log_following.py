@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.effects.snapshot import place_alone
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model import events as e
-from mulligan.core.model.place_keys import is_part, item_key
+from mulligan.core.model.place_keys import is_at_or_below, item_key
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
 from mulligan.service.home import this_host
 from mulligan.service.logs import Part, is_meant, refuse_without_attempt
-from mulligan.service.store_changes import News
-from mulligan.service.verbs import Service
-from mulligan.worker.folders import opened
+from mulligan.service.run_reader import RunReader
+from mulligan.service.store_changes import StoreChanges
+from mulligan.worker.folders import open_regular_file
 
 Stream = Literal["stdout", "stderr"]
 # How often files are looked at while something runs, and how long nothing is looked at while nothing does.
@@ -46,7 +46,7 @@ class LogPiece(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class LogSelection(msgspec.Struct, frozen=True):
     """Whose logs are followed: of a whole run, or of one step, from its last attempt on or of one attempt."""
 
     step: str = ""
@@ -65,14 +65,14 @@ class Wanted(msgspec.Struct, frozen=True):
     def accepts(self, place: str, attempt: int) -> bool:
         if not self.step:
             return True
-        is_own = is_part(place, self.place) and is_meant(self.place, place, self.part)
+        is_own = is_at_or_below(place, self.place) and is_meant(self.place, place, self.part)
         return is_own and self.attempt in (None, attempt)
 
 
 def follow_logs(
-    service: Service,
+    reader: RunReader,
     run_id: int,
-    wanted: Wanted,
+    wanted: LogSelection,
     *,
     by_line: bool = False,
     monotonic: Callable[[], float] = time.monotonic,
@@ -83,8 +83,8 @@ def follow_logs(
     in one stream; with `by_line` everything does.
     """
     if wanted.step:
-        service.refuse_unknown(run_id, wanted.step)
-    return _Following(service, run_id, wanted, by_line, monotonic).pieces()
+        reader.refuse_unknown(run_id, wanted.step)
+    return _LogFollower(reader, run_id, wanted, by_line, monotonic).pieces()
 
 
 class Tail:
@@ -113,7 +113,7 @@ class Tail:
 
     def _new(self) -> Iterator[bytes]:
         try:
-            file = opened(self._path)
+            file = open_regular_file(self._path)
         except OSError:
             return  # not there, or something else than a log: it may come
         with file:
@@ -130,14 +130,14 @@ class Tail:
 class _Attempt:
     """One attempt that is followed."""
 
-    def __init__(self, service: Service, run: _Run, place: str, attempt: int, now: float) -> None:
+    def __init__(self, reader: RunReader, run: _Run, place: str, attempt: int, now: float) -> None:
         self.place = place
         self.attempt = attempt
         self.run = run
         self.began_at = now
         self.host = ""
         self.has_begun = self.is_said_missing = self.has_ended = False
-        files = service.home.folders.logs(run.run_id, place, attempt)
+        files = reader.home.folders.logs(run.run_id, place, attempt)
         self.tails = (Tail(files.out, "stdout"), Tail(files.err, "stderr"))
 
     def piece(self, *, stream: Stream | None = None, data: bytes = b"", text: str = "") -> LogPiece:
@@ -168,11 +168,11 @@ class _Run:
         self.seq = 0
 
 
-class _Following:
+class _LogFollower:
     def __init__(
-        self, service: Service, run_id: int, wanted: Wanted, by_line: bool, monotonic: Callable[[], float]
+        self, reader: RunReader, run_id: int, wanted: LogSelection, by_line: bool, monotonic: Callable[[], float]
     ) -> None:
-        self._service = service
+        self._reader = reader
         self._wanted = wanted
         self._by_line = by_line
         self._monotonic = monotonic
@@ -184,7 +184,7 @@ class _Following:
         self._is_said_undriven = False
 
     def pieces(self) -> Iterator[LogPiece]:
-        news = News(self._service.store)
+        news = StoreChanges(self._reader.store)
         # The first time all of it, of which a step has its last attempts alone.
         has_ended = self._look()
         if self._wanted.step and self._wanted.attempt is None:
@@ -195,13 +195,13 @@ class _Following:
             if has_ended:
                 break
             yield from self._undriven()
-            has_news = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
-            if has_news or self._monotonic() - looked_at >= EVENTS_SECONDS:
+            has_changes = news.wait(FILES_SECONDS if self._attempts else IDLE_SECONDS)
+            if has_changes or self._monotonic() - looked_at >= EVENTS_SECONDS:
                 has_ended, looked_at = self._look(), self._monotonic()
         if not self._has_had_any and self._wanted.step:
             wanted = self._wanted
             refuse_without_attempt(
-                self._service,
+                self._reader,
                 self._root.run_id,
                 wanted.step,
                 item=wanted.item,
@@ -215,10 +215,10 @@ class _Following:
         """Read what is new in the logs of events. Whether what is followed has ended: asked first, so that nothing
         that came before its end is missed.
         """
-        record = self._service.record(self._root.run_id)
+        record = self._reader.record(self._root.run_id)
         has_ended = record.status in RUN_ENDED or self._step_has_ended()
         for run in self._tree():
-            for entry in self._service.events(run.run_id, run.seq):
+            for entry in self._reader.events(run.run_id, run.seq):
                 run.seq = entry.seq
                 self._take_in(run, entry.fact)
         return has_ended
@@ -229,7 +229,7 @@ class _Following:
         for run in found:
             yield run
             if not self._wanted.step:
-                found += [self._child(run, child) for child in self._service.store.children(run.run_id)]
+                found += [self._child(run, child) for child in self._reader.store.children(run.run_id)]
 
     def _child(self, run: _Run, record: RunRecord) -> _Run:
         if record.run_id not in self._runs:
@@ -240,7 +240,7 @@ class _Following:
         place, attempt = getattr(fact, "place", ""), getattr(fact, "attempt", 0)
         key = (run.run_id, place, attempt)
         if isinstance(fact, e.AttemptScheduled) and self._wanted.accepts(place, attempt):
-            self._attempts[key] = _Attempt(self._service, run, place, attempt, self._monotonic())
+            self._attempts[key] = _Attempt(self._reader, run, place, attempt, self._monotonic())
             self._has_had_any = True
         followed = self._attempts.get(key)
         if followed is not None and isinstance(fact, e.AttemptStarted):
@@ -255,8 +255,8 @@ class _Following:
             return False
         if wanted.attempt is not None and self._has_had_any:
             return all(attempt.has_ended for attempt in self._attempts.values())
-        rows = self._service.store.lists.places([(self._root.run_id, wanted.place)])
-        return any(place_alone(key, data).has_ended for _, key, data in rows)
+        rows = self._reader.store.lists.places([(self._root.run_id, wanted.place)])
+        return any(read_place(key, data).has_ended for _, key, data in rows)
 
     def _drop_earlier(self) -> None:
         """Of each place all but its last attempt."""
@@ -283,7 +283,7 @@ class _Following:
         """What to say of an attempt that has ended and of which there is nothing. Of a whole run most need no word."""
         if attempt.has_begun or attempt.is_said_missing:
             return
-        if attempt.is_elsewhere or (self._wanted.step and self._service.store.is_shared and attempt.host):
+        if attempt.is_elsewhere or (self._wanted.step and self._reader.store.is_shared and attempt.host):
             yield attempt.piece(text=f"there is no log of it here, it ran on {attempt.host}")
         elif not self._wanted.is_among_others(attempt.place):
             yield attempt.piece(text="it wrote nothing")
@@ -294,7 +294,7 @@ class _Following:
         if self._is_said_undriven or now - self._driver_asked_at < UNDRIVEN_SECONDS:
             return
         self._driver_asked_at = now
-        if not self._service.is_driven(self._root.run_id):
+        if not self._reader.is_driven(self._root.run_id):
             self._is_said_undriven = True
             yield LogPiece(self._root.run_id, "", text="nobody drives it")
 

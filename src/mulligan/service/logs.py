@@ -8,9 +8,9 @@ from typing import Literal, NoReturn
 
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import RunStarted
-from mulligan.core.model.place_keys import is_part, item_key, step_name
+from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.errors import NotFound
-from mulligan.service.run_reader import AttemptLog, Reading
+from mulligan.service.run_reader import AttemptLog, RunReader
 
 Part = Literal["own", "handler", "script"]
 
@@ -23,35 +23,41 @@ class UnknownAttempt(NotFound):
     code = "attempt.unknown"
 
 
-def event_lines(reading: Reading, run_id: int) -> Iterator[bytes]:
+def event_lines(reader: RunReader, run_id: int) -> Iterator[bytes]:
     """The run's log as JSON lines, as the codec writes it."""
-    return (encode(entry) for entry in reading.events(run_id))
+    return (encode(entry) for entry in reader.events(run_id))
 
 
 def step_logs(
-    reading: Reading, run_id: int, step: str, *, item: int | None = None, attempt: int | None = None, part: Part = "own"
+    reader: RunReader,
+    run_id: int,
+    step: str,
+    *,
+    item: int | None = None,
+    attempt: int | None = None,
+    part: Part = "own",
 ) -> list[AttemptLog]:
     """What the attempts wrote that are meant: of the step or one item; one attempt, or the last.
 
     Of handlers and scripts: all that ran after that attempt. Without `item`, of a map step every item's.
     """
     place = step if item is None else item_key(step, item)
-    every = reading.attempts(run_id, step)
-    below = _without_maps([one for one in every if is_part(one[0], place) and is_meant(place, one[0], part)])
+    every = reader.attempts(run_id, step)
+    below = _without_maps([one for one in every if is_at_or_below(one[0], place) and is_meant(place, one[0], part)])
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
-        refuse_without_attempt(reading, run_id, step, item=item, attempt=attempt, part=part)
-    return [reading.attempt_log(run_id, *one) for one in meant]
+        refuse_without_attempt(reader, run_id, step, item=item, attempt=attempt, part=part)
+    return [reader.attempt_log(run_id, *one) for one in meant]
 
 
 def refuse_without_attempt(
-    reading: Reading, run_id: int, step: str, *, item: int | None, attempt: int | None, part: Part
+    reader: RunReader, run_id: int, step: str, *, item: int | None, attempt: int | None, part: Part
 ) -> NoReturn:
     """`UnknownAttempt`, with what there is instead."""
     place = step if item is None else item_key(step, item)
     hint = (
-        _there_is(reading.attempts(run_id, step), place)
-        or _kept(reading, run_id, step)
+        _there_is(reader.attempts(run_id, step), place)
+        or _kept(reader, run_id, step)
         or f"what became of it: mulligan explain {run_id} {step_name(step)}"
     )
     raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=hint, step=step)
@@ -89,14 +95,14 @@ def _nothing(run_id: int, place: str, attempt: int | None, part: Part) -> str:
 
 
 def _there_is(every: list[tuple[str, int]], place: str) -> str:
-    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_part(key, place)))
+    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_at_or_below(key, place)))
     shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     return f"there is {shown}" if found else ""
 
 
-def _kept(reading: Reading, run_id: int, step: str) -> str:
+def _kept(reader: RunReader, run_id: int, step: str) -> str:
     """Where to look for what a fork has not run itself."""
-    first = next((entry.fact for entry in reading.events(run_id)), None)
+    first = next((entry.fact for entry in reader.events(run_id)), None)
     if not isinstance(first, RunStarted) or step not in {kept.step for kept in first.kept}:
         return ""
     return f"its result was kept from run {first.forked_from}: mulligan logs {first.forked_from} {step}"

@@ -17,7 +17,7 @@ class NextCommand(msgspec.Struct, frozen=True):
     why: str
 
 
-def next_commands(
+def suggest_commands(
     run_id: int,
     standing: str,
     *,

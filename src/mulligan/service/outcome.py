@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.model.spending import in_words
+from mulligan.core.model.spending import format_spent
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import StoreUnavailable
 from mulligan.history.matrices import counted_failures
 from mulligan.history.views import Wait, progress, waiting
-from mulligan.service.artifacts import located
+from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.driver import Driver, Ending
 from mulligan.service.failure_summary import Account, Answered
 from mulligan.service.run_progress import Following
-from mulligan.service.verbs import Service
+from mulligan.service.run_reader import RunReader
 
 __all__ = ["MatrixFailures", "Outcome", "Wait", "outcome"]
 
@@ -79,7 +79,7 @@ _EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "inter
 
 
 def outcome(
-    service: Service,
+    service: RunReader,
     driver: Driver,
     run_id: int,
     ending: Ending,
@@ -104,8 +104,8 @@ def outcome(
         _whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         progress(state),
         answers,
-        _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
-        located(service.store.artifacts, run.outputs),
+        _waits(state, (drive.state for drive in driver.engine.drivers.values())) if ending == "waiting" else [],
+        with_artifact_paths(service.store.artifacts, run.outputs),
         following.is_cut,
         sum(place.reused_run_id > 0 for place in state.steps()),
         _matrices(state, answers),
@@ -129,7 +129,7 @@ def _failures(state: State, name: str, failed: list[str]) -> MatrixFailures:
     return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
 
 
-def _whole_seconds(service: Service, run_id: int, driven: float, *, is_taken_up: bool) -> float:
+def _whole_seconds(service: RunReader, run_id: int, driven: float, *, is_taken_up: bool) -> float:
     """From the moment in which the run was asked for to the last that was written of it, as lists and reports say it.
 
     Not less than this stretch of it, and of a run that has not ended until now. Where the store does not answer, this
@@ -145,7 +145,7 @@ def _whole_seconds(service: Service, run_id: int, driven: float, *, is_taken_up:
     return whole if record.status in RUN_ENDED else driven
 
 
-def recall(service: Service, run_id: int, following: Following) -> bool:
+def recall(service: RunReader, run_id: int, following: Following) -> bool:
     """Let `following` know what is written of a run that is about to be driven; whether anything is.
 
     A sentence may name what happened before: whoever knows that says it in the same words as one who was there.
@@ -160,11 +160,11 @@ def _spent(state: State) -> str:
     """What agents have spent; "" where nobody has reported tokens or money, and no budget asks for it."""
     spent = state.run.spent
     is_told = spent.tokens is not None or spent.cost is not None or budget_of(state, RUN) is not None
-    return in_words(spent) if is_told else ""
+    return format_spent(spent) if is_told else ""
 
 
-def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
-    drive, seen = driver.engine.drives.get(run_id), following.root
+def _state(service: RunReader, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
+    drive, seen = driver.engine.drivers.get(run_id), following.root
     if drive is not None:
         return drive.state
     # Another worker may have brought it to its end, or a commit was written though we saw an error.
@@ -172,7 +172,7 @@ def _state(service: Service, driver: Driver, run_id: int, ending: Ending, follow
     return service.state(run_id) if seen is None or has_missed_the_end else seen
 
 
-def _account(service: Service, state: State, account: Account) -> Account:
+def _account(service: RunReader, state: State, account: Account) -> Account:
     """The account, with what happened before we looked on: all of it, where nothing has happened since."""
     before = account.first_seq or state.run.seq + 1
     if 1 < before <= ENTRIES_READ_MAX:

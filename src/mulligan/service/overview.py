@@ -7,24 +7,19 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.failure import Failure
-from mulligan.core.model.formatting import strip_control_characters
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import UnknownStep
 from mulligan.history.matrices import ATTENTION
-from mulligan.history.phrases import describe_failure
-from mulligan.history.phrases import last_lines as last_lines_of
 from mulligan.history.views import run_json
 from mulligan.ports import RunRecord
-from mulligan.service.artifacts import located
-from mulligan.service.attempts import tries_by_step
-from mulligan.service.breaker_waits import held_up
-from mulligan.service.costs import Cost, Costs, total
-from mulligan.service.verbs import Service
-from mulligan.service.worker_capacity import crew_of
+from mulligan.service.artifacts import with_artifact_paths
+from mulligan.service.attempts import Cost, Costs, attempts_by_step, total
+from mulligan.service.breakers import find_breaker_waits
+from mulligan.service.run_reader import RunReader
+from mulligan.service.workers import find_worker_pool
 
 # Of how many child runs the steps are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
@@ -32,17 +27,29 @@ CHILDREN_OPENED_MAX = 20
 PAGE = 500
 
 
-def overview(service: Service, run_id: int) -> dict[str, Any]:
+def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it, and more: who drives it, what each step cost, items, the tree of children."""
-    record = service.record(run_id)
-    children = _children(service, run_id, [CHILDREN_OPENED_MAX])
-    line = {**listed(service, record), "labels": service.labels(run_id)}
-    return {**line, **_shown(service, run_id, children), "children": children}
+    record = reader.record(run_id)
+    children = _children(reader, run_id, [CHILDREN_OPENED_MAX])
+    line = {**listed(reader, record), "labels": reader.labels(run_id)}
+    return {**line, **_run_with_steps(reader, run_id, children), "children": children}
 
 
-def overview_with_tries(service: Service, run_id: int) -> dict[str, Any]:
+def show_run(reader: RunReader, run_id: int) -> dict[str, Any]:
+    """The run as `run --json` prints it."""
+    return _view(reader, reader.state(run_id))
+
+
+def _view(reader: RunReader, state: State) -> dict[str, Any]:
+    workers = find_worker_pool(reader.home, reader.store, state)
+    return with_artifact_paths(
+        reader.store.artifacts, run_json(state, find_breaker_waits(reader.store, state), workers)
+    )
+
+
+def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The same, with every attempt at each step and at what ran on its behalf."""
-    found, tried = overview(service, run_id), tries_by_step(service.events(run_id))
+    found, tried = overview(reader, run_id), attempts_by_step(reader.events(run_id))
     for name, step in _steps_of(found):
         step["tries"] = tried.get(name, [])
     return found
@@ -54,12 +61,11 @@ def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield END, shown["end"]
 
 
-def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
+def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
     """One run with its steps, each with what it cost and the runs that it called."""
-    state = service.state(run_id)
-    costs, called = Costs(service.events(run_id)).by_step, _by_step(children)
-    crew = crew_of(service.home, service.store, state)
-    shown = located(service.store.artifacts, run_json(state, held_up(service.store, state), crew))
+    state = reader.state(run_id)
+    costs, called = Costs(reader.events(run_id)).by_step, _by_step(children)
+    shown = _view(reader, state)
     for name, step in _steps_of(shown):
         step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
         step["items"] = _counted(state, state.places[name])
@@ -81,24 +87,24 @@ def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
     group["usage"] = msgspec.to_builtins(total(costs)) if costs else None
 
 
-def step_overview(service: Service, run_id: int, name: str) -> dict[str, Any]:
+def step_overview(reader: RunReader, run_id: int, name: str) -> dict[str, Any]:
     """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
 
     `UnknownStep` where it is neither.
     """
-    shown = _shown(service, run_id, _children(service, run_id, [0]))
+    shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
     group = shown["matrices"].get(name)
     if group is not None:
         steps = [{"name": member, **shown["steps"][member]} for member in _by_attention(group, shown["steps"])]
         return {"run_id": run_id, "name": name, **group, "steps": steps}
     found = dict(_steps_of(shown)).get(name)
     if found is None:
-        service.refuse_unknown(run_id, name)
-        service.refuse_removed(run_id, name)
+        reader.refuse_unknown(run_id, name)
+        reader.refuse_removed(run_id, name)
         raise UnknownStep(
             f"'{name}' is a part of a step, and no step", hint=f"mulligan show {run_id} {step_name(name)}"
         )
-    tried = tries_by_step(service.events(run_id)).get(name, [])
+    tried = attempts_by_step(reader.events(run_id)).get(name, [])
     return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(shown, name), "tries": tried}
 
 
@@ -131,9 +137,9 @@ def name_called(waiting: Iterable[dict[str, Any]], called: Mapping[tuple[str, in
             wait["text"] = wait["text"].replace("its child run", f"run {wait['child_run_id']}")
 
 
-def listed(service: Service, record: RunRecord) -> dict[str, Any]:
+def listed(reader: RunReader, record: RunRecord) -> dict[str, Any]:
     """The run's line in the list."""
-    driver = None if record.status in RUN_ENDED else service.driver_of(record)
+    driver = None if record.status in RUN_ENDED else reader.driver_of(record)
     return {
         "run_id": record.run_id,
         "workflow": record.workflow,
@@ -150,32 +156,6 @@ def listed(service: Service, record: RunRecord) -> dict[str, Any]:
     }
 
 
-def in_a_line(failure: Mapping[str, Any]) -> str:
-    """A failure that is shown as data, in a few words."""
-    return describe_failure(_failure(failure))
-
-
-def last_lines(failure: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the attempt wrote last that failed with this; none where `in_a_line` says it all."""
-    return last_lines_of(_failure(failure))
-
-
-def _failure(shown: Mapping[str, Any]) -> Failure:
-    return Failure(
-        shown["code"],
-        shown["message"] or "",
-        exit_code=shown["exit_code"],
-        signal=shown["signal"],
-        details=shown["details"],
-        trace=shown.get("trace") or "",
-    )
-
-
-def lines_of(failure: Mapping[str, Any]) -> list[str]:
-    """What a failed command said last, line by line, fit for a terminal."""
-    return strip_control_characters(failure["message"] or "").splitlines()
-
-
 def _counted(state: State, place: Place) -> dict[str, int] | None:
     if place.items is None:
         return None
@@ -186,18 +166,18 @@ def _counted(state: State, place: Place) -> dict[str, int] | None:
     return {"total": len(statuses), **{status: statuses.count(status) for status in told}, "up_to_date": up_to_date}
 
 
-def _children(service: Service, run_id: int, left: list[int]) -> list[dict[str, Any]]:
+def _children(reader: RunReader, run_id: int, left: list[int]) -> list[dict[str, Any]]:
     """The runs that a run called, and so on down; with their steps as long as there are any `left` to be opened."""
-    return [_child(service, record, left) for record in service.store.children(run_id)]
+    return [_child(reader, record, left) for record in reader.store.children(run_id)]
 
 
-def _child(service: Service, record: RunRecord, left: list[int]) -> dict[str, Any]:
+def _child(reader: RunReader, record: RunRecord, left: list[int]) -> dict[str, Any]:
     left[0] -= 1
     is_opened = left[0] >= 0
-    children = _children(service, record.run_id, left)
-    shown = _shown(service, record.run_id, children) if is_opened else {}
+    children = _children(reader, record.run_id, left)
+    shown = _run_with_steps(reader, record.run_id, children) if is_opened else {}
     return {
-        **listed(service, record),
+        **listed(reader, record),
         "step": record.parent_place,
         "attempt": record.parent_attempt,
         "steps": shown.get("steps"),

@@ -2,72 +2,109 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.effects.snapshot import place_alone, restore
+from mulligan.core.effects.snapshot import read_place, restore
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_part
+from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import decode
-from mulligan.core.state.scope import error_view, filled
+from mulligan.core.state.scope import error_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.errors import CodecError, MulliganError, Refused, StoreUnavailable
-from mulligan.history.retry_reasons import why_not
-from mulligan.ports import RunRecord, Store, Waiting
+from mulligan.history.retry_reasons import RetryReason, why_not
+from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.run_list import pause_of
-from mulligan.service.verbs import Service
+from mulligan.service.run_reader import RunReader
 
 # How many runs of the same workflow are looked at, and of how many it is told what became of the step.
 RUNS_SEEN_MAX = 20
 RUNS_TOLD_MAX = 5
 # How many paused runs are told, the newest of them.
 PAUSED_MAX = 1000
-# What every entry has, whatever it waits for: those who hand decisions back may hand these back with them.
-KEYS = tuple(
-    (
-        "run_id workflow step kind parent_run_id root_run_id visit attempt since failure message parked_for rules "
-        "earlier due default paused_by error commands"
-    ).split()
-)
-_NOTHING: dict[str, Any] = {**dict.fromkeys(KEYS), "message": "", "rules": [], "earlier": [], "commands": []}
 
 
-def pending(service: Service) -> list[dict[str, Any]]:
-    """Oldest run first. A run that cannot be read is told as such, and hides no other."""
-    if not service.home.is_there:
+class EarlierRun(msgspec.Struct, frozen=True):
+    """What the same step did in an earlier run of the workflow."""
+
+    run_id: int
+    status: str
+    attempts: int
+    # Its code and exit code.
+    failure: dict[str, Any] | None
+    recovered_by: str | None
+    # The decision about it, if there was one.
+    ruling: dict[str, Any] | None
+
+
+class PendingEntry(msgspec.Struct, kw_only=True):
+    """Something that waits for a person: a parked step, an approval, a paused step or a paused run.
+
+    Every entry has all fields, so that a program may hand it back to `classify --file` with a decision added.
+    """
+
+    run_id: int
+    workflow: str | None = None
+    # None for a run that is paused as a whole.
+    step: str | None = None
+    kind: str
+    parent_run_id: int | None = None
+    root_run_id: int | None = None
+    visit: int | None = None
+    attempt: int | None = None
+    since: datetime | None = None
+    failure: dict[str, Any] | None = None
+    message: str = ""
+    parked_for: str | None = None
+    # Of each rule, why it granted no retry.
+    rules: list[RetryReason] = []
+    earlier: list[EarlierRun] = []
+    # What happens by default, and when.
+    due: datetime | None = None
+    default: str | None = None
+    paused_by: str | None = None
+    # Why the run cannot be read.
+    error: str | None = None
+    # The commands that answer it, filled in by the command line.
+    commands: list[str] = []
+
+
+def list_pending(reader: RunReader) -> list[PendingEntry]:
+    """What waits for a person, oldest run first. A run that cannot be read has an `error` and hides no other."""
+    if not reader.home.is_there:
         return []
-    waiting = sorted(service.store.waiting(), key=attrgetter("run_id", "place"))
-    look = _Look(service.store)
+    waiting = sorted(reader.store.waiting_places(), key=attrgetter("run_id", "place"))
+    look = _PendingReader(reader.store)
     asked = [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
-    paused = service.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
-    return sorted([*(_paused_run(service.store, record) for record in paused), *asked], key=itemgetter("run_id"))
+    paused = reader.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
+    return sorted([*(_paused_run(reader.store, record) for record in paused), *asked], key=attrgetter("run_id"))
 
 
-def _paused_run(store: Store, record: RunRecord) -> dict[str, Any]:
+def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
     """A run that goes on when somebody resumes it."""
     pause = pause_of(store, record)
-    return {
-        **_NOTHING,
-        "run_id": record.run_id,
-        "workflow": record.workflow,
-        "kind": "paused",
-        "root_run_id": record.root_run_id or record.run_id,
-        "since": (pause.at if pause is not None else record.updated_at).isoformat(),
-        "message": record.reason,
-        "paused_by": (pause.by or None) if pause is not None else None,
-    }
+    return PendingEntry(
+        run_id=record.run_id,
+        workflow=record.workflow,
+        kind="paused",
+        root_run_id=record.root_run_id or record.run_id,
+        since=pause.at if pause is not None else record.updated_at,
+        message=record.reason,
+        paused_by=(pause.by or None) if pause is not None else None,
+    )
 
 
-def waiting_approval(service: Service, run_id: int, step: str) -> str:
+def find_approval(reader: RunReader, run_id: int, step: str) -> str:
     """The place of a step that waits for an approval: itself, or the one command below it that does."""
-    service.record(run_id)
-    approvals = [one.place for one in service.store.waiting() if one.run_id == run_id and one.kind == "approval"]
-    below = [place for place in approvals if is_part(place, step)]
+    reader.record(run_id)
+    approvals = [one.place for one in reader.store.waiting_places() if one.run_id == run_id and one.kind == "approval"]
+    below = [place for place in approvals if is_at_or_below(place, step)]
     if step in approvals or not below:
         return step
     if len(below) > 1:
@@ -77,7 +114,7 @@ def waiting_approval(service: Service, run_id: int, step: str) -> str:
     return below[0]
 
 
-class _Look:
+class _PendingReader:
     """One look over all runs. What many of them share is read once: a workflow, and what its steps did lately."""
 
     def __init__(self, store: Store) -> None:
@@ -85,45 +122,38 @@ class _Look:
         self._graph = cache(lambda body: Graph(decode(body)))
         self._earlier = cache(self._look_back)
 
-    def at(self, run_id: int, waiting: list[Waiting]) -> list[dict[str, Any]]:
+    def at(self, run_id: int, waiting: list[WaitingPlace]) -> list[PendingEntry]:
         """What waits in one run."""
         try:
             loaded = self.store.load(run_id)
             graph = self._graph(loaded.workflow)
             state = restore(graph.workflow, loaded.rows, graph)
-            return [self._told(loaded.record, state, one) for one in waiting if _still_waits(state, one)]
+            return [self._entry(loaded.record, state, one) for one in waiting if _still_waits(state, one)]
         except StoreUnavailable:
             raise
         except (MulliganError, msgspec.MsgspecError) as error:
-            found = {**_NOTHING, "error": str(error)}
-            return [{**found, "run_id": run_id, "step": one.place, "kind": one.kind} for one in waiting]
+            message = str(error)
+            return [PendingEntry(run_id=run_id, step=one.place, kind=one.kind, error=message) for one in waiting]
 
-    def _told(self, record: RunRecord, state: State, waiting: Waiting) -> dict[str, Any]:
+    def _entry(self, record: RunRecord, state: State, waiting: WaitingPlace) -> PendingEntry:
         place = state.places[waiting.place]
-        is_parked = waiting.kind == "parked"
-        return {
-            **_NOTHING,
-            "run_id": record.run_id,
-            "workflow": state.workflow.name,
-            "step": waiting.place,
-            "kind": waiting.kind,
-            "parent_run_id": record.parent_run_id,
-            "root_run_id": record.root_run_id or record.run_id,
-            "visit": state.step_of(place).visit,
-            "attempt": place.attempt,
-            "earlier": self._earlier(state.workflow.name, place.key) if is_parked else [],
-            **(
-                _parked(state, place)
-                if is_parked
-                else _paused_step(place)
-                if waiting.kind == "paused"
-                else _approval(place)
-            ),
-        }
+        details = {"parked": _parked, "paused": _paused_step}.get(waiting.kind, _approval)(state, place)
+        return PendingEntry(
+            run_id=record.run_id,
+            workflow=state.workflow.name,
+            step=waiting.place,
+            kind=waiting.kind,
+            parent_run_id=record.parent_run_id,
+            root_run_id=record.root_run_id or record.run_id,
+            visit=state.step_of(place).visit,
+            attempt=place.attempt,
+            earlier=self._earlier(state.workflow.name, place.key) if waiting.kind == "parked" else [],
+            **details,
+        )
 
-    def _look_back(self, workflow: str, step: str) -> list[dict[str, Any]]:
+    def _look_back(self, workflow: str, step: str) -> list[EarlierRun]:
         """What the same step did in the newest other runs of that workflow: where it failed first, then the rest."""
-        rows = self.store.lately(workflow, "places", step, RUNS_SEEN_MAX)
+        rows = self.store.recent_rows(workflow, "places", step, RUNS_SEEN_MAX)
         places = [(run_id, _place(step, data)) for run_id, data in rows]
         ended = [(run_id, place) for run_id, place in places if place and place.status in ("completed", "failed")]
         ended.sort(key=lambda one: not one[1].climb.tries)
@@ -133,12 +163,12 @@ class _Look:
 def _place(step: str, data: bytes) -> Place | None:
     """A place of another run; None if it cannot be read: that is that run's trouble."""
     try:
-        return place_alone(step, data)
+        return read_place(step, data)
     except CodecError:
         return None
 
 
-def _still_waits(state: State, waiting: Waiting) -> bool:
+def _still_waits(state: State, waiting: WaitingPlace) -> bool:
     """It may have been answered since we asked what waits."""
     place = state.places.get(waiting.place)
     if place is not None and waiting.kind == "paused":
@@ -150,58 +180,57 @@ def _parked(state: State, place: Place) -> dict[str, Any]:
     policy, climb, failure = state.step(place.key).triage, place.climb, place.failure
     since = climb.parked_at or (failure.at if failure else None)
     return {
-        "since": since.isoformat() if since else None,
+        "since": since,
         "failure": error_view(failure) if failure else None,
         "parked_for": climb.parked_for or None,
-        "rules": [msgspec.to_builtins(ground) for ground in why_not(place.spec, climb, failure)] if failure else [],
-        "due": climb.parked_due.isoformat() if climb.parked_due else None,
+        "rules": why_not(place.spec, climb, failure) if failure else [],
+        "due": climb.parked_due,
         "default": policy.default if policy and climb.parked_due else None,
     }
 
 
-def _paused_step(place: Place) -> dict[str, Any]:
+def _paused_step(state: State, place: Place) -> dict[str, Any]:
     assert place.pause is not None
-    return {"since": place.pause.at.isoformat(), "message": place.pause.reason, "paused_by": place.pause.by or None}
+    return {"since": place.pause.at, "message": place.pause.reason, "paused_by": place.pause.by or None}
 
 
-def _approval(place: Place) -> dict[str, Any]:
-    asked = filled(place.spec.action, place.bindings) if place.spec.action else {}
+def _approval(state: State, place: Place) -> dict[str, Any]:
+    asked = fill_params(place.spec.action, place.bindings) if place.spec.action else {}
     return {
-        "since": place.entered_at.isoformat(),
+        "since": place.entered_at,
         "message": str(asked.get("message") or ""),
-        "due": place.due.isoformat() if place.due else None,
+        "due": place.due,
         "default": (asked.get("default") or "refuse") if place.due else None,
     }
 
 
-def _earlier(run_id: int, place: Place) -> dict[str, Any]:
+def _earlier(run_id: int, place: Place) -> EarlierRun:
     failure, ruling = place.failure, place.climb.ruling
-    return {
-        "run_id": run_id,
-        "status": place.status,
-        "attempts": place.attempt,
-        "failure": {"code": failure.code, "exit_code": failure.exit_code} if failure else None,
-        "recovered_by": place.recovered_by or None,
-        "ruling": msgspec.structs.asdict(ruling) if ruling else None,
-    }
-
-
-def in_words(earlier: dict[str, Any]) -> str:
-    """What a step did in another run, as a line: how it failed, what was said of it, and what became of it."""
-    ruling = earlier["ruling"]
-    word = (
-        f"failed with {_short(ruling)}, {ruling['by']} said {ruling['verdict']}: {ruling['reason']}" if ruling else ""
+    return EarlierRun(
+        run_id=run_id,
+        status=place.status,
+        attempts=place.attempt,
+        failure={"code": failure.code, "exit_code": failure.exit_code} if failure else None,
+        recovered_by=place.recovered_by or None,
+        ruling=msgspec.structs.asdict(ruling) if ruling else None,
     )
-    return f"run {earlier['run_id']}: {'; '.join(filter(None, (word, _end(earlier))))}"
 
 
-def _short(failure: dict[str, Any]) -> str:
+def describe_earlier_run(earlier: EarlierRun) -> str:
+    """What a step did in another run, in a line: how it failed, what was decided, and how it ended."""
+    ruling, ended = earlier.ruling, earlier.status
+    if earlier.status == "failed" and earlier.failure:
+        ended += f" with {_failure_code(earlier.failure)}"
+    elif earlier.recovered_by:
+        ended += f", recovered by its {earlier.recovered_by} handler"
+    ended += f" on attempt {earlier.attempts}" if earlier.attempts > 1 else ""
+    decided = (
+        f"failed with {_failure_code(ruling)}, {ruling['by']} said {ruling['verdict']}: {ruling['reason']}; "
+        if ruling
+        else ""
+    )
+    return f"run {earlier.run_id}: {decided}{ended}"
+
+
+def _failure_code(failure: dict[str, Any]) -> str:
     return failure["code"] if failure["exit_code"] is None else f"{failure['code']} {failure['exit_code']}"
-
-
-def _end(earlier: dict[str, Any]) -> str:
-    how = f", recovered by its {earlier['recovered_by']} handler" if earlier["recovered_by"] else ""
-    if earlier["status"] == "failed" and earlier["failure"]:
-        how = f" with {_short(earlier['failure'])}"
-    attempt = f" on attempt {earlier['attempts']}" if earlier["attempts"] > 1 else ""
-    return f"{earlier['status']}{how}{attempt}"

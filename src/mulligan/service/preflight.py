@@ -1,15 +1,22 @@
-"""What is refused before a run exists, rather than in the middle of the night: missing files, missing secrets."""
+"""What is checked before a run, a round or a fork starts: labels, files, secrets, files of results that are kept."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from mulligan.core.model.workflow import Command, Secret, Workflow, commands
+from mulligan.core.deciding.rounds import kept_files, written_files
+from mulligan.core.effects.run_lists import ATTRIBUTE_CHARS_MAX
+from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
+from mulligan.core.model.workflow import Command, Secret, Workflow, all_commands
+from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
-from mulligan.worker.secrets import trouble_with
+from mulligan.service.home import this_host
+from mulligan.worker.file_hashes import problem_of
+from mulligan.worker.secrets import problem_of as secret_problem
 
 
 def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
@@ -41,14 +48,14 @@ def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str
     for step, name, secret in read:
         if secret.file is not None and os.path.normpath(secret.file) in written:
             continue
-        if (problem := trouble_with(secret, str(cwd), environment)) is not None:
+        if (problem := secret_problem(secret, str(cwd), environment)) is not None:
             yield step, name, problem
 
 
 def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
     """By which step each is read, with its handlers, scripts and checks; after them those of its children."""
     for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
-        read = {name for command in commands((step,)) for name in _reads(command)}
+        read = {name for command in all_commands((step,)) for name in _reads(command)}
         yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
     for child in workflow.children.values():
         yield from _secrets_read(child)
@@ -66,9 +73,54 @@ def _written(workflow: Workflow) -> set[str]:
 
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
     """What the steps of a workflow read or write; after them what those of its children do."""
-    for command in commands(workflow.steps):
+    for command in all_commands(workflow.steps):
         # What a path with values in it comes to is known when the step starts.
         names = (name for name in getattr(command, key) if name not in command.file_paths)
         yield from (workflow.files.get(name, name) for name in names)
     for child in workflow.children.values():
         yield from _paths(child, key)
+
+
+# Of a label's name, and how many one run may have.
+NAME_CHARS_MAX, LABELS_MAX = 63, 50
+
+
+def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels, or `InputInvalid` where one is too long, empty, or more than one line."""
+    if len(labels) > LABELS_MAX:
+        raise InputInvalid(f"{len(labels)} labels are too many", hint=f"a run has at most {LABELS_MAX}")
+    for name, value in labels.items():
+        _check(f"the name of label '{_shown(name)}'", name, NAME_CHARS_MAX, is_needed=True)
+        _check(f"the value of label '{_shown(name)}'", value, ATTRIBUTE_CHARS_MAX, is_needed=False)
+    return dict(labels)
+
+
+def _check(what: str, text: str, chars_max: int, *, is_needed: bool) -> None:
+    hint = f"one line of at most {chars_max} characters"
+    if is_needed and not text.strip():
+        raise InputInvalid(f"{what} is empty", hint=hint)
+    if len(text) > chars_max:
+        raise InputInvalid(f"{what} has {len(text)} characters", hint=hint)
+    if not text.isprintable():
+        raise InputInvalid(f"{what} has a character that cannot be seen", hint=hint)
+
+
+def _shown(name: str) -> str:
+    return " ".join(name.split())[:NAME_CHARS_MAX]
+
+
+def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
+    """Files of the steps that another round would keep, and that are gone or have changed since."""
+    return _stale(state, kept_files(state, from_step))
+
+
+def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
+    """Files of these steps that are gone or have changed since the steps completed."""
+    return _stale(state, written_files(state, steps))
+
+
+def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:
+    """What was written on another host is not looked for here: its disk may be another one."""
+    here = ("", this_host())
+    ours = ((step, record) for step, record in written if state.places[step].host in here)
+    return stale_files(ours, partial(problem_of, home=state.run.cwd))

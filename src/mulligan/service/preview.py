@@ -12,14 +12,14 @@ import msgspec
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.waves import waves
-from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, commands, encode, version
+from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, all_commands, encode, version
 from mulligan.errors import ExpressionFailed
 from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.preflight import missing_files, missing_secrets
-from mulligan.service.verbs import Service
-from mulligan.worker.room import Room
+from mulligan.service.run_reader import RunReader
+from mulligan.worker.resource_pool import ResourcePool
 
 
 class StepPreview(msgspec.Struct, frozen=True):
@@ -73,14 +73,14 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 def preview(
-    service: Service, workflow: Workflow, given: dict[str, Any], cwd: Path, parallel: int | None = None
+    reader: RunReader, workflow: Workflow, given: dict[str, Any], cwd: Path, parallel: int | None = None
 ) -> Preview:
     """What a run of the workflow would be. Nothing is started, and nothing is written."""
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
     graph = Graph(workflow)
-    looking = _Looking(graph, inputs)
-    places = _places(service, parallel)
+    looking = _StepPreviewer(graph, inputs)
+    places = _places(reader, parallel)
     return Preview(
         workflow=workflow.name,
         version=version(encode(workflow)),
@@ -89,19 +89,14 @@ def preview(
         max_parallel=workflow.max_parallel,
         timeout=workflow.timeout,
         waves=[list(looking.wave(names)) for names in waves(graph)],
-        problems=[*_missing(workflow, cwd), *_too_large(workflow, places, _whose(service))],
+        problems=[*_missing(workflow, cwd), *_too_large(workflow, places, _whose(reader))],
     )
-
-
-def preview_json(found: Preview) -> Any:
-    """The same as plain data."""
-    return msgspec.to_builtins(found)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-class _Looking:
+class _StepPreviewer:
     """One look at the steps of a workflow, with the inputs that a run of it would have."""
 
     def __init__(self, graph: Graph, inputs: dict[str, Any]) -> None:
@@ -122,7 +117,7 @@ class _Looking:
         items, is_most = self._items(step.map)
         when = {one.when.source if one.when else "" for one in steps}
         known = {self._value(one.when) if one.when else None for one in steps}
-        asked = _Asked(steps)
+        asked = _ResourceRequest(steps)
         return StepPreview(
             step=name,
             count=len(steps),
@@ -169,7 +164,7 @@ class _Looking:
             return None
 
 
-class _Asked:
+class _ResourceRequest:
     """What steps, or the commands of their items, ask for."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -204,25 +199,25 @@ def _missing(workflow: Workflow, cwd: Path) -> Iterator[Problem]:
         yield Problem("secret", f"step '{step}' reads the secret '{name}', which cannot be had: {problem}", step)
 
 
-def _places(service: Service, parallel: int | None) -> list[Capacity]:
+def _places(reader: RunReader, parallel: int | None) -> list[Capacity]:
     """Where a step may run: on this machine, or, where hosts share a store, with a worker that is there."""
-    if not service.home.store_url:
+    if not reader.home.store_url:
         return [machine(parallel)]
-    workers = [worker for worker in service.store.workers() if worker.cpus and not worker.is_expired]
+    workers = [worker for worker in reader.store.workers() if worker.cpus and not worker.is_expired]
     found = [Capacity(worker.cpus, worker.memory, worker.gpus, worker.labels) for worker in workers]
     return found or [machine(parallel)]
 
 
-def _whose(service: Service) -> str:
-    return "any worker that is there" if service.home.store_url else "this machine"
+def _whose(reader: RunReader) -> str:
+    return "any worker that is there" if reader.home.store_url else "this machine"
 
 
 def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
     """The steps that nobody here can ever take, those of a matrix once."""
-    rooms = [Room(place.cpus, place.memory, place.gpus, place.labels) for place in places]
+    rooms = [ResourcePool(place.cpus, place.memory, place.gpus, place.labels) for place in places]
     told: dict[tuple[str, str], list[str]] = {}
     for step in workflow.steps:
-        for command in commands((step,)):
+        for command in all_commands((step,)):
             task = _task(step, command)
             if task is not None and not any(room.can_ever(task) for room in rooms):
                 told.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from mulligan.core.deciding.fork import Fork
-from mulligan.core.deciding.resource_usage import Proposal, adjusted
-from mulligan.core.deciding.rounds import items_again, why_again
+from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
+from mulligan.core.deciding.rounds import items_to_rerun, rerun_reasons
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.state.state import State
-from mulligan.service.corrections import Correction, Planned
+from mulligan.service.corrections import Correction, PlannedRound
 
 
 class RoundPlan(msgspec.Struct, frozen=True):
@@ -49,18 +47,12 @@ class ForkPlan(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...] = ()
 
 
-def as_json_of(plan: RoundPlan | ForkPlan) -> dict[str, Any]:
-    """The plan as `--json` prints it."""
-    found: dict[str, Any] = msgspec.to_builtins(plan)
-    return found
-
-
 def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
     return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped, fork.stale)
 
 
-def round_plan(found: Planned) -> RoundPlan:
+def round_plan(found: PlannedRound) -> RoundPlan:
     """The round that would follow: to be asked before it is opened."""
     state, planned = found.state, found.round
     again = frozenset(planned.steps)
@@ -68,10 +60,10 @@ def round_plan(found: Planned) -> RoundPlan:
         state.run.run_id,
         state.run.round + 1,
         planned.steps,
-        why_again(state, planned, found.difference),
-        items_again(state, planned),
+        rerun_reasons(state, planned, found.difference),
+        items_to_rerun(state, planned),
         tuple(name for name in state.graph.nodes if name not in again),
-        adjusted(planned.proposals),
+        adjustments_of(planned.proposals),
         _in_words(planned.proposals),
         planned.stale,
         found.correction,

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unanswered
-from mulligan.core.effects.snapshot import failure_alone, place_alone, spent_of
+from mulligan.core.effects.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unhandled_by_records
+from mulligan.core.effects.snapshot import read_failure, read_place, read_spent
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import format_time_until, single_line
 from mulligan.core.model.spending import spent_json
@@ -23,8 +23,9 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import CodecError
 from mulligan.history.phrases import describe_failure
-from mulligan.ports import RunRecord, Store, Waiting, WorkerRecord
-from mulligan.service.breaker_waits import describe
+from mulligan.ports import RunRecord, Store, WaitingPlace, WorkerRecord
+from mulligan.service.breakers import describe_breaker_wait
+from mulligan.service.run_reader import RunReader
 
 # Of one page.
 LIMIT_MAX = 1_000_000
@@ -33,7 +34,7 @@ FAILURES_READ_MAX = 200
 # How far back the log of a paused run is read for who paused it. What still ran then may have ended since.
 PAUSE_READ_MAX = 500
 
-HoldUpKind = Literal[
+WaitKind = Literal[
     "pause", "step_pause", "triage", "approval", "driver", "breaker", "worker", "retry", "timer", "loop", "task"
 ]
 
@@ -95,10 +96,10 @@ class FailedStep(msgspec.Struct, frozen=True):
     count: int
 
 
-class HoldUp(msgspec.Struct, frozen=True):
+class WaitReason(msgspec.Struct, frozen=True):
     """What a run that has not ended waits for, or does: in words, and as data."""
 
-    kind: HoldUpKind
+    kind: WaitKind
     text: str
     # The run that waits: this one, or one that it called.
     run_id: int
@@ -132,9 +133,9 @@ class RunLine(msgspec.Struct, frozen=True):
     driver: WorkerRecord | None
     failure: FailedStep | None
     # The most telling first: a person, then nobody who drives it, then workers and times.
-    waiting_for: list[HoldUp]
+    waiting_for: list[WaitReason]
     # Every place in its tree that waits for a person.
-    asks: list[Waiting]
+    asks: list[WaitingPlace]
     # What its agents have spent; None where it has none.
     spent: dict[str, Any] | None = None
 
@@ -145,6 +146,19 @@ class RunPage(msgspec.Struct, frozen=True):
     runs: list[RunLine]
     # For `RunQuery.before`; None where there is no further page.
     next: int | None = None
+
+
+def list_runs(reader: RunReader, query: RunQuery) -> RunPage:
+    """A page of the list of runs, with why each failed and what it waits for; empty where nothing was ever run."""
+    if not reader.home.is_there:
+        return RunPage([])
+    return run_page(reader.store, query, reader.live_workers(), datetime.now(UTC))
+
+
+def summarize_runs(reader: RunReader, run_ids: Iterable[int]) -> list[RunLine]:
+    """These runs as the list shows them, in this order."""
+    records = [reader.record(run_id) for run_id in run_ids]
+    return run_lines(reader.store, records, reader.live_workers(), datetime.now(UTC))
 
 
 def run_page(store: Store, query: RunQuery, alive: Callable[[str], WorkerRecord | None], now: datetime) -> RunPage:
@@ -163,7 +177,7 @@ def run_lines(
     store: Store, records: Sequence[RunRecord], alive: Callable[[str], WorkerRecord | None], now: datetime
 ) -> list[RunLine]:
     """These runs as a list says them, in this order."""
-    look = _Look(store, records, alive, now)
+    look = _PageBuilder(store, records, alive, now)
     return [look.line(record) for record in records]
 
 
@@ -183,7 +197,7 @@ def _in_order(records: Sequence[RunRecord]) -> Iterator[int]:
         yield from tree(root)
 
 
-class _Look:
+class _PageBuilder:
     """What one page needs of the store, each kind of it read once for all its runs."""
 
     def __init__(
@@ -232,14 +246,14 @@ class _Look:
             inputs={name: value for kind, name, value in kept if kind == "input"},
             driver=driver,
             failure=_failed_step(self._failures.get(record.run_id, ())),
-            waiting_for=[*self._hold_ups(record, driver)] if is_open else [],
+            waiting_for=[*self._wait_reasons(record, driver)] if is_open else [],
             asks=self._asks.get(record.run_id, []),
             spent=self._spent.get(record.run_id),
         )
 
     # -- who waits for what ------------------------------------------------------------------------------------------
 
-    def _hold_ups(self, record: RunRecord, driver: WorkerRecord | None) -> Iterator[HoldUp]:
+    def _wait_reasons(self, record: RunRecord, driver: WorkerRecord | None) -> Iterator[WaitReason]:
         if record.status == "paused":
             yield _paused(self._store, record)
         yield from self._persons(record)
@@ -247,16 +261,16 @@ class _Look:
         running = [one for one in tasks if one.worker]
         # Where nobody drives a run of one's own, what it had under way is lost too.
         if driver is None and not self._is_served:
-            yield HoldUp("driver", "nobody drives it", record.run_id)
+            yield WaitReason("driver", "nobody drives it", record.run_id)
             return
         if record.status != "paused":
             yield from self._queued(record, [one for one in tasks if not one.worker])
             yield from self._times(record)
         if running:
             first, count = running[0], sum(one.count for one in running)
-            yield _hold_up(record, first, "task", f"{_who(record, first, count)} {_verb('run', count)}", count)
+            yield _wait_reason(record, first, "task", f"{_who(record, first, count)} {_verb('run', count)}", count)
 
-    def _persons(self, record: RunRecord) -> Iterator[HoldUp]:
+    def _persons(self, record: RunRecord) -> Iterator[WaitReason]:
         asks = self._asks.get(record.run_id, [])
         for tag in ("approval", "parked", "paused"):
             waiting = [one for one in asks if one.kind == tag]
@@ -265,40 +279,40 @@ class _Look:
             first, count = waiting[0], len(waiting)
             who = _who(record, first, count)
             if tag == "paused":
-                yield _hold_up(record, first, "step_pause", f"{who} {_verb('is paused', count)}", count)
+                yield _wait_reason(record, first, "step_pause", f"{who} {_verb('is paused', count)}", count)
             elif tag == "approval":
-                yield _hold_up(record, first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
+                yield _wait_reason(record, first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
             else:
                 failure = self._parked.get((first.run_id, first.place), "")
                 text = f"{who} {_verb('is parked', count)}{f', {failure}' if failure else ''}"
-                yield _hold_up(record, first, "triage", text, count)
+                yield _wait_reason(record, first, "triage", text, count)
 
-    def _queued(self, record: RunRecord, tasks: Sequence[OpenTasks]) -> Iterator[HoldUp]:
+    def _queued(self, record: RunRecord, tasks: Sequence[OpenTasks]) -> Iterator[WaitReason]:
         for one in tasks:
             who, verb = _who(record, one, one.count), _verb("wait", one.count)
             held = self._held_by(one.breaker)
             if held:
-                yield _hold_up(record, one, "breaker", f"{who} {verb}: {held}", one.count)
+                yield _wait_reason(record, one, "breaker", f"{who} {verb}: {held}", one.count)
             else:
-                yield _hold_up(record, one, "worker", f"{who} {verb} for a worker", one.count)
+                yield _wait_reason(record, one, "worker", f"{who} {verb} for a worker", one.count)
 
     def _held_by(self, breaker: str) -> str:
         """What is to be said of a breaker that lets nothing pass."""
         if not breaker:
             return ""
         if self._breakers is None:
-            self._breakers = {one.name: describe(one, self._now) for one in self._store.breakers()}
+            self._breakers = {one.name: describe_breaker_wait(one, self._now) for one in self._store.breakers()}
         return self._breakers.get(breaker, "")
 
-    def _times(self, record: RunRecord) -> Iterator[HoldUp]:
+    def _times(self, record: RunRecord) -> Iterator[WaitReason]:
         for one in sorted(_below(self._timers.get(record.root_run_id, ()), record), key=lambda timer: timer.due):
             kind, verb = _TIMES[one.kind]
             text = f"{_who(record, one, one.count)} {_verb(verb, one.count)} {format_time_until(one.due, self._now)}"
-            yield _hold_up(record, one, kind, text, one.count, one.due)
+            yield _wait_reason(record, one, kind, text, one.count, one.due)
 
 
 # Timers that let a run go on, and how that is said.
-_TIMES: dict[str, tuple[HoldUpKind, str]] = {
+_TIMES: dict[str, tuple[WaitKind, str]] = {
     "retry": ("retry", "is tried again"),
     "attempt": ("timer", "goes on"),
     "until": ("timer", "goes on"),
@@ -320,21 +334,21 @@ def _verb(verb: str, count: int) -> str:
     return f"{verb}s" if count == 1 else verb
 
 
-def _who(record: RunRecord, first: OpenTasks | OpenTimer | Waiting, count: int) -> str:
+def _who(record: RunRecord, first: OpenTasks | OpenTimer | WaitingPlace, count: int) -> str:
     where = f"'{first.place}'" + (f" of run {first.run_id}" if first.run_id != record.run_id else "")
     return where if count == 1 else f"{where} and {count - 1:,} more"
 
 
-def _hold_up(
+def _wait_reason(
     record: RunRecord,
-    first: OpenTasks | OpenTimer | Waiting,
-    kind: HoldUpKind,
+    first: OpenTasks | OpenTimer | WaitingPlace,
+    kind: WaitKind,
     text: str,
     count: int,
     due: datetime | None = None,
-) -> HoldUp:
+) -> WaitReason:
     attempt, worker = (first.attempt, first.worker) if isinstance(first, OpenTasks) else (0, "")
-    return HoldUp(kind, single_line(text), first.run_id, first.place, attempt, worker, due, count)
+    return WaitReason(kind, single_line(text), first.run_id, first.place, attempt, worker, due, count)
 
 
 def _below(found: Iterable[Any], record: RunRecord) -> list[Any]:
@@ -343,10 +357,10 @@ def _below(found: Iterable[Any], record: RunRecord) -> list[Any]:
     return [one for one in found if is_root or one.run_id == record.run_id]
 
 
-def _paused(store: Store, record: RunRecord) -> HoldUp:
+def _paused(store: Store, record: RunRecord) -> WaitReason:
     by = f" by {found.by}" if (found := pause_of(store, record)) is not None and found.by else ""
     reason = f": {record.reason}" if record.reason else ""
-    return HoldUp("pause", single_line(f"paused{by}{reason}"), record.run_id)
+    return WaitReason("pause", single_line(f"paused{by}{reason}"), record.run_id)
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -370,14 +384,14 @@ def _failures(store: Store, run_ids: Sequence[int]) -> dict[int, list[FailureRec
     found: dict[int, list[FailureRecord]] = defaultdict(list)
     for run_id, _, data in rows:
         try:
-            found[run_id].append(failure_alone(data))
+            found[run_id].append(read_failure(data))
         except CodecError:
             continue  # `show` says what is wrong with it: it must not hide the other runs
     return found
 
 
 def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
-    found = unanswered(records)
+    found = unhandled_by_records(records)
     if not found:
         return None
     first, failure = found[0], found[0].failure
@@ -389,26 +403,26 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
 def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
     """What the agents of these runs have spent, as it is shown; nothing of runs without agents."""
     rows = store.lists.rows(run_ids, "spent", 1) if run_ids else []
-    return {run_id: spent_json(spent_of(data)) for run_id, _, data in rows}
+    return {run_id: spent_json(read_spent(data)) for run_id, _, data in rows}
 
 
-def _asks(store: Store) -> dict[int, list[Waiting]]:
+def _asks(store: Store) -> dict[int, list[WaitingPlace]]:
     """What waits for a person, by the run and by the one at the top of its tree."""
-    found: dict[int, list[Waiting]] = defaultdict(list)
-    for one in store.waiting():
+    found: dict[int, list[WaitingPlace]] = defaultdict(list)
+    for one in store.waiting_places():
         for run_id in {one.run_id, one.root_run_id or one.run_id}:
             found[run_id].append(one)
     return found
 
 
-def _parked(store: Store, asks: Mapping[int, list[Waiting]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
+def _parked(store: Store, asks: Mapping[int, list[WaitingPlace]], run_ids: Iterable[int]) -> dict[tuple[int, str], str]:
     """The failures of the first step of each run that is parked, in words."""
     firsts = (next((one for one in asks.get(run_id, ()) if one.kind == "parked"), None) for run_id in run_ids)
     keys = sorted({(one.run_id, one.place) for one in firsts if one is not None})
     found: dict[tuple[int, str], str] = {}
     for run_id, key, data in store.lists.places(keys) if keys else ():
         try:
-            failure = place_alone(key, data).failure
+            failure = read_place(key, data).failure
         except CodecError:
             continue
         if failure is not None:
@@ -425,18 +439,3 @@ def _by_root(found: Iterable[Any]) -> dict[int, list[Any]]:
     for one in found:
         by_root[one.root_run_id].append(one)
     return by_root
-
-
-# -- as JSON ---------------------------------------------------------------------------------------------------------
-
-
-def line_json(line: RunLine) -> dict[str, Any]:
-    """A line of the list as `--json` prints it."""
-    driver = line.driver
-    return {
-        **msgspec.to_builtins(line),
-        "created_at": line.created_at.isoformat(),
-        "updated_at": line.updated_at.isoformat(),
-        "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
-        "asks": [{"run_id": one.run_id, "place": one.place, "kind": one.kind} for one in line.asks],
-    }

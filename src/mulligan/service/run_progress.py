@@ -16,16 +16,16 @@ import msgspec
 from mulligan.core.effects.child_runs import calling_place
 from mulligan.core.model import events as e
 from mulligan.core.model.formatting import single_line
-from mulligan.core.state.scope import filled
+from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import TOLD_FACTS, Line, Teller
 from mulligan.history.views import Progress, Wait, waiting, who_paused
 from mulligan.ports import Store
-from mulligan.service.breaker_waits import held_up
+from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.failure_summary import Account
 from mulligan.service.home import Home
-from mulligan.service.worker_capacity import crew_of
+from mulligan.service.workers import find_worker_pool
 
 # With more steps than this, only what is out of the ordinary is told; and never more lines than this.
 STEPS_TOLD_MAX, LINES_MAX = 100, 1000
@@ -342,7 +342,7 @@ def in_queue(store: Store, home: Home, state: State) -> list[Moving]:
     """
     if len(state.graph.nodes) > STEPS_QUEUED_MAX or state.run.status != "running":
         return []
-    found = waiting(state, held_up(store, state), crew_of(home, store, state))
+    found = waiting(state, find_breaker_waits(store, state), find_worker_pool(home, store, state))
     told = {wait.text: wait for wait in reversed(found) if wait.kind in ("worker", "breaker") and wait.obstacles}
     return [_queued(state, wait) for wait in reversed(told.values()) if _is_kept_out(state, wait)]
 
@@ -376,7 +376,7 @@ def _doing(place: Place) -> tuple[Kind, str, datetime | None]:
     if place.items is not None:
         return "items", _items(place), None
     if action is not None and kind == "approval":
-        message = filled(action, place.bindings).get("message") or ""
+        message = fill_params(action, place.bindings).get("message") or ""
         return kind, single_line(f"an approval: {message}" if message else "an approval"), place.due
     return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
 

@@ -1,12 +1,10 @@
-"""What can be known of runs: lists, states, logs, stories. Nothing here changes anything."""
+"""Runs as the store has them: records, states, events, logs, outputs. Nothing here changes a run."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterator
-from functools import cached_property
-from itertools import takewhile
-from pathlib import Path
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -14,24 +12,17 @@ import msgspec
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import whole
-from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_part, step_name
-from mulligan.core.model.workflow import END, Workflow, decode, encode, version
-from mulligan.core.state.state import STATE_TABLES, State
-from mulligan.core.turn import fold
-from mulligan.engine.integrity import differing_columns
-from mulligan.errors import MulliganError, UnknownRun, UnknownStep
-from mulligan.formats import NOETL, OURS, load
-from mulligan.history.story import Line, story
-from mulligan.history.views import run_json
+from mulligan.core.model.artifacts import fetch_references
+from mulligan.core.model.place_keys import is_at_or_below, step_name
+from mulligan.core.model.workflow import END, Workflow, decode
+from mulligan.core.state.state import State
+from mulligan.errors import UnknownRun, UnknownStep
 from mulligan.language.suggestions import did_you_mean
-from mulligan.ports import RunRecord, Store
-from mulligan.service.artifacts import located
-from mulligan.service.breaker_waits import held_up
-from mulligan.service.home import Home
-from mulligan.service.worker_capacity import crew_of
-from mulligan.worker.folders import opened
+from mulligan.ports import RunRecord, Store, WorkerRecord
+from mulligan.service.home import Home, this_host
+from mulligan.service.locks import Locks
+from mulligan.worker.folders import open_regular_file
+from mulligan.worker.processes import is_running
 
 # How many entries are read from the store at once.
 PAGE = 5_000
@@ -39,16 +30,10 @@ PAGE = 5_000
 CHILDREN_SEARCHED_MAX = 20
 # Names the newest run.
 LATEST = "latest"
+# How long the supervisor of a process that was killed may take to end what it ran, and how often that is checked.
+DYING_SECONDS, LOOK_SECONDS = 10.0, 0.01
 # What a database can count.
 RUN_IDS = range(1, 2**63)
-
-
-class Verified(msgspec.Struct, frozen=True):
-    """Whether a run's tables equal the fold of its log: the tables that differ, none if all is well."""
-
-    run_id: int
-    events: int
-    differing: tuple[str, ...] = ()
 
 
 class AttemptLog(msgspec.Struct, frozen=True):
@@ -62,15 +47,15 @@ class AttemptLog(msgspec.Struct, frozen=True):
     ran_on: str = ""
 
 
-class GivenOutput(msgspec.Struct, frozen=True):
+class StepOutput(msgspec.Struct, frozen=True):
     """The output of a step, or the one because of which it failed: `validate` refused that."""
 
     value: Any
     is_refused: bool = False
 
 
-class Reading:
-    """The verbs that only look."""
+class RunReader:
+    """Reads runs from the store of one home. Faces ask `Service`, whose answers are made with this."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
@@ -144,56 +129,12 @@ class Reading:
         loaded = self.store.load(run_id)
         return restore(decode(loaded.workflow), loaded.rows)
 
-    def compared(self, run_id: int) -> tuple[RunRecord, State, Graph]:
-        """For whoever compares: the run's row in the list and what its tables have of it, from one moment.
-
-        And the graph of the workflow that it was started with.
-        """
-        self.record(run_id)
-        loaded = self.store.load(run_id)
-        first = Graph(decode(loaded.workflow))
-        return loaded.record, restore(first.workflow, loaded.rows, first, may_lack_steps=True), first
-
-    def changed_file(self, run_id: int) -> str:
-        """The file that the run was started from, where it is another workflow today; else "".
-
-        Read whole only where its bytes are others: of a hundred thousand steps that takes its time.
-        """
-        record = self.record(run_id)
-        started = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
-        if not isinstance(started, e.RunStarted):
-            return ""
-        # Where a corrected file has taken its place, in a later round, that one counts.
-        revision = self.state(run_id).run.revision if record.round > 1 else None
-        known = revision or started
-        if digest_of(known.file) in ("", known.digest):
-            return ""
-        pinned = self.state(run_id).workflow
-        # Of a NoETL file that was read with --trust-templates; a text has no such quotes in JSON.
-        is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
-        try:
-            today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting)
-            return known.file if version(encode(today)) != known.version else ""
-        except MulliganError:
-            # In the middle of being corrected: nothing that could be run.
-            return ""
-
-    def show(self, run_id: int) -> dict[str, Any]:
-        """The run as `--json` prints it."""
-        state = self.state(run_id)
-        crew = crew_of(self.home, self.store, state)
-        return located(self.store.artifacts, run_json(state, held_up(self.store, state), crew))
-
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
         """The run's log behind `after`, a page at a time."""
         self.record(run_id)
         while page := self.store.log(run_id, after, PAGE):
             yield from page
             after = page[-1].seq
-
-    def explain(self, run_id: int) -> Iterator[Line]:
-        """The run's story, from its events alone."""
-        return story(self.events(run_id), self.first_workflow(run_id), self.called(run_id))
 
     def called(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that they were called for."""
@@ -210,26 +151,6 @@ class Reading:
         self.record(run_id)
         return decode(self.store.load(run_id).workflow)
 
-    def verify(self, run_id: int) -> Verified:
-        """Fold the log again, and compare with the tables and with the run's row in the list.
-
-        A run that goes on meanwhile is taken as its tables were.
-        """
-        record, kept, first = self.compared(run_id)
-        log = takewhile(lambda entry: entry.seq <= kept.run.seq, self.events(run_id))
-        told = fold(first.workflow, log, first)
-        differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(told, name))
-        if kept.workflow != told.workflow:
-            differing += ("definition",)
-        if not differing and self._is_behind(run_id, kept.run.seq):
-            differing = ("run",)
-        differing += tuple(f"list.{name}" for name in differing_columns(record, kept))
-        return Verified(run_id, told.run.seq, differing)
-
-    def _is_behind(self, run_id: int, seq: int) -> bool:
-        """Whether the log has more than the tables know of, and the tables did not go on meanwhile."""
-        return any(self.events(run_id, seq)) and self.store.run(run_id).seq == seq
-
     def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
         """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number.
 
@@ -238,7 +159,7 @@ class Reading:
         self.refuse_unknown(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
-        return [(fact.place, fact.attempt) for fact in scheduled if is_part(fact.place, step)]
+        return [(fact.place, fact.attempt) for fact in scheduled if is_at_or_below(fact.place, step)]
 
     def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
         """The steps of the matrix of that name, in the order of their combinations; none where there is no such."""
@@ -275,7 +196,36 @@ class Reading:
                 return f"it is a step of run {number}, which '{caller}' called: mulligan show {number} {place}"
         return ""
 
-    def output(self, run_id: int, place: str) -> GivenOutput:
+    def is_driven(self, run_id: int) -> bool:
+        """Whether a live process has the run."""
+        return self.driver_of(self.store.run(run_id)) is not None
+
+    def driver_of(self, record: RunRecord) -> WorkerRecord | None:
+        """The live worker that holds the run's turn."""
+        if not record.holder:
+            return None
+        found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
+        return found if found is not None and self.is_alive(found) else None
+
+    def live_workers(self) -> Callable[[str], WorkerRecord | None]:
+        """A function that finds a live worker by its name. It examines each worker once: for one answer only."""
+        workers = {worker.name: worker for worker in self.store.workers()}
+
+        @cache
+        def alive(name: str) -> WorkerRecord | None:
+            found = workers.get(name)
+            return found if found is not None and self.is_alive(found) else None
+
+        return alive
+
+    def is_alive(self, worker: WorkerRecord) -> bool:
+        """Whether the process of a worker still runs: by its lock, or by its heartbeat where hosts share the store."""
+        locks = Locks(self.home, is_shared=self.store.is_shared)
+        if locks.look(worker) == "held":
+            return not _is_dying(worker, locks)
+        return locks.seems_alive(worker)
+
+    def output(self, run_id: int, place: str) -> StepOutput:
         """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
 
         Of a matrix, what each of its steps gave, in their order. Of a step that failed because of its output, the
@@ -284,14 +234,16 @@ class Reading:
         state = self.state(run_id)
         places = state.places
         if members := state.graph.matrices.get(place):
-            return GivenOutput([whole(places[name].output, self.store.artifacts.fetch) for name in members], False)
+            return StepOutput(
+                [fetch_references(places[name].output, self.store.artifacts.fetch) for name in members], False
+            )
         self.refuse_unknown(run_id, place)
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
         found = places[place]
         is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
         given = found.climb.rejected if is_refused else found.output
-        return GivenOutput(whole(given, self.store.artifacts.fetch), is_refused)
+        return StepOutput(fetch_references(given, self.store.artifacts.fetch), is_refused)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
@@ -306,17 +258,19 @@ class Reading:
         return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
 
 
-def digest_of(path: str) -> str:
-    """What tells the bytes of a file from others; "" where there is none."""
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
-    except OSError:
-        return ""
+def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
+    """Whether its process is gone and only what it ran is still being ended: that takes a moment, and is waited for."""
+    if worker.host != this_host() or is_running(worker.pid):
+        return False
+    deadline = time.monotonic() + DYING_SECONDS
+    while locks.look(worker) == "held" and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return locks.look(worker) != "held"
 
 
 def _content(path: str) -> bytes:
     try:
-        with opened(path) as log:
+        with open_regular_file(path) as log:
             return log.read()
     except FileNotFoundError:
         return b""

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from mulligan.core.effects.snapshot import tally_of
+import msgspec
+
+from mulligan.core.deciding.conditions import describe_rule
+from mulligan.core.effects.snapshot import read_tally
 from mulligan.core.evolve.places import spec_below
-from mulligan.core.evolve.tallies import parts
+from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
-from mulligan.history.phrases import describe_rule
 from mulligan.ports import RunRecord
-from mulligan.service.run_reader import PAGE
-from mulligan.service.verbs import Service
+from mulligan.service.run_reader import PAGE, RunReader
 
 # From the first to the last; a script runs beside the retry that it is for.
 RUNGS = ("retry", "script", "handle", "triage", "route")
@@ -31,6 +32,22 @@ class Subject(NamedTuple):
     command: str
     rung: str
     what: str
+
+
+class RungStats(msgspec.Struct, frozen=True):
+    """How often one rung was tried and worked, for a step or a whole matrix."""
+
+    workflow: str
+    step: str
+    # Which command of the step: "" for its own.
+    command: str
+    rung: str
+    what: str
+    runs: int
+    tried: int
+    worked: int
+    share: float
+    average_seconds: float | None
 
 
 class _Sum:
@@ -61,7 +78,7 @@ class _Pinned:
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
         """What the tally of this name counts; and its place in file and ladder."""
         if key not in self._meanings:
-            step, below, rung, what = parts(key)
+            step, below, rung, what = parse_tally_key(key)
             # A corrected file may have a step that the first did not: it comes last, and is called by its name.
             number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
             subject = definition.matrix_name or step
@@ -78,30 +95,30 @@ class _Pinned:
 _Counted = tuple[RunRecord, str, Tally]
 
 
-def stats(
-    service: Service, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
-) -> list[dict[str, Any]]:
+def collect_stats(
+    reader: RunReader, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
+) -> list[RungStats]:
     """Per workflow, step (or whole matrix) and rung, in the order of file and ladder: of one run, or of all that began
     since then.
 
     Nothing of what never failed. `UnknownRun` where the one run is not there.
     """
-    counted = _of_run(service, run_id) if run_id is not None else _of_all(service, since)
+    counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
     sums: dict[Subject, _Sum] = {}
     versions: dict[tuple[str, str], _Pinned] = {}
     # The newest first: of a step that has moved, its place in the newest file counts.
     for record, key, tally in sorted(counted, key=lambda one: -one[0].run_id):
         if workflow is None or record.workflow == workflow:
-            subject, order = _pinned(service, record, versions).meaning(key)
+            subject, order = _pinned(reader, record, versions).meaning(key)
             sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
     # Without a try: it began under a release that did not count yet, and ended under this one.
     lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
-    return [_told(subject, one) for subject, one in lines if one.tally.tried]
+    return [_rung_stats(subject, one) for subject, one in lines if one.tally.tried]
 
 
-def text(line: dict[str, Any]) -> str:
+def describe_rung(line: RungStats) -> str:
     """The rung in words: `retry, exit codes 10, 11 (command 2 of each item)`."""
-    return _WORDS[line["rung"]].format(line["what"]) + (f" ({line['command']})" if line["command"] else "")
+    return _WORDS[line.rung].format(line.what) + (f" ({line.command})" if line.command else "")
 
 
 _WORDS = {
@@ -116,53 +133,53 @@ _WORDS = {
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _of_run(service: Service, run_id: int) -> Iterator[_Counted]:
-    record = service.record(run_id)
-    rows = service.store.load(run_id).rows
-    return ((record, key, tally_of(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
+def _of_run(reader: RunReader, run_id: int) -> Iterator[_Counted]:
+    record = reader.record(run_id)
+    rows = reader.store.load(run_id).rows
+    return ((record, key, read_tally(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
 
 
-def _of_all(service: Service, since: datetime | None) -> Iterator[_Counted]:
-    if not service.home.is_there:
+def _of_all(reader: RunReader, since: datetime | None) -> Iterator[_Counted]:
+    if not reader.home.is_there:
         return iter(())
-    rows = service.store.kept("tallies")
-    records = _records(service, {run_id for run_id, _, _ in rows}, since)
-    return ((records[run_id], key, tally_of(data)) for run_id, key, data in rows if run_id in records)
+    rows = reader.store.rows_of_kind("tallies")
+    records = _records(reader, {run_id for run_id, _, _ in rows}, since)
+    return ((records[run_id], key, read_tally(data)) for run_id, key, data in rows if run_id in records)
 
 
-def _records(service: Service, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:
+def _records(reader: RunReader, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:
     """These runs, if they began since then. Read a page at a time: few questions, however many runs there are."""
     found: dict[int, RunRecord] = {}
     before: int | None = max(run_ids, default=0) + 1
     while before is not None and len(found) < len(run_ids):
-        page = service.runs(limit=PAGE, before=before)
+        page = reader.runs(limit=PAGE, before=before)
         late = [record for record in page if since is None or record.created_at >= since]
         found.update((record.run_id, record) for record in late if record.run_id in run_ids)
         before = page[-1].run_id if page and len(late) == len(page) else None
     return found
 
 
-def _pinned(service: Service, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
+def _pinned(reader: RunReader, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
     """The workflow as the run has it: read once per version."""
     version = record.workflow, record.version
     if version not in versions:
-        versions[version] = _Pinned(decode(service.store.load(record.run_id).workflow))
+        versions[version] = _Pinned(decode(reader.store.load(record.run_id).workflow))
     return versions[version]
 
 
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def _told(subject: Subject, one: _Sum) -> dict[str, Any]:
+def _rung_stats(subject: Subject, one: _Sum) -> RungStats:
     tally = one.tally
-    return {
+    return RungStats(
         **subject._asdict(),
-        "runs": len(one.run_ids),
-        "tried": tally.tried,
-        "worked": tally.worked,
-        "share": round(tally.worked / tally.tried, 4),
-        "average_seconds": round(tally.seconds / tally.judged, 3) if tally.judged else None,
-    }
+        runs=len(one.run_ids),
+        tried=tally.tried,
+        worked=tally.worked,
+        share=round(tally.worked / tally.tried, 4),
+        average_seconds=round(tally.seconds / tally.judged, 3) if tally.judged else None,
+    )
 
 
 def _rule(spec: Command | None, index: int) -> str:

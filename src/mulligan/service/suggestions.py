@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mulligan.service.home_names import store_address as store_address
 from mulligan.store import glance
 
 # As many as somebody reads; all steps of a sweep, so that the first letters find the rest.

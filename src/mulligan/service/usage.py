@@ -1,44 +1,83 @@
-"""What the steps of a run asked for and used, and what they should ask for, as plain data for every face."""
+"""What the steps of a run asked for and used, and what they should ask for."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from mulligan.history.consumption import Consumption, consumption
-from mulligan.service.verbs import Service
+from mulligan.history.consumption import Asked, Consumption, consumption
+from mulligan.service.run_reader import RunReader
 
 
-def usage(service: Service, run_id: int) -> list[dict[str, Any]]:
-    """A line for each step that was measured, in the order of the file; all steps of a matrix in one."""
-    workflow = service.state(run_id).workflow
-    return [_line(run_id, one) for one in consumption(workflow, service.events(run_id))]
+class UsedResources(msgspec.Struct, frozen=True):
+    """What all attempts of a step used together; None where nothing was measured."""
+
+    memory: int | None
+    cpus: float | None
+    longest_seconds: float | None
+    wall_seconds: float
+    cpu_seconds: float
+    tokens: int | None
+    # How many attempts ran out of memory or time, hung until the timeout, or were killed by a signal.
+    out_of_memory: int
+    timed_out: int
+    hung: int
+    killed: int
 
 
-def _line(run_id: int, one: Consumption) -> dict[str, Any]:
+class ResourceProposal(msgspec.Struct, frozen=True):
+    """A better value for a resource or the timeout: as a number, as a file writes it, and why."""
+
+    what: str
+    value: float
+    written: str
+    why: str
+    text: str
+
+
+class StepUsage(msgspec.Struct, frozen=True):
+    """A step with its items, or all steps of a matrix: what was asked for, used and proposed."""
+
+    run_id: int
+    step: str
+    # How many steps of the matrix, or items of the map; 1 for any other step.
+    parts: int
+    attempts: int
+    asked: Asked
+    used: UsedResources
+    proposals: list[ResourceProposal]
+    # What to write in the file, by key.
+    write: dict[str, str]
+
+
+def measure_usage(reader: RunReader, run_id: int) -> list[StepUsage]:
+    """One entry for each step that was measured, in the order of the file; all steps of a matrix in one."""
+    workflow = reader.state(run_id).workflow
+    return [_step_usage(run_id, one) for one in consumption(workflow, reader.events(run_id))]
+
+
+def _step_usage(run_id: int, one: Consumption) -> StepUsage:
     used = one.used
-    return {
-        "run_id": run_id,
-        "step": one.name,
-        "parts": one.parts,
-        "attempts": used.attempts,
-        "asked": {**msgspec.to_builtins(one.asked), "labels": list(one.asked.labels)},
-        "used": {
-            "memory": used.memory or None,
-            "cpus": used.cpus or None,
-            "longest_seconds": used.seconds_well or None,
-            "wall_seconds": used.wall_seconds,
-            "cpu_seconds": used.cpu_seconds,
-            "tokens": used.tokens,
-            "out_of_memory": used.out_of_memory,
-            "timed_out": used.timed_out,
-            "hung": used.hung,
-            "killed": used.killed,
-        },
-        "proposals": [
-            {"what": each.what, "value": each.value, "written": each.written, "why": each.why, "text": each.text}
+    return StepUsage(
+        run_id=run_id,
+        step=one.name,
+        parts=one.parts,
+        attempts=used.attempts,
+        asked=one.asked,
+        used=UsedResources(
+            memory=used.memory or None,
+            cpus=used.cpus or None,
+            longest_seconds=used.seconds_well or None,
+            wall_seconds=used.wall_seconds,
+            cpu_seconds=used.cpu_seconds,
+            tokens=used.tokens,
+            out_of_memory=used.out_of_memory,
+            timed_out=used.timed_out,
+            hung=used.hung,
+            killed=used.killed,
+        ),
+        proposals=[
+            ResourceProposal(what=each.what, value=each.value, written=each.written, why=each.why, text=each.text)
             for each in one.advice
         ],
-        "write": one.to_write,
-    }
+        write=one.to_write,
+    )

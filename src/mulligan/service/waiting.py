@@ -1,4 +1,4 @@
-"""Waiting for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
+"""WaitingPlace for runs that others drive: until they have ended, or until a person is needed. Changes nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import StoreUnavailable
 from mulligan.service.driver import pauses
 from mulligan.service.outcome import exit_code
-from mulligan.service.run_list import HoldUp, RunLine
-from mulligan.service.store_changes import News
-from mulligan.service.verbs import Service
+from mulligan.service.run_list import RunLine, WaitReason, summarize_runs
+from mulligan.service.run_reader import RunReader
+from mulligan.service.store_changes import StoreChanges
 
 Until = Literal["ended", "person"]
 # Longest time without a look at the store: a notification may be lost with its connection.
@@ -35,7 +35,7 @@ class WaitEvent(msgspec.Struct, frozen=True):
 
     kind: Literal["ended", "person", "held_up", "timeout", "trouble"]
     line: RunLine | None = None
-    hold_up: HoldUp | None = None
+    hold_up: WaitReason | None = None
     text: str = ""
     # Those that have not ended when the time is up.
     run_ids: tuple[int, ...] = ()
@@ -47,8 +47,8 @@ class WaitEvent(msgspec.Struct, frozen=True):
         return exit_code("ended" if self.kind == "ended" else "waiting", self.line.status)
 
 
-def wait_for(
-    service: Service,
+def wait_for_runs(
+    reader: RunReader,
     run_ids: Sequence[int],
     *,
     until: Until = "ended",
@@ -56,19 +56,19 @@ def wait_for(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[WaitEvent]:
     """What happens to the runs, until all of them have ended or the time is up. Each is told of once."""
-    return _Wait(service, run_ids, until, timeout_seconds, monotonic).events()
+    return _Waiter(reader, run_ids, until, timeout_seconds, monotonic).events()
 
 
-class _Wait:
+class _Waiter:
     def __init__(
         self,
-        service: Service,
+        reader: RunReader,
         run_ids: Sequence[int],
         until: Until,
         timeout_seconds: float | None,
         monotonic: Callable[[], float],
     ) -> None:
-        self._service = service
+        self._reader = reader
         self._open = list(dict.fromkeys(run_ids))
         self._until = until
         self._monotonic = monotonic
@@ -80,18 +80,18 @@ class _Wait:
         self._held_since: dict[int, float] = {}
 
     def events(self) -> Iterator[WaitEvent]:
-        news: News | None = None
-        tries = pauses(self._service.home.lease_seconds)
+        news: StoreChanges | None = None
+        tries = pauses(self._reader.home.lease_seconds)
         is_away = False
         while True:
             try:
                 if news is None:
                     # Heard before the first look, so that no end is missed between the two.
-                    self._service.store.hear_ends()
-                    news = News(self._service.store)
+                    self._reader.store.watch_run_ends()
+                    news = StoreChanges(self._reader.store)
                 yield from self._ended()
                 yield from self._held_up()
-                is_away, tries = False, pauses(self._service.home.lease_seconds)
+                is_away, tries = False, pauses(self._reader.home.lease_seconds)
                 left = self._left()
                 if not self._open or left <= 0:
                     break
@@ -112,8 +112,8 @@ class _Wait:
         return self._begun_at + self._timeout_seconds - self._monotonic()
 
     def _ended(self) -> Iterator[WaitEvent]:
-        ended = [run_id for run_id in self._open if self._service.record(run_id).status in RUN_ENDED]
-        for line in self._service.run_lines(ended):
+        ended = [run_id for run_id in self._open if self._reader.record(run_id).status in RUN_ENDED]
+        for line in summarize_runs(self._reader, ended):
             self._open.remove(line.run_id)
             yield WaitEvent("ended", line)
 
@@ -123,7 +123,7 @@ class _Wait:
         if self._looked_at is not None and now - self._looked_at < HOLD_UPS_SECONDS:
             return
         self._looked_at = now
-        for line in self._service.run_lines(self._open):
+        for line in summarize_runs(self._reader, self._open):
             person = next((wait for wait in line.waiting_for if wait.kind in PERSON), None)
             asked = person or self._only_paused(line, now)
             if asked is not None and self._until == "person":
@@ -137,7 +137,7 @@ class _Wait:
                 self._told.add((line.run_id, wait.kind, wait.place))
                 yield WaitEvent("held_up", line, wait)
 
-    def _only_paused(self, line: RunLine, now: float) -> HoldUp | None:
+    def _only_paused(self, line: RunLine, now: float) -> WaitReason | None:
         """The steps that are paused, where nothing else of the run has moved for a while: a person has to resume them.
 
         Between two steps of a run that goes on there may be nothing else to see for a moment.

@@ -12,7 +12,8 @@ from mulligan.engine.observers import Observer
 from mulligan.errors import StoreUnavailable
 from mulligan.service.driver import Capacity, Driver, pauses
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service
+from mulligan.service.run_control import RunControl
+from mulligan.service.run_reader import RunReader
 
 
 class _Ended(Exception):
@@ -20,7 +21,7 @@ class _Ended(Exception):
 
 
 @contextmanager
-def attending_worker(home: Home, capacity: Capacity, watcher: Observer) -> Iterator[Driver | None]:
+def open_worker(home: Home, capacity: Capacity, watcher: Observer) -> Iterator[Driver | None]:
     """A worker, alive while the context lasts; None where it was told to end before its store answered.
 
     It waits for a server that cannot be reached, is starting up, or has no free connection. What no waiting mends
@@ -52,9 +53,9 @@ def _entered(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack)
 
 def _entered_once(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver:
     with ExitStack() as trying:
-        service = Service(home)
-        trying.callback(service.close)
-        driver = trying.enter_context(service.driver(capacity, watcher))
+        reader = RunReader(home)
+        trying.callback(reader.close)
+        driver = trying.enter_context(RunControl(reader).driver(capacity, watcher))
         held.push(trying.pop_all())
     return driver
 

@@ -13,14 +13,14 @@ from mulligan.ports import Clock, Store
 
 MEMORY = "memory:"
 _POSTGRES = ("postgresql://", "postgres://")
-# How a server is named elsewhere: 'host=db password=…', 'user:password@host/name'.
+# Other ways to name a server: 'host=db password=…', 'user:password@host/name'.
 _CONNECTION = r"(?is)\bpassword\s*=|^(host|hostaddr|port|user|dbname|service)\s*=|^postgres(ql)?:|:.*@"
 
 
 def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> Store:
     """Open the store that `where` names: a `postgresql://` URL, `memory:`, or the path of an SQLite file.
 
-    Only the one that is opened is imported: a driver for a database that nobody uses costs start-up time.
+    Only that store is imported: an unused database driver would cost start-up time.
     """
     text = str(where).strip()
     if text.startswith(_POSTGRES):
@@ -33,16 +33,16 @@ def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: 
 
 
 def is_file_name(where: str) -> bool:
-    """Whether `open_store` would take it for the path of a file."""
+    """Whether `open_store` would treat it as the path of a file."""
     text = where.strip()
     return "://" not in text and not _looks_like_a_connection(text)
 
 
 def _unknown(text: str) -> StoreRefused:
-    """The text itself is not shown: there may be a password in it."""
+    """The error for an unknown kind of store. The text is not shown: it may contain a password."""
     scheme, separator, _ = text.partition("://")
     is_shown = separator and scheme.isascii() and scheme.isalnum()
-    what = f"'{scheme}' is no kind of store" if is_shown else "what names the store is neither a URL nor a path"
+    what = f"'{scheme}' is not a kind of store" if is_shown else "the address of the store is neither a URL nor a path"
     return StoreRefused(what, hint="use a 'postgresql://' URL, or the path of an SQLite file")
 
 
@@ -64,5 +64,5 @@ def _postgres() -> type:
 
 
 def _class(module: str, name: str) -> type:
-    found: type = getattr(import_module(f"{__name__}.{module}"), name)
-    return found
+    store: type = getattr(import_module(f"{__name__}.{module}"), name)
+    return store

@@ -1,4 +1,4 @@
-"""Artifacts as files below one folder: for a store that one host uses."""
+"""Artifacts as files in one folder: for a store of one host."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import ArtifactDamaged, ArtifactGone, StoreRefused
 from mulligan.ports import ArtifactRecord
 from mulligan.store.artifact_names import names_like
 
-# No name of an artifact begins with a dot.
+# Names of artifacts never begin with a dot.
 _HALF_WRITTEN = ".half-"
-# gc removes folders in which nothing is. It would have to do so just then, every time.
+# gc removes empty folders, and may do so between creating a folder and writing into it; hardly twenty times in a row.
 KEEP_ATTEMPTS_MAX = 20
 
 
 class ArtifactFiles:
-    """Each artifact is a file under its name. Made when the first one is kept."""
+    """Each artifact is a file of that name. The folder is created with the first one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
@@ -34,7 +34,7 @@ class ArtifactFiles:
         return f"{self._folder}/{artifact.name}"
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
-        return described(self._kept(name, lambda folder: self._keep(name, folder, data)), data, format)
+        return describe_artifact(self._kept(name, lambda folder: self._keep(name, folder, data)), data, format)
 
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
         try:
@@ -45,27 +45,27 @@ class ArtifactFiles:
         return msgspec.structs.replace(artifact, name=name)
 
     def _kept(self, name: str, put: Callable[[str], str]) -> str:
-        """The name that it got. `put` is given the folder, which is there."""
+        """Call `put` with the existing folder of the artifact. Return the name that the artifact got."""
         try:
             for _ in range(KEEP_ATTEMPTS_MAX):
-                # Where somebody has just removed a folder because nothing was in it yet, it is made again.
+                # If gc has just removed the empty folder, it is created again.
                 with suppress(FileNotFoundError):
                     return self._keep_durably(name, put)
             return self._keep_durably(name, put)
         except OSError as error:
-            raise StoreRefused((error.strerror or str(error)).lower(), hint="make room on its disk") from error
+            raise StoreRefused((error.strerror or str(error)).lower(), hint="free space on its disk") from error
 
     def _keep_durably(self, name: str, put: Callable[[str], str]) -> str:
         folder = os.path.dirname(f"{self._folder}/{name}")
         grown = _make(folder)
         kept = put(folder)
-        # Last: by then the disk has most of it with the file. Each at once would cost a write of its own.
+        # Last: by then most of it was written with the file. Syncing each folder at once would cost a write each.
         for one in (folder, *grown):
             _sync_folder(one)
         return kept
 
     def _take(self, name: str, folder: str, path: str) -> str:
-        """Give a file its name. Where it is on another disk, a copy of it."""
+        """Rename the file into the folder; copy it if it is on another disk."""
         if os.stat(path).st_dev == os.stat(folder).st_dev:
             return self._name(path, name)
         return self._keep(name, folder, Path(path).read_bytes())
@@ -80,9 +80,9 @@ class ArtifactFiles:
                 os.unlink(half)
 
     def _name(self, half: str, name: str) -> str:
-        """Give what is whole its name, or one like it where that is taken.
+        """Rename a complete file to its name, or to a similar one if that is taken.
 
-        The name is reserved first: of two that want it one makes the file, and nobody else renames onto it.
+        The name is reserved first by creating the file exclusively, so that two writers never rename onto each other.
         """
         for wanted in names_like(name):
             path = f"{self._folder}/{wanted}"
@@ -90,13 +90,13 @@ class ArtifactFiles:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
                 os.rename(half, path)
                 return wanted
-        raise AssertionError("names never end")
+        raise AssertionError("unreachable: there is always another name")
 
     def fetch(self, artifact: Artifact) -> bytes:
         try:
             with open(self.path(artifact), "rb", opener=_opened) as file:
-                # One byte more than there should be: a file that has grown is not read whole.
-                return checked(artifact, file.read(artifact.size + 1))
+                # One byte more than expected detects a file that has grown, without reading all of it.
+                return verify_content(artifact, file.read(artifact.size + 1))
         except FileNotFoundError:
             raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from None
         except OSError as error:
@@ -121,7 +121,7 @@ class ArtifactFiles:
             self._remove_empty(os.path.dirname(path))
 
     def _remove_empty(self, folder: str) -> None:
-        """The folder, and those above it, as long as nothing is in them: a folder that is not empty is refused."""
+        """Remove the folder and its parents while they are empty."""
         with suppress(OSError):
             while folder != self._folder:
                 os.rmdir(folder)
@@ -129,7 +129,7 @@ class ArtifactFiles:
 
 
 def _make(folder: str) -> list[str]:
-    """Make the folder and those above it, for their owner alone; the folders in which one is new, the lowest first."""
+    """Create the folder and its parents for their owner only. Return the folders with a new entry, deepest first."""
     if os.path.isdir(folder):
         return []
     above = os.path.dirname(folder)
@@ -140,11 +140,11 @@ def _make(folder: str) -> list[str]:
 
 
 def _opened(path: str, flags: int) -> int:
-    """A file, and nothing that somebody has put in its place: a pipe may never end, a link leads elsewhere."""
+    """Open a regular file only: reading a pipe may never end, and a link leads elsewhere."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
     return fd
 
 

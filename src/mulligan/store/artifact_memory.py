@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from mulligan.core.model.artifacts import Artifact, Format, checked, described
+from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord, Clock
 from mulligan.store.artifact_names import names_like
 
-# What each is, and when it was kept.
-Shelved = dict[str, tuple[bytes, datetime]]
+# Content and time of storing, by name.
+StoredArtifacts = dict[str, tuple[bytes, datetime]]
 
 
 class ArtifactMemory:
-    """Artifacts of all stores that share a shelf."""
+    """Artifacts of all memory stores that share their tables."""
 
-    def __init__(self, kept: Shelved, clock: Clock) -> None:
+    def __init__(self, kept: StoredArtifacts, clock: Clock) -> None:
         self._kept = kept
         self._clock = clock
 
@@ -28,7 +28,7 @@ class ArtifactMemory:
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
         kept = next(wanted for wanted in names_like(name) if wanted not in self._kept)
         self._kept[kept] = (data, self._clock.now())
-        return described(kept, data, format)
+        return describe_artifact(kept, data, format)
 
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
         kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
@@ -38,7 +38,7 @@ class ArtifactMemory:
     def fetch(self, artifact: Artifact) -> bytes:
         if artifact.name not in self._kept:
             raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name)
-        return checked(artifact, self._kept[artifact.name][0])
+        return verify_content(artifact, self._kept[artifact.name][0])
 
     def records(self) -> Iterator[ArtifactRecord]:
         for name, (data, kept_at) in list(self._kept.items()):

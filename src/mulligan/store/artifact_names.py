@@ -1,4 +1,4 @@
-"""What an artifact is called where its name is taken: nothing that was kept is ever written over."""
+"""Alternative names for artifacts: a stored artifact is never overwritten."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import count
 
 
 def names_like(name: str) -> Iterator[str]:
-    """The name itself, then others beside it: `output.json`, `output-2.json`, …"""
+    """The name itself, then numbered ones: `output.json`, `output-2.json`, …"""
     yield name
     stem, dot, ending = name.rpartition(".")
     for number in count(2):

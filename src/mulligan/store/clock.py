@@ -1,4 +1,4 @@
-"""The clock of a process: it starts with the wall clock, and from then on counts the seconds that pass.
+"""The clock of a process: it is set by the wall clock once, and then counts elapsed seconds.
 
 See docs/project/adr/0022-the-clock-of-a-process.md.
 """
@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-# A wall clock that differs by less from ours was not stepped: it was read a moment later, or is being slewed.
+# A smaller difference does not mean that the wall clock was set: it was read a moment later, or is being slewed.
 STEP = timedelta(seconds=0.5)
 _NO_STEP = timedelta(0)
-# How long a store may take to say what time it is, and how often it is asked where it takes longer.
+# How long a store may take to return its time, and how often it is asked again if it takes longer.
 ANSWER_SECONDS_MAX, ANSWERS_MAX = 1.0, 3
 
 
 def _seconds_since_boot() -> float:
-    """Counts through a suspend, unlike `time.monotonic`: an hour with the lid closed is an hour."""
+    """Includes time in suspend, unlike `time.monotonic`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -29,7 +29,7 @@ _ELAPSED = _seconds_since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.mono
 
 
 class ProcessClock:
-    """Goes on evenly, whatever is done to the wall clock. `wall` and `elapsed` are what it is made of."""
+    """Advances evenly, even if the wall clock is set. `wall` and `elapsed` are its sources."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ProcessClock:
         self._read_wall = wall
         self.elapsed = elapsed
         self.monotonic = monotonic
-        # How wrong it may be, where it goes by the clock of a store.
+        # How wrong it may be; None if it was never set by the clock of a store.
         self.error_seconds: float | None = None
         self.follow_wall()
 
@@ -48,12 +48,12 @@ class ProcessClock:
         return self._base + timedelta(seconds=self.elapsed() - self._base_elapsed)
 
     def stepped(self) -> timedelta:
-        """How far the wall clock was stepped since we were set."""
+        """How far the wall clock was set forward since this clock was set."""
         step = self._read_wall() - self.now()
         return _NO_STEP if abs(step) < STEP else step
 
     def follow_wall(self) -> None:
-        """Start anew with the wall clock: for when nothing is timed by us."""
+        """Set this clock by the wall clock. Only while no run depends on it."""
         self.set(self._read_wall())
 
     def set(self, moment: datetime) -> None:
@@ -61,10 +61,10 @@ class ProcessClock:
         self._base, self._base_elapsed = moment, self.elapsed()
 
     def set_by(self, ask: Callable[[], datetime | None]) -> None:
-        """Go by another clock, that of a store, if it has one: `ask` gives its time.
+        """Set this clock by that of a store; `ask` returns the store's time, or None if it has no clock.
 
-        Half of the time that the answer took was its way back. One that took long says little: it is asked for again,
-        and where all do, the best counts only for a clock that was never set by another one.
+        Half of the duration of the call was the way back. A slow answer says little, so the store is asked again. If
+        all answers are slow, the best one is used only for a clock that was never set by a store.
         """
         best: tuple[float, datetime] | None = None
         for _ in range(ANSWERS_MAX):
@@ -85,5 +85,5 @@ class ProcessClock:
             self.error_seconds = best[0] / 2
 
 
-# One for each process: whatever it keeps in a file of its own goes by this clock.
+# One for each process: stores in local files use it.
 PROCESS_CLOCK = ProcessClock()

@@ -1,6 +1,6 @@
-"""What the columns of a table hold, for rows that somebody else may have written: a wrong type is an error in words.
+"""Checks the columns of rows that another program may have written: a wrong type is an error with a message.
 
-SQLite keeps any value in any column. PostgreSQL keeps the types, but not the words that a status may be.
+SQLite accepts any value in any column. PostgreSQL checks types, but not the words that a status may be.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.deciding.breaker import Circuit
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer
 from mulligan.errors import CodecError
-from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, Stopped, Turn, Waiting
+from mulligan.ports import BreakerRecord, Lease, Message, RunRecord, StopRequest, Turn, WaitingPlace
 from mulligan.store.encoding import moment_from, report_from, task_from
 
 _RunStatus = Literal["new", "running", "paused", "completed", "failed", "cancelled"]
@@ -30,11 +30,11 @@ class Columns:
         self._row: Any = tuple[tuple(types.values())]  # type: ignore[misc]
 
     def read(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        """The row. CodecError where a column holds what it cannot hold."""
+        """The row. CodecError if a column has a value of the wrong type."""
         try:
             values: tuple[Any, ...] = msgspec.convert(row, self._row)
         except msgspec.ValidationError as error:
-            raise CodecError(f"{self._what} that was kept cannot be read: {self._reason(row)}") from error
+            raise CodecError(f"{self._what} in the store cannot be read: {self._reason(row)}") from error
         return values
 
     def _reason(self, row: Sequence[Any]) -> str:
@@ -114,8 +114,8 @@ def run_from(row: Sequence[Any]) -> RunRecord:
     return RunRecord(run_id, workflow, version, status, round_, seq, *moments, bool(degraded), *rest)
 
 
-def waiting_from(row: Sequence[Any]) -> Waiting:
-    return Waiting(*_WAITING.read(row))
+def waiting_from(row: Sequence[Any]) -> WaitingPlace:
+    return WaitingPlace(*_WAITING.read(row))
 
 
 def breaker_from(row: Sequence[Any]) -> BreakerRecord:
@@ -125,7 +125,7 @@ def breaker_from(row: Sequence[Any]) -> BreakerRecord:
 
 def _retry_at(status: str, retry_at: int | None) -> datetime | None:
     if retry_at is None and status == "open":
-        raise CodecError("a breaker that was kept cannot be read: it is open, and has no time to be tried again")
+        raise CodecError("a breaker in the store cannot be read: it is open and has no time of its next probe")
     return None if retry_at is None else moment_from(retry_at)
 
 
@@ -149,8 +149,8 @@ def leased_task_from(row: Sequence[Any]) -> LeasedTask:
     return LeasedTask(worker, run_id, workflow, place, attempt, cpus, memory, gpus, since)
 
 
-def stopped_from(row: Sequence[Any]) -> Stopped:
-    return Stopped(*_STOPPED.read(row))
+def stopped_from(row: Sequence[Any]) -> StopRequest:
+    return StopRequest(*_STOPPED.read(row))
 
 
 def message_from(row: Sequence[Any]) -> Message:
@@ -169,11 +169,11 @@ def turn_from(row: Sequence[Any], holder: str) -> Turn:
 
 
 def circuit_from(row: Sequence[Any]) -> tuple[str, Circuit]:
-    """The name of a breaker, and what is known of it."""
+    """The name of a breaker and its state."""
     name, status, failures, retry_at, probe = _CIRCUIT.read(row)
     return name, Circuit(status, failures, _retry_at(status, retry_at), probe)
 
 
-# Rows that are passed on as they are.
+# Rows that need no conversion.
 kept_row, lately_row, timer_row, queued_row = _KEPT.read, _LATELY.read, _TIMER.read, _QUEUED.read
 tagged_row = _TAGGED.read

@@ -1,4 +1,4 @@
-"""What the stores write as bytes, and back: tasks, reports, answers, workers as JSON; moments as microseconds."""
+"""Encodes and decodes what stores write: tasks, reports, answers and workers as JSON; times as microseconds."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ encoded = msgspec.json.Encoder().encode
 
 @cache
 def _decoder(of: Any) -> Callable[[Any], Any]:
-    """Made when something of its kind is first read: a short run only writes."""
+    """Created on first use: a short run only writes."""
     return msgspec.json.Decoder(of).decode
 
 
 def _read(of: Any, data: bytes, what: str) -> Any:
-    """What was kept; CodecError where somebody, or a broken disk, has put something else in its place."""
+    """Decode stored data. CodecError if it was changed, or damaged by the disk."""
     try:
         return _decoder(of)(data)
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
-        raise CodecError(f"{what} that was kept cannot be read: {error}") from error
+        raise CodecError(f"{what} in the store cannot be read: {error}") from error
 
 
 def report_from(data: bytes) -> AnyReport:
@@ -46,7 +46,7 @@ def answer_from(data: bytes) -> Answer:
 
 
 def worker_from(data: bytes) -> WorkerRecord:
-    return _read(WorkerRecord, data, "what a worker said of itself and")
+    return _read(WorkerRecord, data, "the record of a worker")
 
 
 def micros(moment: datetime) -> int:
@@ -56,8 +56,8 @@ def micros(moment: datetime) -> int:
 
 
 def moment_from(number: int) -> datetime:
-    """The moment; CodecError where the number is of none."""
+    """The moment. CodecError if the number is out of range."""
     try:
         return _EPOCH + timedelta(microseconds=number)
     except (TypeError, OverflowError) as error:
-        raise CodecError(f"a time that was kept cannot be read: {error}") from error
+        raise CodecError(f"a time in the store cannot be read: {error}") from error

@@ -1,6 +1,6 @@
-"""A quick look into a store, for completion at a prompt: it makes nothing, changes nothing, and waits for no lock.
+"""Quick reads for shell completion: they create nothing, change nothing, and wait for no lock.
 
-What goes wrong is raised as the driver says it: whoever completes a word shows nothing then.
+Errors of the database driver are raised as they are: completion shows nothing then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 _POSTGRES = ("postgresql://", "postgres://")
-# The least that libpq takes.
+# The smallest value that libpq accepts.
 _CONNECT_SECONDS = 2
 
 # The same text for both dialects. '?' is a parameter.
@@ -26,18 +26,18 @@ _NAMES = {
 
 
 def newest_runs(where: str, limit: int) -> list[tuple[int, str, str]]:
-    """Number, workflow and status of the newest runs that no other run called, newest first."""
+    """Id, workflow and status of the newest runs without a parent, newest first."""
     return _rows(where, _RUNS, limit)
 
 
 def definition(where: str, run_id: int) -> bytes:
-    """The workflow that a run is pinned to, as it is kept; empty where there is no such run."""
+    """The stored workflow of a run; empty if there is no such run."""
     found = _rows(where, _DEFINITION, run_id)
     return bytes(found[0][0]) if found else b""
 
 
 def names(where: str, what: str, limit: int) -> list[str]:
-    """The names of all 'breakers', 'workers' or 'workflows' that the store knows."""
+    """The names of all 'breakers', 'workers' or 'workflows' in the store."""
     return [name for (name,) in _rows(where, _NAMES[what], limit)]
 
 
@@ -50,7 +50,7 @@ def _rows(where: str, sql: str, value: int) -> list[Any]:
 def _file_rows(path: str, sql: str, value: int) -> list[Any]:
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        # The file may be somebody else's: what stands in its schema calls nothing that does more than compute.
+        # The file may come from someone else: its schema must not call functions with side effects.
         db.execute("PRAGMA trusted_schema = OFF")
         return db.execute(sql, (value,)).fetchall()
     finally:

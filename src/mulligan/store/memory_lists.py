@@ -16,19 +16,19 @@ from mulligan.core.effects.run_lists import (
 )
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
-from mulligan.store.memory_shelf import KeptRun, KeptTask, Shelf
+from mulligan.store.memory_tables import MemoryTables, StoredRun, StoredTask
 
 
 class MemoryRunLists:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        runs = reversed(self._shelf.runs.values())
+        runs = reversed(self._tables.runs.values())
         found = (run for run in runs if (before is None or run.run_id < before) and self._matches(run, wanted))
         return [run.record() for run in islice(found, limit)]
 
-    def _matches(self, run: KeptRun, wanted: RunFilter) -> bool:
+    def _matches(self, run: StoredRun, wanted: RunFilter) -> bool:
         created_at = run.new.request.at
         return (
             (not wanted.statuses or run.status in wanted.statuses)
@@ -36,33 +36,33 @@ class MemoryRunLists:
             and (wanted.since is None or created_at >= wanted.since)
             and (wanted.until is None or created_at < wanted.until)
             and (wanted.with_children or run.parent_run_id is None)
-            and set(wanted.attributes) <= set(_attributes(self._shelf.run(run.root_run_id)))
+            and set(wanted.attributes) <= set(_attributes(self._tables.run(run.root_run_id)))
         )
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
-        runs = [run for run_id, run in sorted(self._shelf.runs.items()) if run_id in run_ids]
+        runs = [run for run_id, run in sorted(self._tables.runs.items()) if run_id in run_ids]
         return [(run.run_id, one) for run in runs if run.parent_run_id is None for one in sorted(_attributes(run))]
 
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
         return [
             (run_id, key, data)
             for run_id in run_ids
-            if run_id in self._shelf.runs
-            for (_, key), (_, data) in islice(_rows(self._shelf.runs[run_id], kind), limit)
+            if run_id in self._tables.runs
+            for (_, key), (_, data) in islice(_rows(self._tables.runs[run_id], kind), limit)
         ]
 
     def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
-        rows = {run_id: self._shelf.runs[run_id].rows for run_id, _ in keys if run_id in self._shelf.runs}
+        rows = {run_id: self._tables.runs[run_id].rows for run_id, _ in keys if run_id in self._tables.runs}
         return [
             (run_id, key, rows[run_id]["places", key][1]) for run_id, key in keys if ("places", key) in rows[run_id]
         ]
 
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
-        def group(kept: KeptTask) -> tuple[int, str, str]:
+        def group(kept: StoredTask) -> tuple[int, str, str]:
             guard = kept.task.guard
-            return self._shelf.run(kept.task.run_id).root_run_id, kept.worker, guard.name if guard else ""
+            return self._tables.run(kept.task.run_id).root_run_id, kept.worker, guard.name if guard else ""
 
-        tasks = [kept for kept in self._shelf.tasks.values() if self._is_open(kept.task.run_id, root_run_ids)]
+        tasks = [kept for kept in self._tables.tasks.values() if self._is_open(kept.task.run_id, root_run_ids)]
         found = []
         for (root, worker, breaker), some in groupby(sorted(tasks, key=group), key=group):
             group_ = list(some)
@@ -72,8 +72,8 @@ class MemoryRunLists:
 
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
         timers = sorted(
-            (self._shelf.run(run_id).root_run_id, kind, due, run_id, place)
-            for (run_id, kind, place, _), due in self._shelf.timers.items()
+            (self._tables.run(run_id).root_run_id, kind, due, run_id, place)
+            for (run_id, kind, place, _), due in self._tables.timers.items()
             if self._is_open(run_id, root_run_ids) and self._lets_go_on(run_id, kind, place)
         )
         found = []
@@ -83,37 +83,37 @@ class MemoryRunLists:
         return found
 
     def _lets_go_on(self, run_id: int, kind: str, place: str) -> bool:
-        """An attempt's timer does where it is that of a wait: not the limit of a task, a called run, an approval."""
+        """Whether a timer lets a place continue. An attempt's timer does so for a wait, not for a limit."""
         if kind != "attempt":
             return kind in ("retry", "until", "loop")
-        has_task = any(key[:2] == (run_id, place) for key in self._shelf.tasks)
-        has_child = any(child.new.parent_place == place for child in self._shelf.children(run_id))
-        tag, _ = self._shelf.run(run_id).rows.get(("places", place), ("", b""))
+        has_task = any(key[:2] == (run_id, place) for key in self._tables.tasks)
+        has_child = any(child.new.parent_place == place for child in self._tables.children(run_id))
+        tag, _ = self._tables.run(run_id).rows.get(("places", place), ("", b""))
         return not (has_task or has_child or tag)
 
     def _is_open(self, run_id: int, root_run_ids: Collection[int]) -> bool:
-        run = self._shelf.run(run_id)
+        run = self._tables.run(run_id)
         return run.root_run_id in root_run_ids and run.status not in RUN_ENDED
 
-    def leased(self) -> list[LeasedTask]:
-        kept = sorted((kept for kept in self._shelf.tasks.values() if kept.worker), key=lambda one: one.ticket)
-        return [_leased(one, self._shelf.run(one.task.run_id)) for one in sorted(kept, key=lambda one: one.worker)]
+    def leased_tasks(self) -> list[LeasedTask]:
+        kept = sorted((kept for kept in self._tables.tasks.values() if kept.worker), key=lambda one: one.ticket)
+        return [_leased(one, self._tables.run(one.task.run_id)) for one in sorted(kept, key=lambda one: one.worker)]
 
     def holders(self) -> list[tuple[str, int, int]]:
-        held = [run for run in self._shelf.runs.values() if run.holder]
+        held = [run for run in self._tables.runs.values() if run.holder]
         groups = {name: [run.run_id for run in held if run.holder == name] for name in {run.holder for run in held}}
         return [(name, len(run_ids), min(run_ids)) for name, run_ids in sorted(groups.items())]
 
 
-def _attributes(run: KeptRun) -> list[Attribute]:
+def _attributes(run: StoredRun) -> list[Attribute]:
     corrected = corrected_inputs(run.log)
     return attributes(run.new.request.inputs if corrected is None else corrected, run.new.request.labels)
 
 
-def _rows(run: KeptRun, kind: str) -> Iterator[tuple[tuple[str, str], tuple[str, bytes]]]:
+def _rows(run: StoredRun, kind: str) -> Iterator[tuple[tuple[str, str], tuple[str, bytes]]]:
     return (row for row in sorted(run.rows.items()) if row[0][0] == kind)
 
 
-def _leased(kept: KeptTask, run: KeptRun) -> LeasedTask:
+def _leased(kept: StoredTask, run: StoredRun) -> LeasedTask:
     task, needs = kept.task, kept.needs
     return LeasedTask(kept.worker, task.run_id, run.new.name, task.place, task.attempt, *needs, kept.leased_at)

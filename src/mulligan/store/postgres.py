@@ -10,44 +10,51 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
-    NOBODY_AHEAD,
+    NONE_AHEAD,
     Answer,
     BreakerRecord,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
-    Loaded,
+    LoadedRun,
     Message,
     NewRun,
     Offer,
     RunLists,
     RunRecord,
-    Stopped,
+    StopRequest,
     Turn,
-    Waiting,
+    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store import refusals
 from mulligan.store.artifact_rows import ArtifactRows
+from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
-from mulligan.store.gate import Gate, breaker_row
 from mulligan.store.postgres_arrays import Bigints, Texts
-from mulligan.store.postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
-from mulligan.store.postgres_link import PostgresLink, Statement, Unexpected
+from mulligan.store.postgres_client import PostgresClient, Statement, Unexpected
+from mulligan.store.postgres_commit import (
+    MESSAGE,
+    TASK_KEY,
+    arrays,
+    commit_results,
+    commit_statements,
+    insert_run_statements,
+)
 from mulligan.store.postgres_lists import PostgresRunLists
-from mulligan.store.room import Room
+from mulligan.store.remaining_capacity import RemainingCapacity
 
 _NO_LIMIT = 2**63 - 1
-# Nothing at the gate asks for the time.
-_NO_MATTER_WHEN = moment_from(0)
+# For transactions without breakers, which never need the time.
+_ANY_TIME = moment_from(0)
 
 
 class PostgresStore:
@@ -58,51 +65,53 @@ class PostgresStore:
 
     def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
         self._lease = int(lease_seconds * 1_000_000)
-        self._link = PostgresLink(url, lease_seconds)
-        self.artifacts = ArtifactRows(self._link)
-        self.lists: RunLists = PostgresRunLists(self._link)
+        self._client = PostgresClient(url, lease_seconds)
+        self.artifacts = ArtifactRows(self._client)
+        self.lists: RunLists = PostgresRunLists(self._client)
 
     def close(self) -> None:
-        self._link.close()
+        self._client.close()
 
     # -- workers
 
     def register(self, worker: WorkerRecord) -> None:
-        self._link.read("register", worker.name, worker.host, encoded(worker))
+        self._client.query("register", worker.name, worker.host, encoded(worker))
 
-    def beat(self, name: str) -> bool:
-        return bool(self._link.read("beat", name))
+    def record_heartbeat(self, name: str) -> bool:
+        return bool(self._client.query("record_heartbeat", name))
 
     def retire(self, name: str) -> None:
-        self.bury(name, is_dead=True)
+        self.expire(name, is_dead=True)
 
     def workers(self) -> list[WorkerRecord]:
-        rows = self._link.read("workers", self._lease)
+        rows = self._client.query("workers", self._lease)
         return [
             replace(worker_from(record), is_expired=is_expired, beat_at=moment_from(beat_at))
             for record, is_expired, beat_at in rows
         ]
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         def work() -> bool:
-            gone = self._link.ask("remove_worker", name, is_dead, self._lease)
+            gone = self._client.execute("remove_worker", name, is_dead, self._lease)
             if not gone:
                 return False
             at = moment_from(gone[0][0])
-            self._link.ask("void_turns", name)
-            lost = self._link.ask("void_leases", name)
-            self._tell([(run, place, number, LeaseExpired(at, place, number, name)) for run, place, number in lost])
+            self._client.execute("void_turns", name)
+            lost = self._client.execute("void_leases", name)
+            self._add_messages(
+                [(run, place, number, LeaseExpired(at, place, number, name)) for run, place, number in lost]
+            )
             return True
 
-        return self._link.write(work)
+        return self._client.write(work)
 
-    def _tell(self, told: Sequence[tuple[int, str, int, Report]]) -> None:
-        """Put reports about tasks into the inboxes of their runs, and wake whoever holds those."""
-        if not told:
+    def _add_messages(self, messages: Sequence[tuple[int, str, int, Report]]) -> None:
+        """Put reports about tasks into the inboxes of their runs, and notify the holders."""
+        if not messages:
             return
-        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in told]
-        self._link.ask("tell", *arrays(TOLD, rows))
-        self._link.ask("notify", self._link.channel, Texts(sorted({str(row[0]) for row in rows})))
+        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
+        self._client.execute("insert_messages", *arrays(MESSAGE, rows))
+        self._client.execute("notify", self._client.channel, Texts(sorted({str(row[0]) for row in rows})))
 
     # -- runs
 
@@ -111,11 +120,11 @@ class PostgresStore:
             return []
         turns = self._new_turns(len(runs), holder)
         asked: list[Statement] = [("expect_worker", [holder])] if holder else []
-        asked += inserted(runs, turns, [None] * len(runs))
+        asked += insert_run_statements(runs, turns, [None] * len(runs))
         if not holder:
-            asked.append(("notify", [self._link.channel, Texts(str(turn.run_id) for turn in turns)]))
+            asked.append(("notify", [self._client.channel, Texts(str(turn.run_id) for turn in turns)]))
         try:
-            self._link.together(asked)
+            self._client.execute_batch(asked)
         except Unexpected as error:
             if error.what == "key":
                 self._refuse_used([run.key for run in runs])
@@ -123,15 +132,15 @@ class PostgresStore:
         return turns
 
     def _refuse_used(self, keys: Sequence[str]) -> None:
-        rows = self._link.read("started", Texts(key for key in keys if key))
+        rows = self._client.query("started", Texts(key for key in keys if key))
         raise refusals.key_used(*rows[0]) if rows else refusals.key_forgotten()
 
     def _new_turns(self, count: int, holder: str) -> list[Turn]:
-        rows = self._link.read("new_run_ids", count) if count else []
+        rows = self._client.query("new_run_ids", count) if count else []
         return [Turn(run_id, holder, 1 if holder else 0) for (run_id,) in rows]
 
     def run(self, run_id: int) -> RunRecord:
-        rows = self._link.read("run", run_id)
+        rows = self._client.query("run", run_id)
         if not rows:
             raise refusals.unknown_run(run_id)
         return run_from(rows[0])
@@ -140,51 +149,51 @@ class PostgresStore:
         behind = _NO_LIMIT if before is None else before
         wanted = Texts(statuses)
         if statuses and RUN_ENDED.isdisjoint(statuses):
-            return [run_from(row) for row in self._link.read("unfinished_runs", behind, wanted, limit)]
-        return [run_from(row) for row in self._link.read("runs", behind, wanted, wanted, limit)]
+            return [run_from(row) for row in self._client.query("unfinished_runs", behind, wanted, limit)]
+        return [run_from(row) for row in self._client.query("runs", behind, wanted, wanted, limit)]
 
     def children(self, run_id: int) -> list[RunRecord]:
-        return [run_from(row) for row in self._link.read("children", run_id)]
+        return [run_from(row) for row in self._client.query("children", run_id)]
 
-    def load(self, run_id: int) -> Loaded:
-        def work() -> Loaded:
-            # The run's line is locked, so that nobody commits between the three.
-            record = self._link.ask("lock_run", run_id)
+    def load(self, run_id: int) -> LoadedRun:
+        def work() -> LoadedRun:
+            # The run's row is locked, so that no commit comes between the three statements.
+            record = self._client.execute("lock_run", run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
-            body = self._link.ask("workflow", record[0][2])
+            body = self._client.execute("workflow", record[0][2])
             if not body:
                 raise refusals.no_workflow(run_id)
-            return Loaded(run_from(record[0]), body[0][0], self._link.ask("rows", run_id))
+            return LoadedRun(run_from(record[0]), body[0][0], self._client.execute("rows", run_id))
 
-        return self._link.write(work)
+        return self._client.write(work)
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
-        rows = self._link.read("log", run_id, after, _NO_LIMIT if limit is None else limit)
+        rows = self._client.query("log", run_id, after, _NO_LIMIT if limit is None else limit)
         return [decode(data) for (data,) in rows]
 
-    def waiting(self) -> list[Waiting]:
-        return [waiting_from(row) for row in self._link.read("waiting")]
+    def waiting_places(self) -> list[WaitingPlace]:
+        return [waiting_from(row) for row in self._client.query("waiting_places")]
 
-    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return self._link.read("kept", kind)
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
+        return self._client.query("rows_of_all_runs", kind)
 
-    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        return self._link.read("lately", kind, key, workflow, limit)
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        return self._client.query("recent_rows", kind, key, workflow, limit)
 
-    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return self._link.read("tagged", tag, limit)
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        return self._client.query("tagged_rows", tag, limit)
 
-    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
-        for run_id, data in self._link.read("mentioning", text=text.encode()):
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
+        for run_id, data in self._client.query("records_containing", text=text.encode()):
             yield run_id, bytes(data)
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         wanted = Bigints(root_run_ids)
 
         def work() -> list[tuple[int, str]]:
-            self._link.ask("lock_trees", wanted)
-            found: list[tuple[int, str]] = self._link.ask("removable", wanted)
+            self._client.execute("lock_trees", wanted)
+            found: list[tuple[int, str]] = self._client.execute("removable", wanted)
             gone = [run_id for run_id, _ in found]
             for name in (
                 "remove_events",
@@ -195,108 +204,110 @@ class PostgresStore:
                 "remove_attributes",
                 "remove_runs",
             ):
-                self._link.ask(name, Bigints(gone))
+                self._client.execute(name, Bigints(gone))
             return found
 
         def forget_workflows(versions: Texts) -> None:
-            self._link.ask("lock_workflows")
-            self._link.ask("remove_workflows", versions)
+            self._client.execute("lock_workflows")
+            self._client.execute("remove_workflows", versions)
 
-        found = self._link.write(work)
+        found = self._client.write(work)
         if found:
-            self._link.write(partial(forget_workflows, Texts({version for _, version in found})))
+            self._client.write(partial(forget_workflows, Texts({version for _, version in found})))
         return [run_id for run_id, _ in found]
 
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
-        rows = self._link.read("put", encoded(report), is_asking, run_id, self._link.channel)
+        rows = self._client.query("put", encoded(report), is_asking, run_id, self._client.channel)
         if not rows:
             raise refusals.unknown_run(run_id)
         message_id: int = rows[0][0]
         return message_id
 
     def answer(self, message_id: int) -> Answer | None:
-        rows = self._link.read("answer", message_id)
+        rows = self._client.query("answer", message_id)
         return answer_from(rows[0][0]) if rows else None
 
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
-        rows = self._link.read("inbox", Bigints(run_ids))
+        rows = self._client.query("inbox", Bigints(run_ids))
         return [Message(id_, run_id, report_from(data), asks) for id_, run_id, data, asks in rows]
 
-    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        return [run_id for (run_id,) in self._link.read("called", holder=holder, root=root_run_id)]
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return [run_id for (run_id,) in self._client.query("runs_with_messages", holder=holder, root=root_run_id)]
 
     # -- turns
 
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
-        (rows,) = self._link.together([("take_turns", [holder, Bigints(run_ids)])])
+        (rows,) = self._client.execute_batch([("take_turns", [holder, Bigints(run_ids)])])
         return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
 
     def release(self, turns: Iterable[Turn]) -> None:
         rows = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
-        self._link.together([("release", arrays((Bigints, Bigints, Texts), rows))])
+        self._client.execute_batch([("release", arrays((Bigints, Bigints, Texts), rows))])
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         if not commits:
             return []
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
-        asked = list(written(commits, children, self._link.channel, self._link.ends_channel))
+        asked = list(commit_statements(commits, children, self._client.channel, self._client.ends_channel))
         counted = [one for commit in commits for one in commit.counted]
-        with _refused(commits):
+        with _translate_conflicts(commits):
             found = (
-                self._link.write(lambda: self._ask_and_count(asked, counted)) if counted else self._link.together(asked)
+                self._client.write(lambda: self._ask_and_count(asked, counted))
+                if counted
+                else self._client.execute_batch(asked)
             )
         names = [name for name, _ in asked]
         tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
-        return committed(commits, tickets, children)
+        return commit_results(commits, tickets, children)
 
-    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[Counted]) -> list[list[Any]]:
-        """The breakers last, here as everywhere: nobody waits for a run or a task while it has one locked."""
-        found = self._link.ask_all(asked)
+    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome]) -> list[list[Any]]:
+        """Lock breakers last, as everywhere: no transaction waits for a run or a task while it holds a breaker."""
+        found = self._client.execute_in_pipeline(asked)
         self._count(counted)
         return found
 
     # -- tasks
 
-    def queued(self, run_id: int) -> list[tuple[str, int]]:
-        return self._link.read("queued", run_id)
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
+        return self._client.query("queued_tasks", run_id)
 
-    def held(self, worker: str) -> list[Lease]:
-        return [Lease(task_from(data), worker, token) for data, token in self._link.read("held", worker)]
+    def leases_of(self, worker: str) -> list[Lease]:
+        return [Lease(task_from(data), worker, token) for data, token in self._client.query("leases_of", worker)]
 
     def has_leases(self, run_id: int) -> bool:
-        return bool(self._link.read("has_leases", run_id))
+        return bool(self._client.query("has_leases", run_id))
 
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:
         if offer.tasks_max < 1:
             return []
-        return self._link.write(lambda: self._hand_out(worker, offer, root_run_id, is_guarded))
+        return self._client.write(lambda: self._hand_out(worker, offer, root_run_id, is_guarded))
 
     def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool) -> list[Lease]:
         found = self._free_tasks(worker, offer, root_run_id, is_guarded)
-        gate = self._gate({task.guard.name for task, _ in found if task.guard is not None})
-        room, tasks = Room(offer), []
+        breakers = self._load_breakers({task.guard.name for task, _ in found if task.guard is not None})
+        capacity, tasks = RemainingCapacity(offer), []
         for task, needs in found:
-            if room.fits(*needs) and gate.lets_pass(task):
-                room.take(*needs)
+            if capacity.fits(*needs) and breakers.admits(task):
+                capacity.take(*needs)
                 tasks.append(task)
         leases = self._leased(worker, tasks, offer.host)
-        gate.leased(leases)
-        self._close_gate(gate)
-        if gate.turned_away and not room.is_full:
-            # They stood in the place of others, and are no longer found.
-            leases += self._hand_out(worker, room.rest, root_run_id, is_guarded)
+        breakers.note_leases(leases)
+        self._write_breakers(breakers)
+        if breakers.rejected and not capacity.is_full:
+            # They took the place of other tasks, and will not be found again.
+            leases += self._hand_out(worker, capacity.rest, root_run_id, is_guarded)
         return leases
 
     def _free_tasks(
         self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
     ) -> list[tuple[Task, Sequence[Any]]]:
-        """The oldest that fit, each alone, with what each needs."""
-        rows = self._link.ask(
+        """The oldest tasks that fit, each on its own, with what it needs."""
+        rows = self._client.execute(
             "free_tasks",
             worker=worker,
             cpus=offer.cpus,
@@ -313,104 +324,106 @@ class PostgresStore:
     def _leased(self, worker: str, tasks: Sequence[Task], host: str) -> list[Lease]:
         if not tasks:
             return []
-        known_by = [(task.run_id, task.place, task.attempt) for task in tasks]
-        rows = self._link.ask("lease_tasks", worker, *arrays(KNOWN_BY, known_by))
+        task_key = [(task.run_id, task.place, task.attempt) for task in tasks]
+        rows = self._client.execute("lease_tasks", worker, *arrays(TASK_KEY, task_key))
         at, tokens = moment_from(rows[0][4]), {tuple(row[:3]): row[3] for row in rows}
-        self._tell([(*key, TaskStarted(at, *key[1:], worker, host)) for key in known_by])
-        return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, known_by, strict=True)]
+        self._add_messages([(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key])
+        return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, task_key, strict=True)]
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         if guard is None:
-            self._accept(token, report, self._link.read)
+            self._accept(token, report, self._client.query)
         else:
-            counted = Counted(token, guard, judge(report, guard))
-            self._link.write(lambda: self._accept_and_count(report, counted))
+            counted = GuardedOutcome(token, guard, breaker_verdict(report, guard))
+            self._client.write(lambda: self._accept_and_count(report, counted))
 
     def _accept(self, token: int, report: Report, ask: Callable[..., list[Any]]) -> None:
-        if not ask("report", token, encoded(report), self._link.channel):
+        if not ask("report", token, encoded(report), self._client.channel):
             raise refusals.stale_lease(token)
 
-    def _accept_and_count(self, report: Report, counted: Counted) -> None:
-        self._accept(counted.token, report, self._link.ask)
+    def _accept_and_count(self, report: Report, counted: GuardedOutcome) -> None:
+        self._accept(counted.token, report, self._client.execute)
         self._count([counted])
 
-    def stops(self, worker: str) -> list[Stopped]:
-        return [Stopped(token, grace) for token, grace in self._link.read("stops", worker)]
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
 
     # -- breakers
 
     def breakers(self) -> list[BreakerRecord]:
-        return [breaker_from(row) for row in self._link.read("breakers")]
+        return [breaker_from(row) for row in self._client.query("breakers")]
 
     def reset_breaker(self, name: str) -> bool:
-        return bool(self._link.read("reset_breaker", name, self._link.channel))
+        return bool(self._client.query("reset_breaker", name, self._client.channel))
 
-    def _gate(self, names: Collection[str]) -> Gate:
-        """These breakers, locked: nobody else lets anything pass, or counts, until this transaction has ended."""
+    def _load_breakers(self, names: Collection[str]) -> BreakerTransaction:
+        """Lock these breakers: no other transaction admits tasks or counts outcomes until this one has ended."""
         if not names:
-            return Gate(_NO_MATTER_WHEN, {})
+            return BreakerTransaction(_ANY_TIME, {})
         wanted = Texts(sorted(names))
-        self._link.ask("know_breakers", wanted)
-        circuits = dict(circuit_from(row) for row in self._link.ask("lock_breakers", wanted))
-        probing = [name for (name,) in self._link.ask("probing", wanted)]
-        ((now,),) = self._link.ask("now")
-        return Gate(moment_from(now), circuits, probing)
+        self._client.execute("ensure_breakers", wanted)
+        circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
+        probing = [name for (name,) in self._client.execute("probing", wanted)]
+        ((now,),) = self._client.execute("now")
+        return BreakerTransaction(moment_from(now), circuits, probing)
 
-    def _count(self, counted: Sequence[Counted]) -> None:
-        gate = self._gate({one.guard.name for one in counted})
-        gate.count(counted)
-        self._close_gate(gate)
+    def _count(self, counted: Sequence[GuardedOutcome]) -> None:
+        breakers = self._load_breakers({one.guard.name for one in counted})
+        breakers.count_outcomes(counted)
+        self._write_breakers(breakers)
 
-    def _close_gate(self, gate: Gate) -> None:
-        """Write what has become of the breakers, and of the tasks that they sent away; wake who waits for that."""
-        refused = [(task.run_id, task.place, task.attempt) for task, _ in gate.refused]
+    def _write_breakers(self, breakers: BreakerTransaction) -> None:
+        """Write the changed breakers, end the tasks that they refused, and notify waiting workers."""
+        refused = [(task.run_id, task.place, task.attempt) for task, _ in breakers.refused]
         if refused:
-            self._link.ask("delete_queued", *arrays(KNOWN_BY, refused))
-            self._tell([(*key, ended) for key, (_, ended) in zip(refused, gate.refused, strict=True)])
-        changed = [breaker_row(*one) for one in gate.changed.items()]
+            self._client.execute("delete_queued", *arrays(TASK_KEY, refused))
+            self._add_messages([(*key, ended) for key, (_, ended) in zip(refused, breakers.refused, strict=True)])
+        changed = [breaker_row(*one) for one in breakers.changed.items()]
         if changed:
-            self._link.ask("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints), changed))
-        if gate.is_news:
-            self._link.ask("notify", self._link.channel, Texts(["breakers"]))
+            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints), changed))
+        if breakers.has_status_change:
+            self._client.execute("notify", self._client.channel, Texts(["breakers"]))
 
     # -- time
 
     def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> int:
-        first = self._link.read("next_timer", root=root_run_id)
+        first = self._client.query("next_timer", root=root_run_id)
         if not first or not first[0][0]:
             return 0
 
         def work() -> int:
-            rows = sorted(self._link.ask("due_timers", root=root_run_id), key=lambda row: row[1:])
-            self._tell([(run_id, "", 0, TimerFired(moment_from(now), *timer)) for now, _, run_id, *timer in rows])
+            rows = sorted(self._client.execute("due_timers", root=root_run_id), key=lambda row: row[1:])
+            self._add_messages(
+                [(run_id, "", 0, TimerFired(moment_from(now), *timer)) for now, _, run_id, *timer in rows]
+            )
             return len(rows)
 
-        return self._link.write(work)
+        return self._client.write(work)
 
     def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
-        rows = self._link.read("next_due", root=root_run_id)
+        rows = self._client.query("next_due", root=root_run_id)
         return moment_from(rows[0][0]) if rows else None
 
     def now(self) -> datetime | None:
-        return moment_from(self._link.read("now")[0][0])
+        return moment_from(self._client.query("now")[0][0])
 
-    def has_news(self) -> bool:
-        return self._link.has_news()
+    def has_changes(self) -> bool:
+        return self._client.has_changes()
 
     def fileno(self) -> int | None:
-        return self._link.fileno()
+        return self._client.fileno()
 
-    def hear_ends(self) -> None:
-        self._link.hear_ends()
+    def watch_run_ends(self) -> None:
+        self._client.watch_run_ends()
 
 
 @contextmanager
-def _refused(commits: Sequence[Commit]) -> Iterator[None]:
-    """What the database did not find as expected, told of the one commit, or of the batch."""
+def _translate_conflicts(commits: Sequence[Commit]) -> Iterator[None]:
+    """Translate a failed expectation of the database into a Conflict about the one commit, or the batch."""
     try:
         yield
     except Unexpected as error:

@@ -1,6 +1,6 @@
-"""Columns of a batch as PostgreSQL arrays, in the server's binary form.
+"""Columns of a batch as PostgreSQL arrays, in the server's binary format.
 
-Each has one type whatever is in it, so that a statement is prepared once; and nothing is quoted or parsed.
+Each has a fixed type, so that a statement is prepared once, and nothing is quoted or parsed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NULL = _PREFIX.pack(-1)
 
 
 class Array:
-    """Values of one column. A class for each type of PostgreSQL's: `oid` is the array's, `of` its elements'."""
+    """Values of one column. Subclasses have the oid of the array type, and `of`, the oid of its elements."""
 
     oid: ClassVar[int]
     of: ClassVar[int]
@@ -31,7 +31,7 @@ class Array:
         self.values: Sequence[Any] = values if isinstance(values, list) else list(values)
 
     def __init_subclass__(cls) -> None:
-        # Most arrays have one element: a commit of one turn.
+        # Most arrays have one element: a commit with one turn.
         cls._head_of_one = _HEAD.pack(1, 0, cls.of, 1, 1)
 
     def encoded(self) -> bytes:
@@ -68,7 +68,7 @@ class Texts(Array):
 
     @staticmethod
     def element(value: str) -> bytes:
-        # The server knows no NUL in texts. Names of ours have none; a reason that somebody gave may.
+        # The server refuses NUL in texts. Our names have none, but a reason that a user gives may.
         data = value.replace("\0", "\ufffd").encode()
         return _PREFIX.pack(len(data)) + data
 
@@ -89,7 +89,7 @@ class _ArrayDumper(Dumper):
 
 
 def register(context: AdaptContext) -> None:
-    """Teach a connection to send them."""
+    """Let a connection send these arrays."""
     for array in (Bigints, Floats, Texts, Blobs):
         dumper = type(f"{array.__name__}Dumper", (_ArrayDumper,), {"oid": array.oid})
         context.connection.adapters.register_dumper(array, dumper)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What a batch of turns writes, on PostgreSQL: a handful of statements over the rows of all of them."""
+"""The statements that write a batch of commits on PostgreSQL: a handful, each with the rows of all commits."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from mulligan.core.effects.run_lists import attributes, corrected_inputs
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
 from mulligan.core.model.events import AttemptScheduled
-from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
+from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
+from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.gate import breaker_columns
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
-from mulligan.store.postgres_link import Statement
+from mulligan.store.postgres_client import Statement
 
-# Rows as columns: the type of each.
+# The types of the columns of a row.
 Columns = Sequence[type[Array]]
 
 
 def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
-    """The rows as one array for each column; of none, empty ones."""
+    """The rows as one array for each column."""
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    return [column(list(found)) for column, found in zip(columns, values, strict=True)]
+    return [column(list(cells)) for column, cells in zip(columns, values, strict=True)]
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
 _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
-KNOWN_BY = (Bigints, Texts, Bigints)
-TOLD = (Bigints, Blobs, Texts, Bigints)
+TASK_KEY = (Bigints, Texts, Bigints)
+MESSAGE = (Bigints, Blobs, Texts, Bigints)
 
 
-def written(
+def commit_statements(
     commits: Sequence[Commit], children: Sequence[Turn], channel: str, ends_channel: str
 ) -> Iterator[Statement]:
-    """The statements of a batch, the checks first; only those that have something to write."""
-    # In the order of the runs, so that two batches never wait for each other.
+    """The statements of a batch that have something to write; the checks come first."""
+    # Ordered by run, so that two batches never wait for each other.
     runs = sorted((_run(commit) for commit in commits), key=lambda row: row[0])
     yield "advance_runs", [*arrays(_RUN, runs), len(commits)]
     yield from _leases(commits)
@@ -51,7 +51,7 @@ def written(
         yield "delete_timers", [over]
         yield "delete_tasks_of_round", [over]
         yield "notify", [ends_channel, Texts(map(str, over.values))]
-    yield from _news(commits, channel)
+    yield from _notifications(commits, channel)
 
 
 def _run(commit: Commit) -> tuple[Any, ...]:
@@ -73,7 +73,7 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
     entries = [(commit.turn.run_id, entry.seq, encode(entry)) for commit in commits for entry in commit.entries]
     if entries:
         yield "insert_events", arrays((Bigints, Bigints, Blobs), entries)
-    # One statement may write a row once: the last wins.
+    # A statement may write a row only once: the last one wins.
     rows = {(commit.turn.run_id, *row[:2]): row[2:] for commit in commits for row in commit.rows}
     kept = [(*key, tag, data) for key, (tag, data) in rows.items() if data is not None]
     if kept:
@@ -115,17 +115,17 @@ def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
     taken = [_task_row(task, commit.turn.holder) for commit in commits for task in commit.taken]
     if taken:
         yield "take_tasks", [*arrays(_TASK, taken), len(taken)]
-    # A task that this very turn has scheduled cannot have been anybody's before.
+    # A task that this turn has scheduled cannot have had a worker before.
     older = [(task.run_id, task.place, task.attempt) for commit in commits for task in _queued_before(commit)]
     if older:
-        yield "expect_free", arrays(KNOWN_BY, older)
+        yield "expect_free", arrays(TASK_KEY, older)
     queued = [_task_row(task, "") for commit in commits for task in commit.queued]
     if queued:
         yield "queue_tasks", arrays(_TASK, queued)
 
 
 def _queued_before(commit: Commit) -> Iterator[Task]:
-    """Those among the taken that an earlier turn has queued."""
+    """The taken tasks that an earlier turn has queued."""
     facts = (entry.fact for entry in commit.entries)
     fresh = {(fact.place, fact.attempt) for fact in facts if isinstance(fact, AttemptScheduled)}
     return (task for task in commit.taken if (task.place, task.attempt) not in fresh)
@@ -150,24 +150,26 @@ def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
         for stop in commit.stopped
     }
     if stops:
-        # In this order: a task that is leased between the two is found by the second.
-        yield "delete_queued", arrays(KNOWN_BY, stops)
-        rows = [(*known_by, grace) for known_by, grace in stops.items()]
-        yield "stop_leased", [*arrays((*KNOWN_BY, Floats), rows), channel]
+        # In this order: a task that is leased between the two statements is found by the second.
+        yield "delete_queued", arrays(TASK_KEY, stops)
+        rows = [(*task_key, grace) for task_key, grace in stops.items()]
+        yield "stop_leased", [*arrays((*TASK_KEY, Floats), rows), channel]
     if children:
         new = [(child, commit.turn.run_id) for commit in commits for child in commit.children]
-        yield from inserted([run for run, _ in new], children, [parent for _, parent in new])
-    told = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.told]
-    if told:
-        yield "tell", arrays(TOLD, told)
+        yield from insert_run_statements([run for run, _ in new], children, [parent for _, parent in new])
+    messages = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.outgoing]
+    if messages:
+        yield "insert_messages", arrays(MESSAGE, messages)
     for commit in commits:
-        for to in commit.told_children:
+        for to in commit.child_reports:
             about = {"place": to.place, "attempt": to.attempt, "parent": commit.turn.run_id}
-            yield "tell_children", {**about, "report": encoded(to.report), "channel": channel}
+            yield "insert_child_messages", {**about, "report": encoded(to.report), "channel": channel}
 
 
-def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[int | None]) -> Iterator[Statement]:
-    """New runs under the ids of their turns, with their requests in their inboxes."""
+def insert_run_statements(
+    runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[int | None]
+) -> Iterator[Statement]:
+    """Insert new runs under the ids of their turns, with their requests in their inboxes."""
     keys = [(run.key, turn.run_id) for run, turn in zip(runs, turns, strict=True) if run.key]
     if keys:
         yield "insert_starts", [*arrays((Texts, Bigints), keys), len(keys)]
@@ -184,7 +186,7 @@ def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[in
     if found:
         yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), found)
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
-    yield "tell", arrays(TOLD, requests)
+    yield "insert_messages", arrays(MESSAGE, requests)
 
 
 def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
@@ -194,20 +196,22 @@ def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
     )
 
 
-def _news(commits: Sequence[Commit], channel: str) -> Iterator[Statement]:
-    """Who waits for tasks, and who holds the runs that were told something."""
+def _notifications(commits: Sequence[Commit], channel: str) -> Iterator[Statement]:
+    """Notify workers that wait for tasks, and the holders of runs with new messages."""
     runs = {commit.turn.run_id for commit in commits if commit.queued}
-    runs.update(run_id for commit in commits for run_id, _ in commit.told)
+    runs.update(run_id for commit in commits for run_id, _ in commit.outgoing)
     if runs:
         yield "notify", [channel, Texts(map(str, sorted(runs)))]
 
 
-def committed(commits: Sequence[Commit], tickets: Iterable[Sequence[Any]], children: Sequence[Turn]) -> list[Committed]:
-    """What each turn of the batch got: its leases by the tickets that the server gave, and its children's turns."""
+def commit_results(
+    commits: Sequence[Commit], tickets: Iterable[Sequence[Any]], children: Sequence[Turn]
+) -> list[CommitResult]:
+    """The results of the batch: leases with the tickets from the server, and the turns of child runs."""
     tokens = {(run_id, place, attempt): ticket for run_id, place, attempt, ticket in tickets}
     turns = iter(children)
     return [
-        Committed(
+        CommitResult(
             [Lease(t, commit.turn.holder, tokens[t.run_id, t.place, t.attempt]) for t in commit.taken],
             [next(turns) for _ in commit.children],
         )

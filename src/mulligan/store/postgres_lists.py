@@ -9,17 +9,17 @@ from mulligan.ports import RunRecord
 from mulligan.store.columns import attribute_from, leased_task_from, open_tasks_from, open_timer_from, run_from
 from mulligan.store.encoding import micros
 from mulligan.store.postgres_arrays import Bigints, Texts
-from mulligan.store.postgres_link import PostgresLink
+from mulligan.store.postgres_client import PostgresClient
 
 _NO_LIMIT = 2**63 - 1
 
 
 class PostgresRunLists:
-    def __init__(self, link: PostgresLink) -> None:
-        self._link = link
+    def __init__(self, client: PostgresClient) -> None:
+        self._client = client
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        rows = self._link.read(
+        rows = self._client.query(
             "find_runs",
             before=_NO_LIMIT if before is None else before,
             statuses=Texts(wanted.statuses),
@@ -35,23 +35,23 @@ class PostgresRunLists:
         return [run_from(row) for row in rows]
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
-        return [attribute_from(row) for row in self._link.read("attributes", Bigints(run_ids))]
+        return [attribute_from(row) for row in self._client.query("attributes", Bigints(run_ids))]
 
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
-        return self._link.read("rows_of_kind", Bigints(run_ids), kind, limit)
+        return self._client.query("rows_of_kind", Bigints(run_ids), kind, limit)
 
     def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
         run_ids, names = Bigints(run_id for run_id, _ in keys), Texts(key for _, key in keys)
-        return self._link.read("places_at", run_ids, names)
+        return self._client.query("places_at", run_ids, names)
 
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
-        return [open_tasks_from(row) for row in self._link.read("open_tasks", Bigints(root_run_ids))]
+        return [open_tasks_from(row) for row in self._client.query("open_tasks", Bigints(root_run_ids))]
 
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
-        return [open_timer_from(row) for row in self._link.read("open_timers", Bigints(root_run_ids))]
+        return [open_timer_from(row) for row in self._client.query("open_timers", Bigints(root_run_ids))]
 
-    def leased(self) -> list[LeasedTask]:
-        return [leased_task_from(row) for row in self._link.read("leased_tasks")]
+    def leased_tasks(self) -> list[LeasedTask]:
+        return [leased_task_from(row) for row in self._client.query("leased_tasks")]
 
     def holders(self) -> list[tuple[str, int, int]]:
-        return [(name, count, run_id) for name, count, run_id in self._link.read("holders")]
+        return [(name, count, run_id) for name, count, run_id in self._client.query("holders")]

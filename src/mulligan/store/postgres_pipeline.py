@@ -1,6 +1,6 @@
-"""Many statements in one round trip, on libpq itself: a commit is small, and what is around it must not cost more.
+"""Many statements in one round trip, directly on libpq: a commit is small, so the overhead must be small too.
 
-Each statement is prepared once for a connection. What is sent before the pipeline's end is one transaction.
+Each statement is prepared once for a connection. All statements before the end of the pipeline are one transaction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psycopg
 from psycopg import errors, pq
 
 from mulligan.store.postgres_arrays import Array
-from mulligan.store.postgres_patience import PatientConnection
+from mulligan.store.postgres_connection import TimeoutConnection
 from mulligan.store.statements import statements
 
 Statement = tuple[str, Any]
@@ -26,8 +26,8 @@ _BOOLEAN, _INTEGERS = 16, frozenset({20, 21, 23})
 _PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
 
 
-def pipeline(connection: PatientConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
-    """The rows of each statement. `prepared` names those that this connection knows already."""
+def pipeline(connection: TimeoutConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
+    """The rows of each statement. `prepared` has the names of those that the connection has prepared already."""
     for name in {name for name, _ in asked} - prepared:
         _prepare(connection, name)
         prepared.add(name)
@@ -35,13 +35,13 @@ def pipeline(connection: PatientConnection, prepared: set[str], asked: Sequence[
     try:
         results = _exchanged(connection, sent)
     except BaseException:
-        # Nobody knows where in the pipeline it stands.
+        # The state of the pipeline is unknown.
         connection.close()
         raise
     return [_rows(connection, found) for found in results]
 
 
-def _prepare(connection: PatientConnection, name: str) -> None:
+def _prepare(connection: TimeoutConnection, name: str) -> None:
     connection.pgconn.send_prepare(name.encode(), _numbered(name)[0])
     connection.flush()
     for result in connection.results():
@@ -53,7 +53,7 @@ def _prepare(connection: PatientConnection, name: str) -> None:
 
 @cache
 def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
-    """The statement as the server takes it, `$1` and so on, and the names of its parameters if they have any."""
+    """The statement with `$1` and so on, and the names of its parameters if they have any."""
     names: list[str] = []
     count = 0
 
@@ -79,7 +79,7 @@ def _values(name: str, params: Sequence[Any] | Mapping[str, Any]) -> tuple[list[
 
 
 def _sent(param: Any) -> tuple[bytes | None, int]:
-    """A parameter as the server takes it, and in which form."""
+    """A parameter as the server expects it, and its format."""
     if isinstance(param, Array):
         return param.encoded(), _BINARY
     if isinstance(param, bytes):
@@ -87,8 +87,8 @@ def _sent(param: Any) -> tuple[bytes | None, int]:
     return None if param is None else str(param).encode(), _TEXT
 
 
-def _exchanged(connection: PatientConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
-    """Everything that the server says to the statements. Without its last word nothing is known about any of them."""
+def _exchanged(connection: TimeoutConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
+    """The answers of the server. Without the end of the pipeline the result of all statements is unknown."""
     pgconn = connection.pgconn
     pgconn.enter_pipeline_mode()
     for name, values, formats in sent:
@@ -106,7 +106,7 @@ def _exchanged(connection: PatientConnection, sent: Sequence[tuple[bytes, Any, A
 # -- what comes back -------------------------------------------------------------------------------------------------
 
 
-def _rows(connection: PatientConnection, results: list[pq.abc.PGresult]) -> list[Any]:
+def _rows(connection: TimeoutConnection, results: list[pq.abc.PGresult]) -> list[Any]:
     rows: list[Any] = []
     for result in results:
         _checked(result, connection)
@@ -127,7 +127,7 @@ def _reader(oid: int) -> Any:
     return (lambda value: value == b"t") if oid == _BOOLEAN else bytes.decode
 
 
-def _checked(result: pq.abc.PGresult, connection: PatientConnection) -> None:
+def _checked(result: pq.abc.PGresult, connection: TimeoutConnection) -> None:
     if result.status == pq.ExecStatus.FATAL_ERROR:
         raise errors.error_from_result(result, encoding=connection.info.encoding)
     if result.status == pq.ExecStatus.PIPELINE_ABORTED:

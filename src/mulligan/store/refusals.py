@@ -1,4 +1,4 @@
-"""What every store says no to, in the same words."""
+"""The errors that all stores raise, in the same words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def unknown_run(run_id: int) -> UnknownRun:
 
 
 def no_workflow(run_id: int) -> CodecError:
-    return CodecError(f"the workflow of run {run_id} that was kept is gone", hint="restore the store from a copy")
+    return CodecError(f"the workflow of run {run_id} is missing in the store", hint="restore the store from a copy")
 
 
 def unknown_holder(name: str) -> Conflict:
@@ -26,11 +26,11 @@ def key_used(key: str, run_id: int) -> KeyUsed:
 
 
 def key_forgotten() -> Conflict:
-    return Conflict("the run that was started under this key was removed just now")
+    return Conflict("the run that was started under this key has just been removed")
 
 
 def stale_lease(token: int) -> StaleLease:
-    return StaleLease(f"lease {token} is void: it has ended, or its worker was given up", token=token)
+    return StaleLease(f"lease {token} is void: it has ended, or its worker has expired", token=token)
 
 
 def void_turn(commit: Commit) -> Conflict:
@@ -53,7 +53,7 @@ def not_free(task: Task) -> Conflict:
 
 
 def unexpected(commits: Sequence[Commit], what: str) -> Conflict:
-    """The refusal of a batch in which a turn, a lease or a task was not as it should be."""
+    """The error for a batch with a void turn or lease, or a task that is not free."""
     if len(commits) > 1:
         return Conflict(f"a {what} in a batch of {len(commits)} runs is void: commit them one at a time")
     if what == "turn":
@@ -62,12 +62,12 @@ def unexpected(commits: Sequence[Commit], what: str) -> Conflict:
 
 
 def check_batch(commits: Sequence[Commit]) -> None:
-    """A batch holds one turn of a run, since a second would rest on what is not written yet; and a task once."""
+    """Refuse two turns of one run, since the second would depend on unwritten data, and a task that is taken twice."""
     seen: set[int] = set()
     for commit in commits:
         run_id, taken = commit.turn.run_id, commit.taken
         if run_id in seen:
-            raise Conflict(f"run {run_id} stands twice in one batch", run_id=run_id)
+            raise Conflict(f"run {run_id} appears twice in one batch", run_id=run_id)
         seen.add(run_id)
         if len(taken) > 1 and len({(task.place, task.attempt) for task in taken}) < len(taken):
             raise Conflict(f"run {run_id} takes a task twice", run_id=run_id)

@@ -10,34 +10,35 @@ from typing import Any, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Counted, Guard, judge
+from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import decode
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import (
-    NOBODY_AHEAD,
+    NONE_AHEAD,
     Answer,
     Artifacts,
     BreakerRecord,
     Clock,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
-    Loaded,
+    LoadedRun,
     Message,
     NewRun,
     Offer,
     RunLists,
     RunRecord,
-    Stopped,
+    StopRequest,
     Turn,
-    Waiting,
+    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store import refusals
 from mulligan.store.artifact_files import ArtifactFiles
+from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.columns import (
     breaker_from,
@@ -55,23 +56,22 @@ from mulligan.store.columns import (
     waiting_from,
 )
 from mulligan.store.encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
-from mulligan.store.gate import Gate, breaker_row
-from mulligan.store.room import Room
+from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.store.sqlite_commit import Leases, insert_runs, write_batch
-from mulligan.store.sqlite_file import SqliteFile, each, fetched
+from mulligan.store.sqlite_file import SqliteFile, fetch_all, iterate
 from mulligan.store.sqlite_lists import SqliteRunLists
-from mulligan.store.sqlite_tickets import SQL, Tickets
+from mulligan.store.sqlite_tickets import SQL, TicketSequence
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _NO_LIMIT = 2**63 - 1
 _NONE = timedelta(0)
 
 
 class SqliteStore:
-    """Runs in one file. `clock` is the store's own; a heartbeat older than `lease_seconds` is too old.
+    """Runs in one file. A heartbeat that is older than `lease_seconds` by `clock` is too old.
 
-    `vfs` names what SQLite keeps the file in, where that is no disk: with "memdb" it is the memory of this process.
+    `vfs` names another SQLite file system: with "memdb" the file is in the memory of this process.
     """
 
     is_shared = False
@@ -90,7 +90,7 @@ class SqliteStore:
         self._file = self._open(Path(path), busy_seconds, vfs)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self.lists: RunLists = SqliteRunLists(self._file)
-        self._tickets, self._leases = Tickets(), Leases()
+        self._tickets, self._leases = TicketSequence(), Leases()
         self._seen_version = self._file.version()
 
     def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
@@ -104,7 +104,7 @@ class SqliteStore:
         return self._file.is_in_place
 
     def _oldest_beat(self) -> int:
-        """A heartbeat before this moment is too old."""
+        """The earliest moment at which a heartbeat is not too old."""
         return micros(self._clock.now() - self._lease)
 
     # -- workers
@@ -113,25 +113,25 @@ class SqliteStore:
         row = (worker.name, worker.host, encoded(worker), micros(self._clock.now()))
         self._file.read(SQL["register"], *row)
 
-    def beat(self, name: str) -> bool:
-        return bool(self._file.read(SQL["beat"], micros(self._clock.now()), name))
+    def record_heartbeat(self, name: str) -> bool:
+        return bool(self._file.read(SQL["record_heartbeat"], micros(self._clock.now()), name))
 
     def retire(self, name: str) -> None:
-        self.bury(name, is_dead=True)
+        self.expire(name, is_dead=True)
 
     def workers(self) -> list[WorkerRecord]:
         rows = self._file.read(SQL["workers"], self._oldest_beat())
         return [_worker(record, bool(is_expired), beat_at) for record, is_expired, beat_at in rows]
 
-    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
         def work(db: apsw.Cursor) -> bool:
-            if not fetched(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
+            if not fetch_all(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
                 return False
             db.execute(SQL["void_turns"], (name,))
-            lost = fetched(db, SQL["void_leases"], name)
+            lost = fetch_all(db, SQL["void_leases"], name)
             at = self._clock.now()
             db.executemany(
-                SQL["tell"],
+                SQL["insert_message"],
                 [
                     (run_id, encoded(LeaseExpired(at, place, attempt, name)), place, attempt)
                     for run_id, place, attempt in lost
@@ -166,15 +166,15 @@ class SqliteStore:
     def children(self, run_id: int) -> list[RunRecord]:
         return [run_from(row) for row in self._file.read(SQL["children"], run_id)]
 
-    def load(self, run_id: int) -> Loaded:
-        def work(db: apsw.Cursor) -> Loaded:
-            record = fetched(db, SQL["run"], run_id)
+    def load(self, run_id: int) -> LoadedRun:
+        def work(db: apsw.Cursor) -> LoadedRun:
+            record = fetch_all(db, SQL["run"], run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
-            body = fetched(db, SQL["workflow"], record[0][2])
+            body = fetch_all(db, SQL["workflow"], record[0][2])
             if not body:
                 raise refusals.no_workflow(run_id)
-            return Loaded(run_from(record[0]), body[0][0], fetched(db, SQL["rows"], run_id))
+            return LoadedRun(run_from(record[0]), body[0][0], fetch_all(db, SQL["rows"], run_id))
 
         return self._file.read_together(work)
 
@@ -182,25 +182,25 @@ class SqliteStore:
         rows = self._file.read(SQL["log"], run_id, after, _NO_LIMIT if limit is None else limit)
         return [decode(data) for (data,) in rows]
 
-    def waiting(self) -> list[Waiting]:
-        return [waiting_from(row) for row in self._file.read(SQL["waiting"])]
+    def waiting_places(self) -> list[WaitingPlace]:
+        return [waiting_from(row) for row in self._file.read(SQL["waiting_places"])]
 
-    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return [kept_row(row) for row in self._file.read(SQL["kept"], kind)]
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
+        return [kept_row(row) for row in self._file.read(SQL["rows_of_all_runs"], kind)]
 
-    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        rows = self._file.read(SQL["lately"], workflow, kind, key, limit)
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        rows = self._file.read(SQL["recent_rows"], workflow, kind, key, limit)
         return [lately_row(row) for row in rows]
 
-    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
-        return [tagged_row(row) for row in self._file.read(SQL["tagged"], tag, limit)]
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        return [tagged_row(row) for row in self._file.read(SQL["tagged_rows"], tag, limit)]
 
-    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
-        yield from self._file.read(SQL["mentioning"], text.encode())
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
+        yield from self._file.read(SQL["records_containing"], text.encode())
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
-            found = fetched(db, SQL["removable"], _array(root_run_ids))
+            found = fetch_all(db, SQL["removable"], _array(root_run_ids))
             gone = [run_id for run_id, _ in found]
             for name in (
                 "remove_events",
@@ -233,8 +233,8 @@ class SqliteStore:
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
         return [message_from(row) for row in self._file.read(SQL["inbox"], _array(run_ids))]
 
-    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        return [run_id for (run_id,) in self._file.read(SQL["called"], holder, root_run_id)]
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return [run_id for (run_id,) in self._file.read(SQL["runs_with_messages"], holder, root_run_id)]
 
     # -- turns
 
@@ -242,7 +242,7 @@ class SqliteStore:
         def work(db: apsw.Cursor) -> list[Turn]:
             if not _is_registered(db, holder):
                 return []
-            rows = fetched(db, SQL["take_turns"], holder, _array(run_ids))
+            rows = fetch_all(db, SQL["take_turns"], holder, _array(run_ids))
             return sorted((turn_from(row, holder) for row in rows), key=lambda turn: turn.run_id)
 
         return self._file.write(work)
@@ -251,22 +251,22 @@ class SqliteStore:
         void = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
         self._file.write(lambda db: db.executemany(SQL["release"], void))
 
-    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         done = self._write(lambda db: self._write_commits(db, commits))
         for commit, one in zip(commits, done, strict=True):
             self._leases.drop(commit.ended)
             self._leases.keep(one.leases)
         return done
 
-    def _write_commits(self, db: apsw.Cursor, commits: Sequence[Commit]) -> list[Committed]:
+    def _write_commits(self, db: apsw.Cursor, commits: Sequence[Commit]) -> list[CommitResult]:
         done = write_batch(db, commits, self._tickets, self._leases)
         counted = [one for commit in commits for one in commit.counted]
         if counted:
             self._count(db, counted)
         return done
 
-    def _write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
-        """One transaction that takes tickets."""
+    def _write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
+        """Run a transaction that takes tickets."""
         try:
             found = self._file.write(work)
         except BaseException:
@@ -277,11 +277,11 @@ class SqliteStore:
 
     # -- tasks
 
-    def queued(self, run_id: int) -> list[tuple[str, int]]:
-        return [queued_row(row) for row in self._file.read(SQL["queued"], run_id)]
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
+        return [queued_row(row) for row in self._file.read(SQL["queued_tasks"], run_id)]
 
-    def held(self, worker: str) -> list[Lease]:
-        return [lease_from(row, worker) for row in self._file.read(SQL["held"], worker)]
+    def leases_of(self, worker: str) -> list[Lease]:
+        return [lease_from(row, worker) for row in self._file.read(SQL["leases_of"], worker)]
 
     def has_leases(self, run_id: int) -> bool:
         return bool(self._file.read(SQL["has_leases"], run_id))
@@ -295,33 +295,35 @@ class SqliteStore:
         def work(db: apsw.Cursor) -> list[Lease]:
             if not _is_registered(db, worker):
                 return []
-            gate = self._gate(db)
-            tasks = self._fitting(db, offer, root_run_id, gate, worker if is_guarded else "")
+            breakers = self._load_breakers(db)
+            tasks = self._fitting(db, offer, root_run_id, breakers, worker if is_guarded else "")
             tokens = self._tickets.take(db, len(tasks))
             leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
             self._hand_out(db, leases, offer.host)
-            gate.leased(leases)
-            self._close_gate(db, gate)
+            breakers.note_leases(leases)
+            self._write_breakers(db, breakers)
             return leases
 
         leases = self._write(work)
         self._leases.keep(leases)
         return leases
 
-    def _fitting(self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, gate: Gate, holder: str) -> list[Task]:
-        """The oldest free tasks for which there is room, one beside the other, and whose breakers let them pass.
+    def _fitting(
+        self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, breakers: BreakerTransaction, holder: str
+    ) -> list[Task]:
+        """The oldest free tasks that fit together and that their breakers admit.
 
-        With a holder: the guarded ones of its runs.
+        With a holder only guarded tasks of its runs.
         """
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
-        about = (root_run_id, micros(gate.now))
+        about = (root_run_id, micros(breakers.now))
         statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", ())
-        room, found = Room(offer), []
-        for data, *needs in each(db, SQL[statement], *wanted, *about, *of_whom):
-            if room.fits(*needs) and gate.lets_pass(task := task_from(data)):
-                room.take(*needs)
+        capacity, found = RemainingCapacity(offer), []
+        for data, *needs in iterate(db, SQL[statement], *wanted, *about, *of_whom):
+            if capacity.fits(*needs) and breakers.admits(task := task_from(data)):
+                capacity.take(*needs)
                 found.append(task)
-            if room.is_full:
+            if capacity.is_full:
                 break
         return found
 
@@ -329,26 +331,26 @@ class SqliteStore:
         at = self._clock.now()
         for lease in leases:
             task = lease.task
-            known_by = (task.run_id, task.place, task.attempt)
-            db.execute(SQL["lease_task"], (lease.worker, lease.token, micros(at), *known_by))
+            task_key = (task.run_id, task.place, task.attempt)
+            db.execute(SQL["lease_task"], (lease.worker, lease.token, micros(at), *task_key))
             started = TaskStarted(at, task.place, task.attempt, lease.worker, host)
-            db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
+            db.execute(SQL["insert_message"], (task.run_id, encoded(started), task.place, task.attempt))
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         def work(db: apsw.Cursor) -> None:
-            known_by = self._leases.find(db, token)
-            if known_by is None or not fetched(db, SQL["end_lease"], *known_by, token):
+            task_key = self._leases.find(db, token)
+            if task_key is None or not fetch_all(db, SQL["end_lease"], *task_key, token):
                 raise refusals.stale_lease(token)
-            run_id, place, attempt = known_by
-            db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
+            run_id, place, attempt = task_key
+            db.execute(SQL["insert_message"], (run_id, encoded(report), place, attempt))
             if guard is not None:
-                self._count(db, [Counted(token, guard, judge(report, guard))])
+                self._count(db, [GuardedOutcome(token, guard, breaker_verdict(report, guard))])
 
         self._file.write(work)
         self._leases.drop([token])
 
-    def stops(self, worker: str) -> list[Stopped]:
-        return [stopped_from(row) for row in self._file.read(SQL["stops"], worker)]
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        return [stopped_from(row) for row in self._file.read(SQL["stop_requests"], worker)]
 
     # -- breakers
 
@@ -358,38 +360,38 @@ class SqliteStore:
     def reset_breaker(self, name: str) -> bool:
         return bool(self._file.read(SQL["reset_breaker"], name))
 
-    def _gate(self, db: apsw.Cursor) -> Gate:
-        rows = fetched(db, SQL["circuits"])
+    def _load_breakers(self, db: apsw.Cursor) -> BreakerTransaction:
+        rows = fetch_all(db, SQL["circuits"])
         circuits = dict(circuit_from(row[:-1]) for row in rows)
-        return Gate(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
+        return BreakerTransaction(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
 
-    def _count(self, db: apsw.Cursor, counted: Iterable[Counted]) -> None:
-        gate = self._gate(db)
-        gate.count(counted)
-        self._close_gate(db, gate)
+    def _count(self, db: apsw.Cursor, counted: Iterable[GuardedOutcome]) -> None:
+        breakers = self._load_breakers(db)
+        breakers.count_outcomes(counted)
+        self._write_breakers(db, breakers)
 
-    def _close_gate(self, db: apsw.Cursor, gate: Gate) -> None:
-        """Write what has become of the breakers, and of the tasks that they sent away."""
-        for task, ended in gate.refused:
-            known_by = (task.run_id, task.place, task.attempt)
-            db.execute(SQL["delete_queued"], known_by)
-            db.execute(SQL["tell"], (task.run_id, encoded(ended), task.place, task.attempt))
-        db.executemany(SQL["put_breaker"], [breaker_row(*changed) for changed in gate.changed.items()])
+    def _write_breakers(self, db: apsw.Cursor, breakers: BreakerTransaction) -> None:
+        """Write the changed breakers, and end the tasks that they refused."""
+        for task, ended in breakers.refused:
+            task_key = (task.run_id, task.place, task.attempt)
+            db.execute(SQL["delete_queued"], task_key)
+            db.execute(SQL["insert_message"], (task.run_id, encoded(ended), task.place, task.attempt))
+        db.executemany(SQL["put_breaker"], [breaker_row(*changed) for changed in breakers.changed.items()])
 
     # -- time
 
     def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> int:
         now = self._clock.now()
         wall = now + self._clock.stepped()
 
         def due(db: apsw.Cursor) -> list[tuple[datetime, list[Any]]]:
-            """The timers that are due, by the time of their runs."""
-            rows = fetched(db, *_below("due_timers", root_run_id, micros(now), micros(wall), holder))
+            """The due timers, each with the time of its run."""
+            rows = fetch_all(db, *_below("due_timers", root_run_id, micros(now), micros(wall), holder))
             found = [(now + ahead.get(row[0], _NONE), row) for row in rows]
             for run_id, more in ahead.items():
-                rows = fetched(db, SQL["due_timers_of"], run_id, micros(now + more))
+                rows = fetch_all(db, SQL["due_timers_of"], run_id, micros(now + more))
                 found += [(now + more, row) for row in rows if (now + more, row) not in found]
             return found
 
@@ -401,13 +403,13 @@ class SqliteStore:
                 for at, row in timers
                 for run_id, kind, place, number in [timer_row(row)]
             ]
-            db.executemany(SQL["tell"], fired)
+            db.executemany(SQL["insert_message"], fired)
             return len(timers)
 
         return self._file.write(work) if self._file.read_together(due) else 0
 
     def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
         now, stepped = self._clock.now(), self._clock.stepped()
         dues = [self._first(SQL["next_retry"], root_run_id, micros(now))]
@@ -429,7 +431,7 @@ class SqliteStore:
         rows = self._file.read(sql, *params)
         return moment_from(rows[0][0]) if rows else None
 
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         version = self._file.version()
         if version == self._seen_version:
             return False
@@ -439,16 +441,16 @@ class SqliteStore:
     def fileno(self) -> int | None:
         return None
 
-    def hear_ends(self) -> None:
-        """Whatever another process writes is news."""
+    def watch_run_ends(self) -> None:
+        """Nothing to do: every write of another process counts as a change."""
 
 
 def _is_registered(db: apsw.Cursor, name: str) -> bool:
-    return bool(fetched(db, SQL["is_registered"], name))
+    return bool(fetch_all(db, SQL["is_registered"], name))
 
 
 def _below(name: str, root_run_id: int | None, *params: Any) -> tuple[Any, ...]:
-    """The statement about the timers of all runs, or of those below one root, and what it is given."""
+    """The statement for the timers of all runs, or of those below one root, and its parameters."""
     return (SQL[name], *params) if root_run_id is None else (SQL[f"{name}_below"], *params, root_run_id)
 
 

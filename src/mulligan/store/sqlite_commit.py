@@ -1,4 +1,4 @@
-"""What a turn writes, on SQLite: inside the transaction of its batch, the checks before the rest."""
+"""Writes the commits of a batch on SQLite, inside one transaction; the checks come first."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from msgspec.structs import replace
 from mulligan.core.effects.run_lists import attributes, corrected_inputs
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode
-from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
+from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
+from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.gate import breaker_columns
-from mulligan.store.sqlite_file import each, fetched
-from mulligan.store.sqlite_tickets import SQL, Tickets, next_numbers
+from mulligan.store.sqlite_file import fetch_all, iterate
+from mulligan.store.sqlite_tickets import SQL, TicketSequence, next_numbers
 
-KnownBy = tuple[int, str, int]
+TaskKey = tuple[int, str, int]
 
 
 class Leases:
-    """Which task each lease of this process is about: found by its key, a lease needs no index in the file."""
+    """The tasks of the leases of this process. Finding them by their key makes an index in the file unnecessary."""
 
     def __init__(self) -> None:
-        self._tasks: dict[int, KnownBy] = {}
+        self._tasks: dict[int, TaskKey] = {}
 
     def keep(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
@@ -34,23 +34,25 @@ class Leases:
         for token in tokens:
             self._tasks.pop(token, None)
 
-    def find(self, db: apsw.Cursor, token: int) -> KnownBy | None:
-        """The task of a lease, also of one that another process was given; void ones may be found too."""
-        return self._tasks.get(token) or next(each(db, SQL["find_lease"], token), None)
+    def find(self, db: apsw.Cursor, token: int) -> TaskKey | None:
+        """The task of a lease, even if another process has it. A void lease may be found too."""
+        return self._tasks.get(token) or next(iterate(db, SQL["find_lease"], token), None)
 
 
-# The row of a state that stands on the run's own line: a page less to write with each turn.
+# The kind of the state's row that is stored in the run's own row, which saves writing a page with each turn.
 _RUN = "run"
 
 
-def write_batch(db: apsw.Cursor, commits: Sequence[Commit], tickets: Tickets, held: Leases) -> list[Committed]:
-    """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
+def write_batch(
+    db: apsw.Cursor, commits: Sequence[Commit], tickets: TicketSequence, held: Leases
+) -> list[CommitResult]:
+    """Write all commits, or raise `Conflict`: the caller rolls the transaction back."""
     refusals.check_batch(commits)
     numbers = iter(tickets.take(db, sum(len(commit.taken) + len(commit.queued) for commit in commits)))
     return [_write(db, commit, numbers, held) for commit in commits]
 
 
-def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases) -> Committed:
+def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases) -> CommitResult:
     _advance_run(db, commit)
     if commit.ended:
         _end_leases(db, commit, held)
@@ -69,34 +71,34 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         timers = [(run_id, timer.kind, timer.place, timer.number, micros(timer.due)) for timer in commit.timers]
         db.executemany(SQL["set_timer"], timers)
     children = _start_children(db, commit) if commit.children else ()
-    _tell(db, commit)
+    _add_messages(db, commit)
     if commit.is_last:
         _end_round(db, commit.turn)
-    return Committed(leases, children)
+    return CommitResult(leases, children)
 
 
 def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
-    """The fence: only who has the turn, and knows the whole log, moves the run on."""
+    """Advance the run, if the holder still has the turn and knows the whole log (the fence)."""
     turn = commit.turn
     seq = commit.entries[-1].seq if commit.entries else commit.after
     state = next((data for kind, _, _, data in commit.rows if kind == _RUN), None)
     about = (seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason, state)
-    known_by = (turn.run_id, turn.fence, turn.holder, commit.after)
+    task_key = (turn.run_id, turn.fence, turn.holder, commit.after)
     for statement in ("advance_run", "advance_run_to_status"):
-        db.execute(SQL[statement], (*about, *known_by))
+        db.execute(SQL[statement], (*about, *task_key))
         if db.connection.changes() == 1:
             return
     raise refusals.void_turn(commit)
 
 
 def _end_leases(db: apsw.Cursor, commit: Commit, held: Leases) -> None:
-    """Only the run's own, and only those of whoever has its turn."""
+    """End leases of this run that belong to the holder of its turn."""
     turn = commit.turn
     for token in commit.ended:
-        known_by = held.find(db, token)
-        if known_by is None or known_by[0] != turn.run_id:
+        task_key = held.find(db, token)
+        if task_key is None or task_key[0] != turn.run_id:
             raise refusals.void_lease(commit)
-        db.execute(SQL["end_own_lease"], (*known_by, token, turn.holder))
+        db.execute(SQL["end_own_lease"], (*task_key, token, turn.holder))
         if db.connection.changes() != 1:
             raise refusals.void_lease(commit)
 
@@ -113,7 +115,7 @@ def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
 
 
 def _write_inputs(db: apsw.Cursor, commit: Commit) -> None:
-    """What the run is found by, where a corrected file has other inputs."""
+    """Replace the searchable inputs, if a corrected file has other ones."""
     inputs = corrected_inputs(commit.entries)
     if inputs is not None:
         db.execute(SQL["remove_inputs"], (commit.turn.run_id,))
@@ -152,9 +154,9 @@ def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
 
 def _stop(db: apsw.Cursor, commit: Commit) -> None:
     for stop in commit.stopped:
-        known_by = (commit.turn.run_id, stop.place, stop.attempt)
-        db.execute(SQL["delete_queued"], known_by)
-        db.execute(SQL["stop_leased"], (stop.grace_seconds, *known_by))
+        task_key = (commit.turn.run_id, stop.place, stop.attempt)
+        db.execute(SQL["delete_queued"], task_key)
+        db.execute(SQL["stop_leased"], (stop.grace_seconds, *task_key))
 
 
 # -- other runs ------------------------------------------------------------------------------------------------------
@@ -162,14 +164,14 @@ def _stop(db: apsw.Cursor, commit: Commit) -> None:
 
 def _start_children(db: apsw.Cursor, commit: Commit) -> Sequence[Turn]:
     turn = commit.turn
-    ((root,),) = fetched(db, SQL["root"], turn.run_id)
+    ((root,),) = fetch_all(db, SQL["root"], turn.run_id)
     return insert_runs(db, commit.children, turn.holder, turn.run_id, root)
 
 
 def insert_runs(
     db: apsw.Cursor, runs: Sequence[NewRun], holder: str, parent: int | None = None, root: int | None = None
 ) -> list[Turn]:
-    """New runs with their requests in their inboxes, below `parent` if there is one."""
+    """Insert new runs with their requests in their inboxes, below `parent` if there is one."""
     run_ids = next_numbers(db, "run", len(runs))
     fence = 1 if holder else 0
     pairs = list(zip(run_ids, runs, strict=True))
@@ -181,7 +183,7 @@ def insert_runs(
         found = [(run_id, *one) for run_id, run in pairs for one in attributes(run.request.inputs, run.request.labels)]
         db.executemany(SQL["insert_attribute"], found)
     requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
-    db.executemany(SQL["tell"], requests)
+    db.executemany(SQL["insert_message"], requests)
     return [Turn(run_id, holder, fence) for run_id in run_ids]
 
 
@@ -202,12 +204,12 @@ def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> 
     )
 
 
-def _tell(db: apsw.Cursor, commit: Commit) -> None:
-    for run_id, report in commit.told:
-        # A run that is gone has nobody to tell.
-        fetched(db, SQL["put"], run_id, encoded(report), 0)
-    for told in commit.told_children:
-        db.execute(SQL["tell_children"], (commit.turn.run_id, encoded(told.report), told.place, told.attempt))
+def _add_messages(db: apsw.Cursor, commit: Commit) -> None:
+    for run_id, report in commit.outgoing:
+        # Does nothing if the run was removed.
+        fetch_all(db, SQL["put"], run_id, encoded(report), 0)
+    for sent in commit.child_reports:
+        db.execute(SQL["insert_child_messages"], (commit.turn.run_id, encoded(sent.report), sent.place, sent.attempt))
 
 
 def _end_round(db: apsw.Cursor, turn: Turn) -> None:

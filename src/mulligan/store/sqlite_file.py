@@ -1,4 +1,4 @@
-"""One SQLite file: opened, migrated, written in transactions; what goes wrong is told in our words."""
+"""One SQLite file: opening, migrating, transactions, and translating its errors."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ import apsw
 from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
 from mulligan.store.statements import missing
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
-# Says whose file it is to `file` and to us: "MULL".
+# "MULL": identifies our files to `file` and to us.
 _APPLICATION_ID = 0x4D554C4C
 
 _AGAIN_SECONDS = 0.005
 
 _SETTINGS = (
-    # The file may be somebody else's: what stands in its schema calls nothing that does more than compute.
+    # The file may come from someone else: its schema must not call functions with side effects.
     "PRAGMA trusted_schema = OFF",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
-    # Larger than the default: a checkpoint costs two fsyncs, and a turn dirties about six pages.
+    # Larger than the default: a checkpoint costs two fsyncs, and a turn changes about six pages.
     "PRAGMA wal_autocheckpoint = 2000",
     "PRAGMA cache_size = -8000",
 )
 
 
-def each(db: apsw.Cursor, sql: str, *params: Any) -> Iterator[Any]:
-    """The rows that a statement gives, one by one, inside somebody's transaction."""
+def iterate(db: apsw.Cursor, sql: str, *params: Any) -> Iterator[Any]:
+    """The rows of a statement, one by one, inside the caller's transaction."""
     return iter(db.execute(sql, params))
 
 
-def fetched(db: apsw.Cursor, sql: str, *params: Any) -> list[Any]:
-    """The rows that a statement gives, inside somebody's transaction."""
+def fetch_all(db: apsw.Cursor, sql: str, *params: Any) -> list[Any]:
+    """The rows of a statement, inside the caller's transaction."""
     return db.execute(sql, params).fetchall()
 
 
 def data_version(db: apsw.Cursor) -> int:
     """A number that changes when another connection has written."""
-    # Not Connection.data_version(): that one changes with our own commits too.
-    version: int = fetched(db, "PRAGMA data_version")[0][0]
+    # Not Connection.data_version(): that one changes with our own commits as well.
+    version: int = fetch_all(db, "PRAGMA data_version")[0][0]
     return version
 
 
 class SqliteFile:
-    """A connection to the file. One process may have several; one connection belongs to one thread."""
+    """A connection to the file. A process may have several; each belongs to one thread."""
 
     def __init__(self, path: Path, busy_seconds: float, vfs: str = "") -> None:
         self.path = path
@@ -62,11 +62,12 @@ class SqliteFile:
                 _create_private(path)
             self._db = apsw.Connection(str(path), vfs=vfs or None)
         except UnicodeEncodeError as error:
-            raise StoreRefused(f"'{path}' cannot be opened: its name is no Unicode text", hint=_OTHER_PLACE) from error
+            message = f"'{path}' cannot be opened: its name is not valid Unicode"
+            raise StoreRefused(message, hint=_OTHER_PLACE) from error
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
         self._opened = None if vfs else _identity(path)
-        # One for everything: a new one for each statement would cost as much as a small statement.
+        # One cursor for everything: a new one would cost as much as a small statement.
         self._cursor = self._db.cursor()
         try:
             self._prepare()
@@ -99,21 +100,21 @@ class SqliteFile:
             self._translate(error)
 
     def read(self, sql: str, *params: Any) -> list[Any]:
-        """The rows that one statement gives, which is a transaction of its own."""
+        """The rows of one statement, in its own transaction."""
         try:
-            return fetched(self._cursor, sql, *params)
+            return fetch_all(self._cursor, sql, *params)
         except apsw.Error as error:
             self._translate(error)
 
-    def read_together(self, work: Callable[[apsw.Cursor], Found]) -> Found:
-        """What `work` reads, all of it from one moment."""
+    def read_together(self, work: Callable[[apsw.Cursor], Result]) -> Result:
+        """Run `work` in a read transaction: it sees one snapshot."""
         return self._transact("BEGIN", work)
 
-    def write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
-        """Do `work` in one transaction: all of it is on the disk then, or nothing."""
+    def write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
+        """Run `work` in a write transaction: all of it is durable afterwards, or nothing."""
         return self._transact("BEGIN IMMEDIATE", work)
 
-    def _transact(self, begin: str, work: Callable[[apsw.Cursor], Found]) -> Found:
+    def _transact(self, begin: str, work: Callable[[apsw.Cursor], Result]) -> Result:
         cursor = self._cursor
         try:
             cursor.execute(begin)
@@ -127,7 +128,7 @@ class SqliteFile:
             raise
 
     def _roll_back(self) -> None:
-        # After a full disk SQLite may have done it already, and may say so.
+        # After a full disk SQLite may have rolled back already, and reports that as an error.
         with suppress(apsw.Error):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -137,23 +138,25 @@ class SqliteFile:
     def _prepare(self) -> None:
         try:
             self._db.set_busy_timeout(int(self._busy_seconds * 1000))
-            # Plans never look at what is bound: else one that might, for the sake of a partial index, is made again
-            # for every value, which takes forty times as long as the statement.
+            # Query plans must not depend on bound values: otherwise a statement that could use a partial index is
+            # prepared again for every value, which takes forty times as long as the statement.
             self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             if self._db.readonly("main"):
                 raise apsw.ReadOnlyError
-            found, application, is_empty = self._patiently(self._look)
+            found, application, is_empty = self._retry_while_busy(self._look)
             if application != _APPLICATION_ID and not is_empty:
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
             for setting in _SETTINGS:
-                self._patiently(partial(fetched, self._cursor, setting))
+                self._retry_while_busy(partial(fetch_all, self._cursor, setting))
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
             self.write(self._migrate)
 
     def _look(self) -> tuple[int, int, bool]:
-        """The schema's number, whose file it is, whether it is empty: of one moment, since another may be making it."""
+        """Schema version, application id, and whether the file is empty; in one snapshot, since another process may
+        be creating it.
+        """
         self._db.execute("BEGIN")
         try:
             is_empty = not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
@@ -161,8 +164,8 @@ class SqliteFile:
         finally:
             self._db.execute("ROLLBACK")
 
-    def _patiently(self, work: Callable[[], Found]) -> Found:
-        """Two processes that make the file at the same moment: SQLite does not wait for the one that turns WAL on."""
+    def _retry_while_busy(self, work: Callable[[], Result]) -> Result:
+        """Retry `work`: if two processes create the file at once, SQLite does not wait for the switch to WAL."""
         until = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -173,7 +176,7 @@ class SqliteFile:
                 time.sleep(_AGAIN_SECONDS)
 
     def _migrate(self, db: apsw.Cursor) -> None:
-        """Asked again under the lock: another process may have come first."""
+        """Apply missing migrations. Checked again under the lock: another process may have been first."""
         for migration in missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'"):
             db.execute(migration.sql)
             self._db.pragma("user_version", migration.number)
@@ -186,18 +189,18 @@ class SqliteFile:
         return StoreRefused(f"'{self.path}' cannot be opened: {_small(reason)}", hint=_OTHER_PLACE)
 
     def _translate(self, error: apsw.Error) -> NoReturn:
-        raise self._told(error) from error
+        raise self._to_our_error(error) from error
 
-    def _told(self, error: apsw.Error) -> MulliganError:
+    def _to_our_error(self, error: apsw.Error) -> MulliganError:
         path = self.path
         match error:
             case apsw.BusyError() | apsw.LockedError():
                 return StoreUnavailable(
-                    f"'{path}' is locked by another process for more than {self._busy_seconds:g}s",
-                    hint=f"wait and try again, or see who has it: fuser '{path}'",
+                    f"'{path}' has been locked by another process for more than {self._busy_seconds:g}s",
+                    hint=f"wait and try again, or find the process: fuser '{path}'",
                 )
             case apsw.FullError():
-                return StoreUnavailable(f"the disk is full: '{path}' cannot be written", hint="make room on its disk")
+                return StoreUnavailable(f"the disk is full: '{path}' cannot be written", hint="free space on its disk")
             case apsw.NotADBError():
                 return StoreRefused(f"'{path}' is not a database", hint=_OTHER_FILE)
             case apsw.CorruptError():
@@ -205,20 +208,20 @@ class SqliteFile:
             case apsw.CantOpenError():
                 return self._cannot_open(error)
             case apsw.ReadOnlyError() | apsw.PermissionsError():
-                return StoreRefused(f"'{path}' may not be written by this user", hint=_OTHER_PLACE)
+                return StoreRefused(f"'{path}' is not writable by this user", hint=_OTHER_PLACE)
             case apsw.IOError() if _is_full(path.parent):
-                # Not even the file for its locks can be made: SQLite does not say why.
-                return self._told(apsw.FullError())
+                # Not even the file for its locks can be created; SQLite does not say why.
+                return self._to_our_error(apsw.FullError())
             case apsw.IOError():
                 return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint=_LOOK)
             case apsw.SQLError():
-                # Tables that are not as we made them: no waiting makes them fit.
-                misfit = StoreRefused(f"'{path}' does not hold what this Mulligan expects: {error}", hint=_OTHER_COPY)
-                return self._migrated_meanwhile() or misfit
+                # The tables were changed: waiting does not help.
+                message = f"'{path}' does not have the tables that this Mulligan expects: {error}"
+                return self._migrated_meanwhile() or StoreRefused(message, hint=_OTHER_COPY)
         return StoreUnavailable(f"'{path}' does not answer: {error}")
 
     def _migrated_meanwhile(self) -> MulliganError | None:
-        """Says so, where a newer Mulligan has opened the file since we did: no copy has to be restored for that."""
+        """The error for a file that a newer Mulligan has migrated since we opened it; None for another cause."""
         try:
             missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'")
         except StoreRefused as newer:
@@ -228,10 +231,10 @@ class SqliteFile:
         return None
 
 
-_LOOK = "look at its disk: it may be full"
+_LOOK = "check its disk: it may be full"
 _OTHER_COPY = "restore it from a copy, or use another --home"
-_OTHER_FILE = "name a file that does not exist yet, or one that Mulligan has made"
-_OTHER_PLACE = "name a folder that you may write with --home or $MULLIGAN_HOME"
+_OTHER_FILE = "name a file that does not exist yet, or one that Mulligan has created"
+_OTHER_PLACE = "name a folder that you can write to, with --home or $MULLIGAN_HOME"
 
 
 def _is_full(folder: Path) -> bool:
@@ -246,16 +249,16 @@ def _small(reason: str) -> str:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Tells the file at `path` from any other; None if there is none."""
+    """Device and inode of the file at `path`; None if there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _create_private(path: Path) -> None:
-    """Make the file and its folder for this user alone: a run's outputs are nobody else's business."""
+    """Create the file and its folder for this user only: the outputs of a run are private."""
     if path.exists():
         return
     if not path.parent.is_dir():
@@ -264,7 +267,7 @@ def _create_private(path: Path) -> None:
 
 
 def _create_folder(folder: Path) -> None:
-    """The folder and those above it: who may write into one of them may put another file in the place of ours."""
+    """Create the folder and its parents: a user who can write into one of them could replace our file."""
     if not os.path.lexists(folder.parent):
         _create_folder(folder.parent)
     try:

@@ -54,7 +54,7 @@ class SqliteRunLists:
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
         return [open_timer_from(row) for row in self._file.read(SQL["open_timers"], _array(root_run_ids))]
 
-    def leased(self) -> list[LeasedTask]:
+    def leased_tasks(self) -> list[LeasedTask]:
         return [leased_task_from(row) for row in self._file.read(SQL["leased_tasks"])]
 
     def holders(self) -> list[tuple[str, int, int]]:

@@ -1,4 +1,4 @@
-"""Tickets: ages of queued tasks and tokens of leases. They grow with every one that is handed out."""
+"""Tickets: growing numbers that order queued tasks and identify leases (as their tokens)."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 import apsw
 
-from mulligan.store.sqlite_file import fetched
+from mulligan.store.sqlite_file import fetch_all
 from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
 
-# So many are reserved at once while nobody else writes: the counter's page would cost a tenth of a small commit.
+# Tickets are reserved in blocks: writing the page of the counter would cost a tenth of a small commit.
 _BLOCK = 1000
 
 
 def next_numbers(db: apsw.Cursor, name: str, count: int) -> range:
-    """The next `count` numbers of a counter that is kept in the file."""
-    ((last,),) = fetched(db, SQL["next_numbers"], name, count)
+    """Take the next `count` numbers from a counter in the file."""
+    ((last,),) = fetch_all(db, SQL["next_numbers"], name, count)
     return range(last - count + 1, last + 1)
 
 
-class Tickets:
-    """Hands out numbers from a block. What another connection writes ends the block: its numbers are higher."""
+class TicketSequence:
+    """Takes numbers from a block. A write by another connection ends the block, since its numbers are higher."""
 
     def __init__(self) -> None:
         self._left: Iterator[int] = iter(())
@@ -30,7 +30,7 @@ class Tickets:
         self._version = 0
 
     def take(self, db: apsw.Cursor, count: int) -> list[int]:
-        """The next numbers, inside a transaction that writes."""
+        """Take the next numbers, inside a write transaction."""
         if not count:
             return []
         if db.connection.data_version() != self._version or count > self._left_count:
@@ -40,9 +40,9 @@ class Tickets:
         return [next(self._left) for _ in range(count)]
 
     def written(self, connection: apsw.Connection) -> None:
-        """Our own transaction is written: a version that differs at the start of the next one is somebody else's."""
+        """Note that our transaction is written: if the version changes until the next one, another connection wrote."""
         self._version = connection.data_version()
 
     def forget(self) -> None:
-        """The transaction was taken back, and perhaps the reservation with it."""
+        """Drop the block: the transaction was rolled back, perhaps with the reservation."""
         self._left_count = 0

@@ -1,4 +1,4 @@
-"""The SQL of the stores, which stands in files: statements by name, and migrations by number."""
+"""Loads the SQL files of the stores: statements by name, migrations by number."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _HERE = Path(__file__).parent
 
 
 class Migration(NamedTuple):
-    """One step of the schema, to be applied in a transaction with its number."""
+    """One step of the schema. It is applied in the transaction that records its number."""
 
     number: int
     sql: str
 
 
 def statements(dialect: Dialect) -> dict[str, str]:
-    """The dialect's statements, each under the name on the line `-- name: …` above it."""
+    """The statements of the dialect, by the name in the line `-- name: …` above each."""
     text = (_HERE / "sql" / f"{dialect}.sql").read_text(encoding="utf-8")
     without_notes = re.sub(r"^--(?! name: ).*\n", "", text, flags=re.MULTILINE)
     _, *parts = re.split(r"^-- name: (\w+)\n", without_notes, flags=re.MULTILINE)
@@ -30,7 +30,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
 
 
 def migrations(dialect: Dialect) -> list[Migration]:
-    """Every step that this version of the program knows, in order."""
+    """All migrations of this version of the program, in order."""
     return [Migration(number, path.read_text(encoding="utf-8")) for number, path in _paths(dialect)]
 
 
@@ -40,12 +40,12 @@ def _paths(dialect: Dialect) -> list[tuple[int, Path]]:
 
 
 def missing(dialect: Dialect, found: int, where: str) -> list[Migration]:
-    """What a store at version `found` still needs; one that is ahead of this program is refused."""
+    """The migrations that a store at version `found` still needs. StoreRefused if it is newer than this program."""
     last, _ = _paths(dialect)[-1]
     if found > last:
         raise StoreRefused(
             f"{where} was written by a newer Mulligan (schema {found}, this one knows up to {last})",
             hint="use the Mulligan that wrote it, or a newer one",
         )
-    # Nearly always there is none: then nothing is read.
+    # Nearly always there is none: then no file is read.
     return [] if found == last else [migration for migration in migrations(dialect) if migration.number > found]

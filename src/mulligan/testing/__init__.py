@@ -1,1 +1,1 @@
-"""Shipped fakes: a memory store, a clock that jumps, a history builder, fault points, a simulator."""
+"""Fakes for tests: a history builder, a rehearsal, an executor, a clock that jumps, fault points, a simulator."""

@@ -1,4 +1,4 @@
-"""What the agents of a run have spent, counted from its log alone, for the promise that no budget is passed over."""
+"""What the agents of a run have spent, counted from its log, to check that no budget is exceeded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mulligan.core.model.workflow import Budget, Workflow
 
 
 class AgentSpending:
-    """Calls by step, and tokens by step, "" for the whole run; and the budgets that hold."""
+    """Calls and tokens by step, with "" for the whole run, and the budgets that apply."""
 
     def __init__(self, workflow: Workflow) -> None:
         self.budgets = {step.name: step.budget for step in workflow.steps}
@@ -20,8 +20,8 @@ class AgentSpending:
         self._calls: dict[tuple[str, int], str] = {}
         self._started: set[tuple[str, int]] = set()
 
-    def note(self, fact: Any, step: str, *, is_agent: bool) -> None:
-        """Take in a fact about an attempt of this step's."""
+    def record(self, fact: Any, step: str, *, is_agent: bool) -> None:
+        """Record a fact about an attempt of this step."""
         call = (fact.place, fact.attempt)
         if isinstance(fact, e.AttemptStarted):
             self._started.add(call)
@@ -43,8 +43,8 @@ class AgentSpending:
             limits = {**(before.limits if (before := self.budgets.get(step)) else {}), **budget.limits}
             self.budgets[step] = Budget(**limits)
 
-    def spent(self, step: str) -> Iterator[str]:
-        """The limits of which a call of this step's finds nothing left, in words."""
+    def exhausted_limits(self, step: str) -> Iterator[str]:
+        """Describe the limits that a call of this step has used up."""
         for owner in (step, ""):
             budget = self.budgets.get(owner)
             calls = sum(owner in ("", called) for called in self._calls.values())

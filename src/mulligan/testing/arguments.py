@@ -1,27 +1,27 @@
-"""Numbers on the command lines of programs that prove something: of nothing they would prove nothing, and say so."""
+"""Positive numbers on the command lines of the programs in `proof`: zero would prove nothing."""
 
 from __future__ import annotations
 
 import argparse
 
 
-def at_least_one(text: str) -> int:
-    """A whole number of things to try."""
+def positive_int(text: str) -> int:
+    """Parse a positive whole number."""
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} of them prove nothing")
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number
 
 
-def above_zero(text: str) -> float:
-    """An amount of time, to try for so long."""
+def positive_float(text: str) -> float:
+    """Parse a positive number."""
     try:
         number = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} of them prove nothing")
+        raise argparse.ArgumentTypeError(f"{text} is not greater than 0")
     return number

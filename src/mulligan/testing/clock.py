@@ -10,7 +10,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class JumpingClock:
-    """Stands still until told otherwise, and never goes back; `seen_from` is for reporters whose clocks are wrong."""
+    """Stands still until advanced, and never goes back. `seen_from` is for reporters with wrong clocks."""
 
     def __init__(self, start: datetime = START) -> None:
         self._start = self._now = start
@@ -26,25 +26,25 @@ class JumpingClock:
         return self.monotonic()
 
     def stepped(self) -> timedelta:
-        """Nobody steps this one: see `ProcessClock` over a `WallClock`."""
+        """This clock never steps: see `ProcessClock` over a `WallClock`."""
         return timedelta(0)
 
     def advance(self, seconds: float) -> None:
         if seconds < 0:
-            raise ValueError(f"a clock does not go back, and {seconds:g}s would")
+            raise ValueError(f"a clock cannot go back by {seconds:g}s")
         self._now += timedelta(seconds=seconds)
 
     def advance_to(self, moment: datetime) -> None:
-        """Jump to `moment`, if it is still to come."""
+        """Jump to `moment`, if it is in the future."""
         self._now = max(self._now, moment)
 
     def seen_from(self, seconds: float) -> datetime:
-        """What a reporter says whose clock is wrong by so much."""
+        """Return the time of a reporter whose clock is off by this much."""
         return self._now + timedelta(seconds=seconds)
 
 
 class WallClock:
-    """The clock on the wall of one host: it goes with the common time, and is wrong by what it was set to."""
+    """The wall clock of one host: it follows the common time, off by what it was set to."""
 
     def __init__(self, common: JumpingClock) -> None:
         self._common = common
@@ -54,13 +54,13 @@ class WallClock:
         return self._common.now() + self._wrong
 
     def monotonic(self) -> float:
-        """No setting of the clock changes how much time has passed."""
+        """Setting the clock does not change how much time has passed."""
         return self._common.monotonic()
 
     def of_process(self) -> ProcessClock:
-        """The clock of a process that starts now on this host."""
+        """Return the clock of a process that starts now on this host."""
         return ProcessClock(self.now, self.monotonic, self.monotonic)
 
     def set_wrong(self, seconds: float) -> None:
-        """From now on it is ahead by so much, or with less than 0 behind."""
+        """Set it ahead by this much, or behind with a negative number."""
         self._wrong = timedelta(seconds=seconds)

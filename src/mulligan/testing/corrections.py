@@ -1,4 +1,4 @@
-"""Random corrections of a workflow: what somebody may have changed in its file before the run goes on with it."""
+"""Random corrections of a workflow: what a person may change in the file before the run continues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import Command, Need, Step, Workflow, encode, version
@@ -20,13 +20,13 @@ _replace = msgspec.structs.replace
 
 
 def correction(rng: Random, workflow: Workflow, inputs: dict[str, object]) -> Revised:
-    """A corrected definition as a retry brings it; now and then it is the same."""
+    """Return a corrected definition for a retry; sometimes it is unchanged."""
     data = encode(corrected(rng, workflow))
-    return Revised(version(data), plain_definition(data), dict(inputs))
+    return Revised(version(data), plain_from_json(data), dict(inputs))
 
 
 def corrected(rng: Random, workflow: Workflow) -> Workflow:
-    """The workflow with one to three changes that leave it lawful."""
+    """Return the workflow with one to three valid changes."""
     for _ in range(rng.randint(1, 3)):
         for _ in range(TRIES_MAX):
             changed = without_waiting_remediations(rng.choice(_CHANGES)(rng, workflow))
@@ -41,7 +41,7 @@ def _with(workflow: Workflow, step: Step) -> Workflow:
 
 
 def _other_text(rng: Random, workflow: Workflow) -> Workflow:
-    """A step does something else: its result would be another."""
+    """Change what a step does, and so its result."""
     step = rng.choice(workflow.steps)
     if step.do:
         return _with(workflow, _replace(step, do=(_reworded(step.do[0]), *step.do[1:])))
@@ -57,7 +57,7 @@ def _reworded(command: _C) -> _C:
 
 
 def _other_limit(rng: Random, workflow: Workflow) -> Workflow:
-    """A step may take longer: its result would be the same."""
+    """Change how long a step may take, and so not its result."""
     step = rng.choice(workflow.steps)
     return _with(workflow, _replace(step, timeout=(step.timeout or 50.0) + rng.randint(1, 50)))
 
@@ -67,7 +67,7 @@ def _fewer_remedies(rng: Random, workflow: Workflow) -> Workflow:
 
 
 def _one_more(rng: Random, workflow: Workflow) -> Workflow:
-    """A new step, which needs one that is there, and which one that is there may need."""
+    """Add a step that needs an existing one, and that an existing one may need."""
     names = {step.name for step in workflow.steps}
     name = next(name for name in (f"new{i}" for i in range(len(names) + 1)) if name not in names)
     like = next((step.action for step in workflow.steps if step.action and step.action.kind == "shell"), None)
@@ -80,7 +80,7 @@ def _one_more(rng: Random, workflow: Workflow) -> Workflow:
 
 
 def _one_less(rng: Random, workflow: Workflow) -> Workflow:
-    """A step is gone, and nobody refers to it any more."""
+    """Remove a step and all references to it."""
     if len(workflow.steps) < 2:
         return workflow
     gone = rng.choice(workflow.steps).name

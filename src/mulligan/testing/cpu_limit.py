@@ -1,4 +1,4 @@
-"""Ends what computes without end, by the processor's time: a busy machine makes nobody late."""
+"""Stop code that computes without end, by cpu time, so that a busy machine causes no failures."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def computing_at_most(seconds: float) -> Iterator[None]:
-    """Raise an AssertionError inside once it has computed for so long. For the main thread of a process."""
+def limit_cpu(seconds: float) -> Iterator[None]:
+    """Raise an AssertionError inside the block after this much cpu time. Only for the main thread."""
 
     def ring(*_: object) -> None:
         raise AssertionError(f"promise 10: after {seconds:g} seconds of computing there is no end of it")

@@ -1,4 +1,4 @@
-"""Where a simulated world keeps its runs: the real stores, in memory; each `open` is one more process's connection."""
+"""The stores of a simulated cluster: real stores, in memory. Each `open` is the connection of one more process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,11 @@ import apsw
 
 from mulligan.ports import Clock, Store
 from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_shelf import Shelf
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_file import SqliteFile, data_version
 from mulligan.testing.fault_budget import StoreKind
-from mulligan.testing.store_contents import (
-    StoreContents,
-    contents_of_memory,
-    contents_of_tables,
-    look_into_memory,
-    look_into_tables,
-)
+from mulligan.testing.store_contents import StoreContents, memory_values, read_memory, read_tables, table_values
 
 LEASE_SECONDS = 30.0
 _MEMORY_VFS = "memdb"
@@ -31,89 +25,89 @@ _names = count(1)
 
 
 class Database(Protocol):
-    """One world's store, seen from outside."""
+    """The store of one cluster, seen from outside."""
 
     is_shared: bool
 
     def open(self, clock: Clock) -> Store:
-        """A connection of somebody who goes by this clock."""
+        """Open a connection for a process with this clock."""
 
-    def look(self) -> StoreContents: ...
+    def read_contents(self) -> StoreContents: ...
 
-    def leased(self) -> set[int]:
-        """The tokens of all leases that there are."""
+    def lease_tokens(self) -> set[int]:
+        """Return the tokens of all leases."""
 
-    def contents(self) -> Iterator[bytes]: ...
+    def raw_values(self) -> Iterator[bytes]: ...
 
     def version(self) -> int:
-        """A number that changes when anything was written."""
+        """Return a number that changes with every write."""
 
-    def busy(self) -> AbstractContextManager[None]:
-        """While it lasts somebody else writes, and takes too long for anybody to wait."""
+    def hold_lock(self) -> AbstractContextManager[None]:
+        """Hold the write lock, for longer than anything waits."""
 
     def close(self) -> None: ...
 
 
-class InMemory:
-    """The store in memory; `is_shared`: as a server that several hosts share."""
+class MemoryDatabase:
+    """The memory store; `is_shared`: like a server that several hosts share."""
 
     def __init__(self, *, is_shared: bool = False) -> None:
         self.is_shared = is_shared
-        self._shelf = Shelf()
+        self._shelf = MemoryTables()
 
     def open(self, clock: Clock) -> Store:
-        return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, shelf=self._shelf, is_shared=self.is_shared)
+        return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, tables=self._shelf, is_shared=self.is_shared)
 
-    def look(self) -> StoreContents:
-        return look_into_memory(self._shelf)
+    def read_contents(self) -> StoreContents:
+        return read_memory(self._shelf)
 
-    def leased(self) -> set[int]:
+    def lease_tokens(self) -> set[int]:
         return {kept.ticket for kept in self._shelf.tasks.values() if kept.worker}
 
-    def contents(self) -> Iterator[bytes]:
-        return contents_of_memory(self._shelf)
+    def raw_values(self) -> Iterator[bytes]:
+        return memory_values(self._shelf)
 
     def version(self) -> int:
         return self._shelf.writes
 
-    def busy(self) -> AbstractContextManager[None]:
-        """Nobody is in anybody's way."""
+    def hold_lock(self) -> AbstractContextManager[None]:
+        """The memory store has no locks."""
         return nullcontext()
 
     def close(self) -> None:
-        """Nothing is left of it when nobody has it."""
+        """Nothing to close."""
 
 
-class InSqlite:
-    """The store of one file, which is in memory as well."""
+class SqliteDatabase:
+    """The SQLite store, with a file that is in memory too."""
 
     is_shared = False
 
     def __init__(self) -> None:
-        self._path = f"/world {next(_names)}"
-        # As long as somebody has it open, it is there.
+        self._path = f"/cluster {next(_names)}"
+        # The file exists while this connection is open.
         self._db = apsw.Connection(self._path, vfs=_MEMORY_VFS)
-        with self._db.backup("main", _empty(), "main") as copying:
+        with self._db.backup("main", _empty_file(), "main") as copying:
             copying.step()
         self._free: list[SqliteFile] = []
 
     def open(self, clock: Clock) -> Store:
-        return _Lent(self._path, self._free, clock)
+        return _PooledStore(self._path, self._free, clock)
 
-    def look(self) -> StoreContents:
-        return look_into_tables(self._db)
+    def read_contents(self) -> StoreContents:
+        return read_tables(self._db)
 
-    def leased(self) -> set[int]:
+    def lease_tokens(self) -> set[int]:
         return {ticket for (ticket,) in self._db.execute("SELECT ticket FROM tasks WHERE worker <> ''")}
 
-    def contents(self) -> Iterator[bytes]:
-        return contents_of_tables(self._db)
+    def raw_values(self) -> Iterator[bytes]:
+        return table_values(self._db)
 
     def version(self) -> int:
         return data_version(self._db.cursor())
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -126,10 +120,10 @@ class InSqlite:
         self._db.close()
 
 
-class _Lent(SqliteStore):
-    """The real store. What it knows is its own; the connection below it was another's before, and will be again.
+class _PooledStore(SqliteStore):
+    """The real store, over a connection that other stores have used and will use again.
 
-    To open one and to prepare all statements again takes a fifth of the time of a history.
+    Opening one and preparing all statements takes a fifth of the time of a history.
     """
 
     def __init__(self, path: str, free: list[SqliteFile], clock: Clock) -> None:
@@ -140,7 +134,7 @@ class _Lent(SqliteStore):
         return self._free.pop() if self._free else super()._open(path, busy_seconds, vfs)
 
     def close(self) -> None:
-        """Nobody says anything through it from now on."""
+        """Return the connection to the pool."""
         if self._file.connection.in_transaction:
             raise AssertionError("promise 8: a connection is closed in the middle of a transaction")
         self._free.append(self._file)
@@ -148,16 +142,16 @@ class _Lent(SqliteStore):
 
 
 @cache
-def _empty() -> apsw.Connection:
-    """A file with all its tables and nothing in them: to copy it takes a tenth of the time that it takes to make it."""
-    path = f"/world {next(_names)}"
+def _empty_file() -> apsw.Connection:
+    """Return a file with empty tables: copying it takes a tenth of the time of creating it."""
+    path = f"/cluster {next(_names)}"
     db = apsw.Connection(path, vfs=_MEMORY_VFS)
     SqliteStore(path, vfs=_MEMORY_VFS).close()
     return db
 
 
 DATABASES: dict[StoreKind, Callable[[], Database]] = {
-    "memory": InMemory,
-    "shared": lambda: InMemory(is_shared=True),
-    "sqlite": InSqlite,
+    "memory": MemoryDatabase,
+    "shared": lambda: MemoryDatabase(is_shared=True),
+    "sqlite": SqliteDatabase,
 }

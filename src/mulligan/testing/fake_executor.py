@@ -1,4 +1,4 @@
-"""Hands that run nothing: each task ends as the test says, in the order the test says."""
+"""An executor that runs nothing: each task ends as the test says, in the order the test says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
 from mulligan.ports import Clock, Lease, Offer
 
-# What becomes of a task; None while it goes on.
+# The outcome of a task; None while it continues.
 Ends = Callable[[Task], Outcome | None]
 
 
@@ -19,7 +19,7 @@ def all_well(task: Task) -> Outcome:
 
 
 class FakeExecutor:
-    """Makes the promises of `ports.Hands` without a process. `started` lists every lease that was ever started."""
+    """Implements `ports.Executor` without processes. `started` lists every lease that was ever started."""
 
     def __init__(self, name: str, clock: Clock, *, slots: int = 4, ends: Ends = all_well, host: str = "here") -> None:
         self.name = name
@@ -44,7 +44,7 @@ class FakeExecutor:
 
     def offer(self) -> Offer:
         free = self.slots - self.reserved
-        return Offer(free, 2**40, 0, (), self.host, int(free))
+        return Offer(free, 2**40, 0, labels=(), host=self.host, tasks_max=int(free))
 
     def reserve(self, task: Task) -> None:
         self.reserved += task.cpus
@@ -69,10 +69,10 @@ class FakeExecutor:
         self.reserved = 0.0
 
     def watch(self, fd: int | None) -> None:
-        """Nothing here waits."""
+        """This executor never waits."""
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        """Every task whose end is known by now."""
+        """Return every task whose outcome is known."""
         found = [(lease, self._end(lease, self.clock.now())) for lease in self._running.values()]
         ended = [(lease, report) for lease, report in found if report is not None]
         for lease, _ in ended:
@@ -87,10 +87,10 @@ class FakeExecutor:
         if lease.token in self.stopped and self.stopped[lease.token] is not None:
             return TaskEnded(now, task.place, task.attempt, Outcome(signal=15, is_stopped=True))
         outcome = self.ends(task)
-        return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome, task.place)
+        return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome=outcome, output=task.place)
 
     def renewed(self, at: float) -> None:
-        """Nothing here watches the time."""
+        """This executor has no watchdog."""
 
     @property
     def must_renew(self) -> bool:

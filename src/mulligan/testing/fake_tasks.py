@@ -1,4 +1,4 @@
-"""Hands that run nothing and end a task when somebody says so, as that says."""
+"""An executor for the simulator: runs nothing, and ends a task when the simulator says so."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MEMORY = 2**40
 
 
 class FakeTasks:
-    """Makes the promises of `ports.Hands`; `end` is for whoever pulls the strings.
+    """Implements `ports.Executor`; the simulator calls `end`.
 
-    With `watchdog_seconds` everything is lost when no renewal has come for so long, as a supervisor sees to it.
-    `starting` is told of each task before it runs.
+    With `watchdog_seconds` all tasks are lost if no renewal has come for that long, as with a real supervisor.
+    `starting` is called with each task before it runs.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class FakeTasks:
         self.name = name
         self.host = host
         self.slots = slots
-        # The tasks that were asked to end, and whether they may take their time.
+        # The tasks that were stopped, and whether they have a grace period.
         self.stopped: dict[int, float | None] = {}
         self._clock = clock
         self._watchdog_seconds = watchdog_seconds
@@ -40,20 +40,20 @@ class FakeTasks:
         self._running: dict[int, Lease] = {}
         self._done: list[tuple[Lease, Report]] = []
 
-    # -- room
+    # -- resources
 
     def fits(self, task: Task) -> bool:
         return self._reserved + task.cpus <= self.slots
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         return task.cpus <= self.slots
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         return f"{task.cpus:g} cpus (there are {self.slots:g})"
 
     def offer(self) -> Offer:
         free = self.slots - self._reserved
-        return Offer(free, MEMORY, 0, (), self.host, int(free))
+        return Offer(free, MEMORY, 0, labels=(), host=self.host, tasks_max=int(free))
 
     def reserve(self, task: Task) -> None:
         self._reserved += task.cpus
@@ -65,24 +65,24 @@ class FakeTasks:
 
     @property
     def running(self) -> Collection[Lease]:
-        """Those that the engine has not heard the end of."""
+        """The tasks whose end the engine has not collected."""
         return [*self._running.values(), *(lease for lease, _ in self._done)]
 
     @property
-    def under_way(self) -> Collection[Lease]:
-        """Those that have not ended."""
+    def unfinished(self) -> Collection[Lease]:
+        """The tasks that have not ended."""
         return self._running.values()
 
     def start(self, leases: Iterable[Lease]) -> None:
-        """What was ordered when the lease had run out is never started: the supervisor sees to it."""
+        """Start tasks, unless the lease has expired: a supervisor would refuse too."""
         for lease in leases:
-            if not self._is_cut_off:
+            if not self._is_expired:
                 self._starting(self, lease)
             self._running[lease.token] = lease
 
     def token_of(self, run_id: int, place: str) -> int | None:
-        """Of the task of this place that runs here; not of one that the supervisor has ended, known to us or not."""
-        tasks = () if self._is_cut_off else self._running.values()
+        """Return the token of the task of this place, unless the supervisor has ended it."""
+        tasks = () if self._is_expired else self._running.values()
         return next((one.token for one in tasks if (one.task.run_id, one.task.place) == (run_id, place)), None)
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
@@ -99,41 +99,41 @@ class FakeTasks:
         self._reserved = 0.0
 
     def end(self, lease: Lease, report: Report) -> None:
-        """The task is over: the engine hears of it when it asks next."""
+        """End the task; the engine collects the report."""
         del self._running[lease.token]
         self._reserved -= lease.task.cpus
         self._done.append((lease, report))
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        if self._is_cut_off:
+        if self._is_expired:
             self.lose_all()
         done, self._done = self._done, []
         return done
 
     @property
-    def _is_cut_off(self) -> bool:
+    def _is_expired(self) -> bool:
         """Whether no renewal has come for too long."""
-        return self._has_passed(1)
+        return self._is_older_than(1)
 
     def lose_all(self) -> None:
-        """Everything that runs is ended from outside."""
+        """End everything from outside."""
         for lease in list(self._running.values()):
             self.end(lease, LeaseExpired(self._clock.now(), lease.task.place, lease.task.attempt, self.name))
 
-    def renewed(self, at: float) -> None:
+    def renew(self, at: float) -> None:
         self._renewed_at = at
 
     @property
     def must_renew(self) -> bool:
-        return self._has_passed(1 / 2)
+        return self._is_older_than(1 / 2)
 
-    def _has_passed(self, share: float) -> bool:
-        """Whether no renewal has come for this share of what the supervisor allows."""
+    def _is_older_than(self, share: float) -> bool:
+        """Whether no renewal has come for this share of the watchdog's time."""
         limit = self._watchdog_seconds
         return limit is not None and self._clock.monotonic() - self._renewed_at >= limit * share
 
     def watch(self, fd: int | None) -> None:
-        """Nothing here waits."""
+        """This executor never waits."""
 
     def close(self) -> None:
         self.drop_all()

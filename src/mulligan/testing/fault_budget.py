@@ -1,4 +1,4 @@
-"""How much trouble a history may see. Cut down, it says which trouble it takes to break a promise."""
+"""Which faults a history may have. Reduced step by step, it shows which faults break an invariant."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ StoreKind = Literal["", "memory", "shared", "sqlite"]
 STORE_KINDS: tuple[StoreKind, ...] = ("memory", "shared", "sqlite")
 
 
-class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a history may not have. Nothing is left out of the whole of it."""
+class FaultBudget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Limits for a history. The default limits nothing."""
 
-    # Kinds of trouble that never happen, by the names under which they are counted.
+    # Faults that never happen, by the names under which they are counted.
     without: frozenset[str] = frozenset()
-    # The wild parts are over after so many moves.
-    moves_max: int | None = None
+    # The phase with faults ends after this many steps.
+    steps_max: int | None = None
     engines_max: int | None = None
-    # "": as the seed wants it.
+    # "": chosen by the seed.
     store: StoreKind = ""
 
-    def less(self, kinds: Iterable[str], moves: int, engines: int, store: str) -> Iterator[Trouble]:
-        """With one thing less, given what happened under this one: the larger cuts first."""
+    def less(self, kinds: Iterable[str], steps: int, engines: int, store: str) -> Iterator[FaultBudget]:
+        """Yield budgets with one thing less than what happened under this one, larger cuts first."""
         replace = msgspec.structs.replace
-        shorter = sorted({*(moves * share // 8 for share in (0, 1, 2, 4, 6, 7)), moves - 1} if moves else ())
-        yield from (replace(self, moves_max=most) for most in shorter)
+        shorter = sorted({*(steps * share // 8 for share in (0, 1, 2, 4, 6, 7)), steps - 1} if steps else ())
+        yield from (replace(self, steps_max=most) for most in shorter)
         yield from (replace(self, without=self.without | {kind}) for kind in sorted(set(kinds) - self.without))
         yield from (replace(self, engines_max=count) for count in range(1, engines))
         simpler = STORE_KINDS[: STORE_KINDS.index(store)] if store in STORE_KINDS else ()
         yield from (replace(self, store=kind) for kind in simpler)
 
 
-ALL_TROUBLE = Trouble()
+ALL_FAULTS = FaultBudget()

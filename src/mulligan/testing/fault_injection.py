@@ -1,6 +1,6 @@
-"""The store in between: any call may fail, before it was done or after, take long, or be somebody's last.
+"""A store that fails on purpose: any call may fail before or after it is done, take long, or crash the process.
 
-What happens is the sky's to say; in good weather a call goes straight through.
+A FaultPlan decides; without a fault a call goes straight through.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from mulligan.ports import Store
 from mulligan.testing.faults import Crash
 
 # What may happen to a call.
-WEATHER = ("lost_call", "lost_answer", "busy", "slow", "late", "crash_before", "crash_after", "meanwhile")
+FAULTS = ("lost_call", "lost_answer", "busy", "slow", "late", "crash_before", "crash_after", "meanwhile")
 
 
 class FaultPlan(Protocol):
-    def strikes(self, method: str) -> str:
-        """What happens to the next call of this method: one of `WEATHER`, or nothing."""
+    def next_fault(self, method: str) -> str:
+        """Return the fault for the next call of this method, one of `FAULTS`, or ""."""
 
-    def meanwhile(self) -> None:
-        """Others act, before the caller has its answer."""
+    def run_others(self) -> None:
+        """Let other processes act before the caller gets its answer."""
 
-    def hold_up(self) -> None:
-        """A long time passes."""
+    def delay(self) -> None:
+        """Let a long time pass."""
 
-    def while_busy(self, call: Callable[[], Any]) -> Any:
-        """The call, while somebody else has the store."""
-
-
-def weathered(store: Store, fault_plan: FaultPlan) -> Store:
-    """The same store, under this sky."""
-    return cast(Store, _Weathered(store, fault_plan))
+    def run_while_locked(self, call: Callable[[], Any]) -> Any:
+        """Make the call while another connection holds the lock."""
 
 
-class _Weathered:
+def with_faults(store: Store, fault_plan: FaultPlan) -> Store:
+    """Wrap a store with these faults."""
+    return cast(Store, _FaultyStore(store, fault_plan))
+
+
+class _FaultyStore:
     def __init__(self, store: Store, fault_plan: FaultPlan) -> None:
         self._store = store
         self._fault_plan = fault_plan
@@ -43,14 +43,14 @@ class _Weathered:
         self.artifacts = store.artifacts
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        """Found once for each method, and kept."""
-        ask, fault_plan = getattr(self._store, method), self._fault_plan
+        """Create the wrapper of a method once."""
+        original, fault_plan = getattr(self._store, method), self._fault_plan
 
         def call(*args: Any, **named: Any) -> Any:
-            kind = fault_plan.strikes(method)
+            kind = fault_plan.next_fault(method)
             if not kind:
-                return ask(*args, **named)
-            return _MET[kind](fault_plan, method, lambda: ask(*args, **named))
+                return original(*args, **named)
+            return _MET[kind](fault_plan, method, lambda: original(*args, **named))
 
         setattr(self, method, call)
         return call
@@ -59,50 +59,50 @@ class _Weathered:
 Ask = Callable[[], Any]
 
 
-def _away() -> StoreUnavailable:
+def _unavailable() -> StoreUnavailable:
     return StoreUnavailable("the store does not answer")
 
 
-def _lost_call(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    raise _away()
+def _lost_call(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    raise _unavailable()
 
 
-def _lost_answer(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    ask()
-    raise _away()
+def _lost_answer(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    call()
+    raise _unavailable()
 
 
-def _busy(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    return fault_plan.while_busy(ask)
+def _busy(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    return fault_plan.run_while_locked(call)
 
 
-def _slow(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    fault_plan.hold_up()
-    fault_plan.meanwhile()
-    return ask()
+def _slow(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    fault_plan.delay()
+    fault_plan.run_others()
+    return call()
 
 
-def _late(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    """It was done at once; the answer comes when much may have changed."""
-    found = ask()
-    fault_plan.hold_up()
-    fault_plan.meanwhile()
+def _late(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    """Make the call at once, and delay the answer until much may have changed."""
+    found = call()
+    fault_plan.delay()
+    fault_plan.run_others()
     return found
 
 
-def _crash_before(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
+def _crash_before(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
     raise Crash(f"before {method}")
 
 
-def _crash_after(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    ask()
+def _crash_after(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    call()
     raise Crash(f"after {method}")
 
 
-def _meanwhile(fault_plan: FaultPlan, method: str, ask: Ask) -> Any:
-    fault_plan.meanwhile()
-    found = ask()
-    fault_plan.meanwhile()
+def _meanwhile(fault_plan: FaultPlan, method: str, call: Ask) -> Any:
+    fault_plan.run_others()
+    found = call()
+    fault_plan.run_others()
     return found
 
 

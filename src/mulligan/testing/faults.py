@@ -1,10 +1,10 @@
-"""Fault points under a test's control: `arm` one, and the program dies there at its n-th pass.
+"""Fault points for tests: `arm` one, and the program dies there at its n-th pass.
 
     with faults() as points:
         points.arm("after_commit", 3)
         ...                                  # raises Crash at the third commit
 
-Outside of `faults()` a fault point is a call that does nothing.
+Outside of `faults()` a fault point does nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mulligan.ports import FAULT_POINTS, fault_listeners
 
 
 class Crash(BaseException):
-    """The program died here. No handler of `Exception` catches it, as none would catch kill -9."""
+    """The program died here. No handler of `Exception` catches it, as with kill -9."""
 
     def __init__(self, point: str) -> None:
         super().__init__(f"died at '{point}'")
@@ -24,7 +24,7 @@ class Crash(BaseException):
 
 
 class Faults:
-    """Counts the passes of every point, and dies at the one that is armed."""
+    """Count the passes of every point, and die at the one that is armed."""
 
     def __init__(self) -> None:
         self.passes = dict.fromkeys(FAULT_POINTS, 0)
@@ -40,7 +40,7 @@ class Faults:
         self._armed.clear()
 
     def passed(self, name: str) -> None:
-        """Told by `ports.fault`. A name that is not in the list is a mistake of the code that named it."""
+        """Called by `ports.fault_point`. A name that is not in the list is a mistake in the calling code."""
         self.passes[name] += 1
         if self._armed.get(name) == self.passes[name]:
             del self._armed[name]
@@ -49,7 +49,7 @@ class Faults:
 
 @contextmanager
 def faults() -> Iterator[Faults]:
-    """Listen to the fault points while the block runs."""
+    """Listen to the fault points during the block."""
     points = Faults()
     fault_listeners.append(points.passed)
     try:

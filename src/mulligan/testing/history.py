@@ -1,11 +1,11 @@
-"""The history builder: small workflows and their runs, written as one would tell them.
+"""The history builder: small workflows and their runs, for tests.
 
     run = History(workflow(step("fetch", retry(2)), step("load", needs=["fetch"])))
     run.start().fail("fetch", exit_code=11).ok("fetch").ok("load")
     assert run.status == "completed"
 
-Real core, fake edges: a history hands reports to `turn` as an engine would, remembers the log, the tasks that are
-queued and the timers that are set, and moves its own clock.
+Real core, fake edges: a history passes reports to `turn` as an engine would, records the log, the queued tasks and the
+timers, and moves its own clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from mulligan.core.effects import effects as fx
-from mulligan.core.evolve.revision import plain_definition
+from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
@@ -42,7 +42,7 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Answers:
-    """An evaluator that says what it was told to: by the text of the expression, else True."""
+    """An evaluator with prepared answers: by the text of the expression, otherwise True."""
 
     def __init__(self, answers: Mapping[str, Any] | None = None) -> None:
         self.answers = dict(answers or {})
@@ -65,7 +65,7 @@ class Answers:
         return values[0] if len(values) == 1 else "".join(map(str, values))
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
+# -- parts of a workflow ---------------------------------------------------------------------------------------------
 
 
 def shell(text: str = "true") -> Action:
@@ -81,7 +81,7 @@ def expression(source: str, *reads: str) -> Expression:
 
 
 def retry(max_retries: int, *, delay: float = 0.0, **fields: Any) -> tuple[Rule, ...]:
-    """One catch-all rule."""
+    """Return a policy with one catch-all rule."""
     return (Rule(any=True, max_retries=max_retries, backoff=Backoff(delay=delay), **fields),)
 
 
@@ -90,7 +90,7 @@ def handler(*texts: str, **fields: Any) -> Handler:
 
 
 def step(name: str, *, needs: Any = (), next: Any = (), when: str | None = None, **fields: Any) -> Step:
-    """A shell step. `needs` are names or `Need`s, `next` are names or `Edge`s."""
+    """Return a shell step. `needs` are names or `Need`s, `next` are names or `Edge`s."""
     if "map" not in fields:
         fields.setdefault("action", shell(name))
     return Step(
@@ -109,7 +109,7 @@ def _edge(index: int, to: Any) -> Edge:
 
 
 def edge(to: str, on: str = "success", **fields: Any) -> Edge:
-    """An edge; its index is set by the step it stands in."""
+    """Return an edge; the step that contains it sets its index."""
     if isinstance(fields.get("when"), str):
         fields["when"] = Expression(fields["when"], ("output",))
     return Edge(to, 0, on, **fields)  # type: ignore[arg-type]
@@ -136,17 +136,17 @@ class History:
         self.effects: list[fx.Effect] = []
         self.starts: list[int] = []
 
-    # -- telling -----------------------------------------------------------------------------------------------------
+    # -- reports -----------------------------------------------------------------------------------------------------
 
-    def tell(self, report: r.Report) -> Self:
-        """Hand one report to the core and take up what follows; the other first steps of a large run, too."""
-        self.tell_alone(report)
+    def report(self, report: r.Report) -> Self:
+        """Pass one report to the core and process what follows, including the other first steps of a large run."""
+        self.report_once(report)
         while self.starts:
-            self.tell_alone(r.StartsDue(self.clock, self.starts.pop(0)))
+            self.report_once(r.StartsDue(self.clock, self.starts.pop(0)))
         return self
 
-    def tell_alone(self, report: r.Report) -> Self:
-        """One turn, and no more: the pieces of first steps that it leaves are in `starts`."""
+    def report_once(self, report: r.Report) -> Self:
+        """Take one turn only: the pieces of first steps that it leaves are in `starts`."""
         self.last = turn(self.state, report, self.evaluator)
         self.state.commit()
         self.log.extend(self.last)
@@ -170,73 +170,73 @@ class History:
             self.starts.append(effect.begin)
 
     def start(self, inputs: Mapping[str, Any] | None = None, **fields: Any) -> Self:
-        return self.tell(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))
+        return self.report(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))
 
     def started(self, key: str, worker: str = "w1", host: str = "h1") -> Self:
-        return self.tell(r.TaskStarted(self.clock, key, self._attempt(key), worker, host))
+        return self.report(r.TaskStarted(self.clock, key, self._attempt(key), worker=worker, host=host))
 
     def ok(self, *keys: str, output: Any = None, usage: dict[str, Any] | None = None) -> Self:
-        """These tasks ended well, one after the other. `usage`: what each reports of it, such as `{"tokens": 900}`."""
+        """Let these tasks succeed, one after the other. `usage`: what each reports, such as `{"tokens": 900}`."""
         for key in keys:
             attempt = self._attempt(key)
             self.tasks.pop(key, None)
-            self.tell(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}))
+            self.report(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}))
         return self
 
     def fail(self, key: str, exit_code: int = 1, *, usage: dict[str, Any] | None = None, **outcome: Any) -> Self:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome), usage=usage or {}))
+        return self.report(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome), usage=usage or {}))
 
     def lose(self, key: str) -> Self:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.LeaseExpired(self.clock, key, attempt, "w1"))
+        return self.report(r.LeaseExpired(self.clock, key, attempt, "w1"))
 
     def interrupt(self, key: str) -> Self:
-        """The operator's Ctrl-C ended this task."""
+        """Interrupt this task, as the operator's Ctrl-C does."""
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.TaskInterrupted(self.clock, key, attempt))
+        return self.report(r.TaskInterrupted(self.clock, key, attempt))
 
     def cancel(self, **fields: Any) -> Self:
-        return self.tell(r.CancelRequested(self.clock, by="someone", **fields))
+        return self.report(r.CancelRequested(self.clock, by="someone", **fields))
 
     def pause(self) -> Self:
-        return self.tell(r.PauseRequested(self.clock, by="someone"))
+        return self.report(r.PauseRequested(self.clock, by="someone"))
 
     def resume(self) -> Self:
-        return self.tell(r.ResumeRequested(self.clock, by="someone"))
+        return self.report(r.ResumeRequested(self.clock, by="someone"))
 
     def pause_step(self, step: str, **fields: Any) -> Self:
-        return self.tell(r.PauseRequested(self.clock, step=step, **{"by": "someone", **fields}))
+        return self.report(r.PauseRequested(self.clock, step=step, **{"by": "someone", **fields}))
 
     def resume_step(self, step: str, **fields: Any) -> Self:
-        return self.tell(r.ResumeRequested(self.clock, step=step, **{"by": "someone", **fields}))
+        return self.report(r.ResumeRequested(self.clock, step=step, **{"by": "someone", **fields}))
 
     def retry(self, from_step: str = "", **fields: Any) -> Self:
-        return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
+        return self.report(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
 
     def retry_with(self, definition: Workflow, from_step: str = "", **fields: Any) -> Self:
-        """Another round under a corrected definition; fields are those of `Revised`."""
+        """Start another round under a corrected definition; fields are those of `Revised`."""
         data = encode(definition)
         inputs = fields.pop("inputs", self.state.run.inputs)
-        revised = r.Revised(version(data), plain_definition(data), inputs, **fields)
+        revised = r.Revised(version(data), plain_from_json(data), inputs, **fields)
         return self.retry(from_step, revised=revised)
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:
         fields.setdefault("reason", "seen before")
-        return self.tell(r.Classified(self.clock, name, verdict, "someone", **fields))  # type: ignore[arg-type]
+        return self.report(r.Classified(self.clock, name, verdict, "someone", **fields))  # type: ignore[arg-type]
 
     def approve(self, key: str, is_approved: bool = True, reason: str = "fine") -> Self:
-        return self.tell(r.ApprovalGiven(self.clock, key, is_approved, "someone", reason))
+        return self.report(r.ApprovalGiven(self.clock, key, is_approved, by="someone", reason=reason))
 
     def child_ended(self, key: str, status: str = "completed", **fields: Any) -> Self:
-        report = r.ChildEnded(self.clock, key, self._attempt(key), 2, status, **fields)  # type: ignore[arg-type]
-        return self.tell(report)
+        report = r.ChildEnded(self.clock, key, self._attempt(key), child_run_id=2, status=status, **fields)  # type: ignore[arg-type]
+        return self.report(report)
 
     def wait(self, seconds: float) -> Self:
-        """Let time pass: every timer that comes due on the way fires at its time."""
+        """Let time pass: every timer that comes due fires at its time."""
         until = self.clock + timedelta(seconds=seconds)
         while True:
             due = [timer for timer in self.timers if timer.due <= until]
@@ -245,15 +245,15 @@ class History:
             timer = min(due, key=lambda t: t.due)
             self.timers.remove(timer)
             self.clock = max(self.clock, timer.due)
-            self.tell(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
+            self.report(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
         self.clock = until
         return self
 
     def fire_all(self) -> Self:
-        """Every timer that was ever set fires once more, long after its time."""
+        """Fire every timer that was ever set once more, long after its time."""
         self.clock += timedelta(days=365)
         for timer in [effect for effect in self.effects if isinstance(effect, fx.SetTimer)]:
-            self.tell(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
+            self.report(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
         return self
 
     def _attempt(self, key: str) -> int:
@@ -262,7 +262,7 @@ class History:
             raise AssertionError(f"there is no place '{key}'; there are {sorted(self.state.places)}")
         return place.attempt
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: str) -> Place:
         return self.state.places[key]
@@ -273,30 +273,30 @@ class History:
 
     @property
     def statuses(self) -> dict[str, str]:
-        """The steps' statuses, without `end`."""
+        """Return the statuses of the steps, without `end`."""
         return {place.key: place.status for place in self.state.steps()}
 
     @property
     def queued(self) -> list[str]:
-        """The tasks that a worker could lease now."""
+        """Return the tasks that a worker could lease now."""
         return sorted(self.tasks)
 
     def facts(self, *kinds: type[e.Fact]) -> list[Any]:
-        """The facts of the whole log, of these kinds."""
+        """Return the facts of the log that are of these kinds."""
         return [entry.fact for entry in self.log if not kinds or isinstance(entry.fact, kinds)]
 
     @property
     def passed(self) -> list[tuple[str, str]]:
-        """The rungs that let a failure pass, and why."""
+        """Return the rungs that a failure passed, and why."""
         return [(fact.rung, fact.reason) for fact in self.facts(e.RungPassed)]
 
     @property
     def follows(self) -> list[e.Fact]:
-        """The facts of the last turn."""
+        """Return the facts of the last turn."""
         return [entry.fact for entry in self.last]
 
     @property
     def ended(self) -> Any:
-        """The last round's terminal event, or None."""
+        """Return the terminal event of the last round, or None."""
         found = self.facts(e.RunCompleted, e.RunFailed, e.RunCancelled)
         return found[-1] if found and self.status in ("completed", "failed", "cancelled") else None

@@ -1,11 +1,11 @@
-"""Somebody who looks on while others work in a store, and asks every promise: of each run, and of the whole.
+"""Check every invariant while processes work in a store: of each run, and of the store.
 
-    onlooker = Onlooker(MemoryStore(shelf=shelf), lambda: look_into_memory(shelf))
-    onlooker.see()          # after every step of anybody
-    onlooker.verify()       # after a crash: the tables say what the logs say
-    onlooker.over()         # nothing is on its way any more
+    checker = InvariantChecker(MemoryStore(shelf=shelf), lambda: read_memory(shelf))
+    checker.check_new()       # after every step
+    checker.check_tables()    # after a crash: the tables agree with the logs
+    checker.check_finished()  # when nothing is in progress any more
 
-Has a connection of its own, and a state of its own of each run, folded from the log alone.
+Has its own connection, and its own state of each run, folded from the log alone.
 """
 
 from __future__ import annotations
@@ -14,57 +14,57 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from mulligan.core.deciding.flow import unwoken
+from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve import evolve
 from mulligan.core.model.events import Entry, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.ports import Loaded, Store
+from mulligan.ports import LoadedRun, Store
 from mulligan.testing.liveness import (
-    Outside,
-    promise_10_a_run_that_waits_says_for_whom,
+    PendingWork,
+    promise_10_a_run_that_waits_says_for_what,
     promise_10_the_engine_has_met_no_bug,
 )
 from mulligan.testing.run_invariants import (
-    Promises,
-    promise_7_nothing_is_queued_for_nobody,
+    RunInvariants,
+    promise_7_every_queued_task_has_a_place,
     promise_8_a_fork_keeps_what_was_done,
     promise_8_the_line_says_what_the_log_says,
     promise_8_the_tables_say_what_the_log_says,
-    promise_9_no_secret_is_told,
+    promise_9_no_secret_is_logged,
 )
-from mulligan.testing.store_contents import HeldRun, StoreContents
+from mulligan.testing.store_contents import RunRow, StoreContents
 from mulligan.testing.store_invariants import (
     STORE_PROMISES,
-    Known,
+    StoreHistory,
     promise_6_a_pause_goes_down_the_tree,
     promise_6_what_is_stopped_stops_its_children,
-    promise_7_nobody_holds_a_run_that_is_over,
-    promise_7_the_dead_are_buried,
+    promise_7_dead_workers_are_expired,
+    promise_7_no_worker_holds_a_finished_run,
     promise_9_no_secret_is_kept,
     promise_10_every_message_is_answered,
 )
 from mulligan.testing.workflows import read_workflow
 
 
-class Watched(msgspec.Struct):
+class CheckedRun(msgspec.Struct):
     """One run, as far as its log was read."""
 
     run_id: int
     state: State
-    promises: Promises
-    # What the world held for it when it was last at rest.
-    outside: Outside | None = None
+    invariants: RunInvariants
+    # Its pending work when it was last at rest.
+    pending: PendingWork | None = None
 
     @property
     def log(self) -> list[Entry]:
-        return self.promises.seen.log
+        return self.invariants.facts.log
 
 
 class InvariantChecker:
-    """Asks the promises about everything in a store, as it is written. `secret` may be nowhere in `contents`."""
+    """Check everything in a store as it is written. `secret` must not be anywhere in `contents`."""
 
     def __init__(
         self,
@@ -78,103 +78,105 @@ class InvariantChecker:
         self.look = look
         self.contents = contents
         self.secret = secret
-        self.runs: dict[int, Watched] = {}
-        self.known = Known()
-        # How many first steps the engines enter with one turn, where that is not what graphs say.
+        self.runs: dict[int, CheckedRun] = {}
+        self.history = StoreHistory()
+        # How many first steps the engines enter with one turn, if that differs from the graph's default.
         self._starts_at_once = starts_at_once
-        # Graphs by version of the workflow: a child that is called again has the same.
+        # Graphs by workflow version: a child that is called again has the same.
         self._graphs: dict[str, Graph] = {}
 
-    def see(self) -> StoreContents:
-        """Somebody has done something: ask about what is new."""
-        held = self.look()
-        for run in held.runs.values():
+    def check_new(self) -> StoreContents:
+        """Check what is new since the last call."""
+        contents = self.look()
+        for run in contents.runs.values():
             self._read(run)
         for promise in STORE_PROMISES:
-            promise(self.known, held)
-        self.known.note(held)
-        told = held.told
-        for run in held.runs.values():
-            if run.parent_run_id in self.runs and not told & {run.run_id, run.parent_run_id}:
-                self._ask_tree(self.runs[run.parent_run_id].state, run)
-        for watched in self.runs.values():
-            if watched.log and watched.run_id not in told:
-                self._rest(watched, held.outside(watched.run_id), held.queued(watched.run_id))
-        return held
+            promise(self.history, contents)
+        self.history.record(contents)
+        unread = contents.run_ids_with_messages
+        for run in contents.runs.values():
+            if run.parent_run_id in self.runs and not unread & {run.run_id, run.parent_run_id}:
+                self._check_tree(self.runs[run.parent_run_id].state, run)
+        for checked in self.runs.values():
+            if checked.log and checked.run_id not in unread:
+                self._check_at_rest(checked, contents.pending_work_of(checked.run_id), contents.queued(checked.run_id))
+        return contents
 
-    def fetched(self, message_id: int) -> None:
-        """Somebody has fetched the answer to this message: it need not be kept any more."""
-        self.known.fetched.add(message_id)
+    def note_fetched(self, message_id: int) -> None:
+        """Record that the answer to this message was fetched, so that it need not be kept."""
+        self.history.fetched.add(message_id)
 
-    def verify(self) -> None:
-        """What the store would give to whoever takes the runs up is what their logs say."""
-        for watched in self.runs.values():
-            loaded = self.store.load(watched.run_id)
-            promise_8_the_line_says_what_the_log_says(watched.state, loaded.record)
-            restored = restore(watched.state.workflow, loaded.rows, watched.state.graph)
-            promise_8_the_tables_say_what_the_log_says(watched.state, restored)
+    def check_tables(self) -> None:
+        """Check that the rows from which a run is loaded agree with its log."""
+        for checked in self.runs.values():
+            loaded = self.store.load(checked.run_id)
+            promise_8_the_line_says_what_the_log_says(checked.state, loaded.record)
+            restored = restore(checked.state.workflow, loaded.rows, checked.state.graph)
+            promise_8_the_tables_say_what_the_log_says(checked.state, restored)
 
-    def over(self, living: Collection[str] | None = None) -> None:
-        """Everything was reported: each run has ended or waits for a person, and nothing is left lying about."""
-        held = self.see()
-        self.verify()
-        promise_10_every_message_is_answered(held)
-        promise_7_nobody_holds_a_run_that_is_over(held)
+    def check_finished(self, living: Collection[str] | None = None) -> None:
+        """Check the end: each run has ended or waits for a person, and nothing is left."""
+        contents = self.check_new()
+        self.check_tables()
+        promise_10_every_message_is_answered(contents)
+        promise_7_no_worker_holds_a_finished_run(contents)
         if living is not None:
-            promise_7_the_dead_are_buried(held, living)
-        for watched in self.runs.values():
-            watched.promises.over(watched.state, held.outside(watched.run_id))
-            promise_10_a_run_that_waits_says_for_whom(watched.state)
+            promise_7_dead_workers_are_expired(contents, living)
+        for checked in self.runs.values():
+            checked.invariants.check_finished(checked.state, contents.pending_work_of(checked.run_id))
+            promise_10_a_run_that_waits_says_for_what(checked.state)
         if self.secret:
-            for watched in self.runs.values():
-                promise_9_no_secret_is_told(watched.log, self.secret)
+            for checked in self.runs.values():
+                promise_9_no_secret_is_logged(checked.log, self.secret)
             promise_9_no_secret_is_kept(self.contents(), self.secret)
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(self, run: HeldRun) -> None:
-        watched = self.runs.get(run.run_id) or self._watch(run.run_id)
-        if run.seq == len(watched.log):
+    def _read(self, run: RunRow) -> None:
+        checked = self.runs.get(run.run_id) or self._checked_run(run.run_id)
+        if run.seq == len(checked.log):
             return
-        for entry in self.store.log(run.run_id, after=len(watched.log)):
-            self._ask_fork(watched, entry)
-            watched.promises.see(entry)
-            evolve(watched.state, entry)
-        watched.outside = None
+        for entry in self.store.log(run.run_id, after=len(checked.log)):
+            self._check_fork(checked, entry)
+            checked.invariants.check_entry(entry)
+            evolve(checked.state, entry)
+        checked.pending = None
 
-    def _ask_tree(self, parent: State, run: HeldRun) -> None:
+    def _check_tree(self, parent: State, run: RunRow) -> None:
         child = self.runs[run.run_id].state
         promise_6_what_is_stopped_stops_its_children(parent, child, run)
         promise_6_a_pause_goes_down_the_tree(parent, child, run)
 
-    def _ask_fork(self, watched: Watched, entry: Entry) -> None:
+    def _check_fork(self, checked: CheckedRun, entry: Entry) -> None:
         if isinstance(entry.fact, RunStarted) and entry.fact.forked_from in self.runs:
-            original = self.runs[entry.fact.forked_from].promises.seen
-            promise_8_a_fork_keeps_what_was_done(watched.promises.seen, entry, original)
+            original = self.runs[entry.fact.forked_from].invariants.facts
+            promise_8_a_fork_keeps_what_was_done(checked.invariants.facts, entry, original)
 
-    def _watch(self, run_id: int) -> Watched:
+    def _checked_run(self, run_id: int) -> CheckedRun:
         loaded = self.store.load(run_id)
         graph = self._graphs.get(loaded.record.version) or self._graph(loaded)
-        watched = self.runs[run_id] = Watched(run_id, State(graph.workflow, graph), Promises(graph.workflow, graph))
-        return watched
+        checked = self.runs[run_id] = CheckedRun(
+            run_id, State(graph.workflow, graph), RunInvariants(graph.workflow, graph)
+        )
+        return checked
 
-    def _graph(self, loaded: Loaded) -> Graph:
+    def _graph(self, loaded: LoadedRun) -> Graph:
         graph = self._graphs[loaded.record.version] = Graph(read_workflow(loaded.workflow))
         graph.starts_at_once = self._starts_at_once or graph.starts_at_once
         return graph
 
-    def _rest(self, watched: Watched, outside: Outside, queued: list[tuple[str, int]]) -> None:
-        """Nothing waits in its inbox. What has not changed since is not asked again."""
-        if watched.outside == outside:
+    def _check_at_rest(self, checked: CheckedRun, pending: PendingWork, queued: list[tuple[str, int]]) -> None:
+        """Check a run with an empty inbox, unless nothing has changed."""
+        if checked.pending == pending:
             return
-        watched.outside = outside
-        promise_7_nothing_is_queued_for_nobody(watched.state, queued)
-        promise_10_the_engine_has_met_no_bug(watched.state)
-        # More of its first steps are entered by whoever drives it, without a message.
-        if not (watched.state.run.status == "running" and unwoken(watched.state)):
-            watched.promises.rest(watched.state, outside)
+        checked.pending = pending
+        promise_7_every_queued_task_has_a_place(checked.state, queued)
+        promise_10_the_engine_has_met_no_bug(checked.state)
+        # Its driver enters more of its first steps without a message.
+        if not (checked.state.run.status == "running" and remaining_start_batches(checked.state)):
+            checked.invariants.check_at_rest(checked.state, pending)
 
     @property
     def has_ended(self) -> bool:
-        """Whether every run has."""
-        return all(watched.state.run.status in RUN_ENDED for watched in self.runs.values())
+        """Whether every run has ended."""
+        return all(checked.state.run.status in RUN_ENDED for checked in self.runs.values())

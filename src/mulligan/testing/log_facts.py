@@ -1,6 +1,6 @@
-"""What an onlooker knows of a run from its log alone: the ground on which the promises stand.
+"""What a log says about a run, as the basis of the invariants.
 
-Deliberately apart from `core.evolve`: a mistake there must not hide itself here.
+Independent of `core.evolve` on purpose: a mistake there must not be repeated here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _OF_ATTEMPTS = (e.AttemptScheduled, e.AttemptStarted, e.AttemptSucceeded, e.Atte
 
 
 class LogFacts:
-    """The log so far, and what it says in sum. `note` is called after the promises were asked about an entry."""
+    """The log so far, and what it adds up to. `record` is called after the invariants checked an entry."""
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.workflow = workflow
         self.steps = {step.name: step for step in (*workflow.steps, workflow.end)}
         self.log: list[e.Entry] = []
-        # The round, and what there is once in it.
+        # The round, and what happens once in it.
         self.round = 0
         self.stop: e.RunStopping | None = None
         self.is_now = False
@@ -45,7 +45,7 @@ class LogFacts:
         self.is_over = False
         self.end_entered = 0
         self.end_ended = 0
-        # Places: what they are, below what, and since when.
+        # Places: their command, their parent, and since when they are visited.
         self.specs: dict[str, Command] = dict(self.steps)
         self.parents: dict[str, str] = {}
         self.roles: dict[str, str] = dict.fromkeys(self.steps, "step")
@@ -74,28 +74,28 @@ class LogFacts:
         self.visits_in_round: Counter[str] = Counter()
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
-        # The graph: which edges were taken, how each step and each visit ended last, whom a loop led to.
+        # The graph: edges that were taken, how each step and each visit ended last, targets of loops.
         self.graph = graph or Graph(workflow)
         self.has_kept = False
         self.taken: set[str] = set()
         self.outcomes: dict[str, str] = {}
-        # Steps that have ever come to something that a fork may keep.
+        # Steps that ever had a result that a fork may keep.
         self.done: set[str] = set()
         self.ends: dict[tuple[str, int], str] = {}
         self.failures: list[e.StepFailed] = []
         self.looped_to: set[str] = set()
-        # Steps that their remediation brought back, or stood in for, with the visit that had failed.
+        # Steps that their remediation brought back, or substituted, with the visit that had failed.
         self.repaired: set[tuple[str, int]] = set()
         # Agents.
         self.spending = AgentSpending(workflow)
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
-        # Where in the log that completed which was undone last in this round.
+        # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
 
     def lineage(self, place: str) -> list[str]:
-        """The place, what it belongs to, and so on up to its step."""
+        """Return the place, its parent, and so on up to its step."""
         found = [place]
         while found[-1] in self.parents:
             found.append(self.parents[found[-1]])
@@ -105,16 +105,20 @@ class LogFacts:
         action = self.specs[place].action
         return action is not None and action.kind == "agent"
 
-    def broken(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
-        """A promise that does not hold: the sentence, where, and the facts around it."""
-        return AssertionError(f"{promise}: {sentence} (seq {entry.seq})\n{story([*self.log[-FACTS_SHOWN:], entry])}")
+    def violation(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
+        """Return the error for a violated invariant, with the last facts."""
+        return AssertionError(
+            f"{promise}: {sentence} (seq {entry.seq})\n{format_entries([*self.log[-FACTS_SHOWN:], entry])}"
+        )
 
-    # -- learning ----------------------------------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------------------------------
 
-    def note(self, entry: e.Entry) -> None:
+    def record(self, entry: e.Entry) -> None:
         self.log.append(entry)
         if isinstance(entry.fact, _OF_ATTEMPTS) and entry.fact.place in self.specs:
-            self.spending.note(entry.fact, self.lineage(entry.fact.place)[-1], is_agent=self.is_agent(entry.fact.place))
+            self.spending.record(
+                entry.fact, self.lineage(entry.fact.place)[-1], is_agent=self.is_agent(entry.fact.place)
+            )
         elif isinstance(entry.fact, e.RunReopened | e.StepClassified):
             self.spending.raise_budgets(entry.fact.budgets)
         learn = _LEARN.get(type(entry.fact))
@@ -127,79 +131,79 @@ class LogFacts:
         self.visits_in_round.clear()
         self.last_undone_seq = 0
 
-    def forget_climb(self, place: str) -> None:
+    def forget_retries(self, place: str) -> None:
         self.reserved.pop(place, None)
         self.open_scripts.discard(place)
         self.handlers.discard(place)
         self.parked.discard(place)
 
     def begin_visit(self, place: str, at: datetime) -> None:
-        self.forget_climb(place)
+        self.forget_retries(place)
         self.granted[place], self.tries[place], self.entered_at[place] = {}, 0, at
         self.causes[place] = Counter()
 
 
-def story(entries: list[e.Entry]) -> str:
-    """Entries as lines: seq, what it follows from, the fact."""
+def format_entries(entries: list[e.Entry]) -> str:
+    """Format entries as lines: seq, cause, fact."""
     return "\n".join(f"  {entry.seq:>4} <- {entry.caused_by:<4} {entry.fact}" for entry in entries)
 
 
-def _started(seen: LogFacts, fact: e.RunStarted, entry: e.Entry) -> None:
-    seen.begin_round(1)
-    seen.has_kept = bool(fact.kept)
-    seen.done.update(kept.step for kept in fact.kept)
+def _started(facts: LogFacts, fact: e.RunStarted, entry: e.Entry) -> None:
+    facts.begin_round(1)
+    facts.has_kept = bool(fact.kept)
+    facts.done.update(kept.step for kept in fact.kept)
 
 
-def _revised(seen: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
-    """Another definition holds: what the log said of steps that are gone, and of edges that are others, is void."""
-    before = seen.steps
-    seen.workflow = read_workflow(msgspec.json.encode(fact.definition))
-    seen.graph = Graph(seen.workflow)
-    seen.steps = {step.name: step for step in (*seen.workflow.steps, seen.workflow.end)}
-    seen.specs.update(seen.steps)
-    seen.roles.update(dict.fromkeys(seen.steps, "step"))
-    other = {name for name, step in before.items() if name not in seen.steps or seen.steps[name].edges != step.edges}
-    seen.taken = {arc for arc in seen.taken if arc.rpartition("#")[0] not in other}
-    seen.failures = [failed for failed in seen.failures if failed.step not in other]
+def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
+    """Apply a new definition: what the log said about removed steps and changed edges is void."""
+    before = facts.steps
+    facts.workflow = read_workflow(msgspec.json.encode(fact.definition))
+    facts.graph = Graph(facts.workflow)
+    facts.steps = {step.name: step for step in (*facts.workflow.steps, facts.workflow.end)}
+    facts.specs.update(facts.steps)
+    facts.roles.update(dict.fromkeys(facts.steps, "step"))
+    other = {name for name, step in before.items() if name not in facts.steps or facts.steps[name].edges != step.edges}
+    facts.taken = {arc for arc in facts.taken if arc.rpartition("#")[0] not in other}
+    facts.failures = [failed for failed in facts.failures if failed.step not in other]
     for name in (*fact.added, *fact.removed):
-        seen.outcomes.pop(name, None)
+        facts.outcomes.pop(name, None)
 
 
-def _reopened(seen: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
-    seen.begin_round(fact.round)
+def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
+    facts.begin_round(fact.round)
 
 
-def _stopping(seen: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
-    seen.stop, seen.is_now = fact, seen.is_now or fact.now
-    seen.is_cancelled = seen.is_cancelled or fact.cause == "cancelled"
-    seen.loops.clear()
+def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
+    facts.stop, facts.is_now = fact, facts.is_now or fact.now
+    facts.is_cancelled = facts.is_cancelled or fact.cause == "cancelled"
+    facts.loops.clear()
 
 
-def _over(seen: LogFacts, fact: e.Fact, entry: e.Entry) -> None:
-    seen.is_over = True
+def _over(facts: LogFacts, fact: e.Fact, entry: e.Entry) -> None:
+    facts.is_over = True
 
 
-def _step_entered(seen: LogFacts, fact: e.StepEntered, entry: e.Entry) -> None:
-    seen.visits[fact.step] = fact.visit
-    seen.visits_in_round[fact.step] += 1
-    seen.open_visits.add(fact.step)
-    seen.begin_visit(fact.step, entry.at)
-    seen.end_entered += fact.step == END
+def _step_entered(facts: LogFacts, fact: e.StepEntered, entry: e.Entry) -> None:
+    facts.visits[fact.step] = fact.visit
+    facts.visits_in_round[fact.step] += 1
+    facts.open_visits.add(fact.step)
+    facts.begin_visit(fact.step, entry.at)
+    facts.end_entered += fact.step == END
 
 
-def _step_ended(seen: LogFacts, fact: e.StepCompleted | e.StepFailed | e.StepCancelled, entry: e.Entry) -> None:
-    seen.open_visits.discard(fact.step)
-    seen.forget_climb(fact.step)
-    seen.end_ended += fact.step == END
-    seen.outcomes[fact.step] = seen.ends[fact.step, fact.visit] = _outcome(fact)
-    if seen.outcomes[fact.step] in ("completed", "allowed"):
-        seen.done.add(fact.step)
+def _step_ended(facts: LogFacts, fact: e.StepCompleted | e.StepFailed | e.StepCancelled, entry: e.Entry) -> None:
+    facts.open_visits.discard(fact.step)
+    facts.forget_retries(fact.step)
+    facts.end_ended += fact.step == END
+    facts.outcomes[fact.step] = facts.ends[fact.step, fact.visit] = _outcome(fact)
+    if facts.outcomes[fact.step] in ("completed", "allowed"):
+        facts.done.add(fact.step)
     if isinstance(fact, e.StepCompleted):
-        seen.completed[fact.step, fact.visit] = entry.seq
+        facts.completed[fact.step, fact.visit] = entry.seq
     if isinstance(fact, e.StepFailed):
-        seen.failures.append(fact)
+        facts.failures.append(fact)
     if isinstance(fact, e.StepCompleted | e.StepFailed):
-        seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
+        facts.taken.update(f"{fact.step}#{index}" for index in fact.taken)
 
 
 def _outcome(fact: e.StepCompleted | e.StepFailed | e.StepCancelled) -> str:
@@ -210,112 +214,112 @@ def _outcome(fact: e.StepCompleted | e.StepFailed | e.StepCancelled) -> str:
     return "completed" if isinstance(fact, e.StepCompleted) else "cancelled"
 
 
-def _passed_over(seen: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
-    seen.outcomes[fact.step] = "skipped"
-    seen.done.add(fact.step)
+def _passed_over(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
+    facts.outcomes[fact.step] = "skipped"
+    facts.done.add(fact.step)
 
 
-def _stood_in(seen: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
-    seen.outcomes[fact.step] = "stood_in"
-    seen.done.add(fact.step)
-    seen.repaired.add((fact.step, seen.visits.get(fact.step, 0)))
-    seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
+def _stood_in(facts: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
+    facts.outcomes[fact.step] = "stood_in"
+    facts.done.add(fact.step)
+    facts.repaired.add((fact.step, facts.visits.get(fact.step, 0)))
+    facts.taken.update(f"{fact.step}#{index}" for index in fact.taken)
 
 
-def _settled(seen: LogFacts, fact: e.StepSettled, entry: e.Entry) -> None:
+def _settled(facts: LogFacts, fact: e.StepSettled, entry: e.Entry) -> None:
     if fact.failure is not None:
-        # Its remediation completed, and could not stand in for it: it has heard of it, and is not handled.
-        visit = fact.step, seen.visits.get(fact.step, 0)
-        seen.repaired.add(visit)
-        for index, failed in enumerate(seen.failures):
+        # Its remediation completed and could not substitute it: it was notified, and is not handled.
+        visit = fact.step, facts.visits.get(fact.step, 0)
+        facts.repaired.add(visit)
+        for index, failed in enumerate(facts.failures):
             if (failed.step, failed.visit) == visit:
-                seen.failures[index] = msgspec.structs.replace(failed, route=e.Route("no_route"))
+                facts.failures[index] = msgspec.structs.replace(failed, route=e.Route("no_route"))
 
 
-def _put_back(seen: LogFacts, fact: e.StepPutBack, entry: e.Entry) -> None:
+def _put_back(facts: LogFacts, fact: e.StepPutBack, entry: e.Entry) -> None:
     if fact.cause == "rerun":
-        seen.repaired.add((fact.step, seen.visits.get(fact.step, 0)))
+        facts.repaired.add((fact.step, facts.visits.get(fact.step, 0)))
 
 
-def _parked(seen: LogFacts, fact: e.StepParked, entry: e.Entry) -> None:
-    seen.forget_climb(fact.step)
-    seen.parked.add(fact.step)
+def _parked(facts: LogFacts, fact: e.StepParked, entry: e.Entry) -> None:
+    facts.forget_retries(fact.step)
+    facts.parked.add(fact.step)
 
 
-def _classified(seen: LogFacts, fact: e.StepClassified, entry: e.Entry) -> None:
-    seen.parked.discard(fact.step)
+def _classified(facts: LogFacts, fact: e.StepClassified, entry: e.Entry) -> None:
+    facts.parked.discard(fact.step)
     if fact.is_default and fact.verdict == "retry":
-        seen.causes.setdefault(fact.step, Counter())["default"] += 1
+        facts.causes.setdefault(fact.step, Counter())["default"] += 1
 
 
-def _loop_taken(seen: LogFacts, fact: e.LoopTaken, entry: e.Entry) -> None:
-    seen.loops.add((fact.step, fact.edge))
+def _loop_taken(facts: LogFacts, fact: e.LoopTaken, entry: e.Entry) -> None:
+    facts.loops.add((fact.step, fact.edge))
 
 
-def _loop_fired(seen: LogFacts, fact: e.LoopFired, entry: e.Entry) -> None:
-    seen.loops.discard((fact.step, fact.edge))
-    seen.looped_to.add(fact.to)
+def _loop_fired(facts: LogFacts, fact: e.LoopFired, entry: e.Entry) -> None:
+    facts.loops.discard((fact.step, fact.edge))
+    facts.looped_to.add(fact.to)
 
 
-def _scheduled(seen: LogFacts, fact: e.AttemptScheduled, entry: e.Entry) -> None:
-    seen.attempts[fact.place] = fact.attempt
-    seen.causes.setdefault(fact.place, Counter())[fact.cause] += 1
-    seen.forget_climb(fact.place)
+def _scheduled(facts: LogFacts, fact: e.AttemptScheduled, entry: e.Entry) -> None:
+    facts.attempts[fact.place] = fact.attempt
+    facts.causes.setdefault(fact.place, Counter())[fact.cause] += 1
+    facts.forget_retries(fact.place)
 
 
-def _attempt_started(seen: LogFacts, fact: e.AttemptStarted, entry: e.Entry) -> None:
-    seen.started.add((fact.place, fact.attempt))
+def _attempt_started(facts: LogFacts, fact: e.AttemptStarted, entry: e.Entry) -> None:
+    facts.started.add((fact.place, fact.attempt))
 
 
-def _failed(seen: LogFacts, fact: e.AttemptFailed, entry: e.Entry) -> None:
-    seen.attempts[fact.place] = max(fact.attempt, seen.attempts.get(fact.place, 0))
-    seen.results.add((fact.place, fact.attempt))
-    seen.tries[fact.place] = seen.tries.get(fact.place, 0) + 1
-    seen.last_failure[fact.place] = fact.failure
-    seen.forget_climb(fact.place)
+def _failed(facts: LogFacts, fact: e.AttemptFailed, entry: e.Entry) -> None:
+    facts.attempts[fact.place] = max(fact.attempt, facts.attempts.get(fact.place, 0))
+    facts.results.add((fact.place, fact.attempt))
+    facts.tries[fact.place] = facts.tries.get(fact.place, 0) + 1
+    facts.last_failure[fact.place] = fact.failure
+    facts.forget_retries(fact.place)
 
 
-def _succeeded(seen: LogFacts, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
-    seen.results.add((fact.place, fact.attempt))
+def _succeeded(facts: LogFacts, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
+    facts.results.add((fact.place, fact.attempt))
 
 
-def _rejected(seen: LogFacts, fact: e.ResultRejected, entry: e.Entry) -> None:
-    seen.tries[fact.place] = seen.tries.get(fact.place, 0) + 1
-    seen.last_failure[fact.place] = fact.failure
-    seen.handlers.discard(fact.place)
+def _rejected(facts: LogFacts, fact: e.ResultRejected, entry: e.Entry) -> None:
+    facts.tries[fact.place] = facts.tries.get(fact.place, 0) + 1
+    facts.last_failure[fact.place] = fact.failure
+    facts.handlers.discard(fact.place)
 
 
-def _reserved(seen: LogFacts, fact: e.RetryScheduled, entry: e.Entry) -> None:
-    seen.reserved[fact.place] = fact
-    seen.granted.setdefault(fact.place, {})[fact.rule] = fact.number
+def _reserved(facts: LogFacts, fact: e.RetryScheduled, entry: e.Entry) -> None:
+    facts.reserved[fact.place] = fact
+    facts.granted.setdefault(fact.place, {})[fact.rule] = fact.number
 
 
-def _handler_started(seen: LogFacts, fact: e.HandlerStarted, entry: e.Entry) -> None:
-    seen.forget_climb(fact.place)
-    seen.handlers.add(fact.place)
-    seen.handled.add((fact.place, fact.attempt))
+def _handler_started(facts: LogFacts, fact: e.HandlerStarted, entry: e.Entry) -> None:
+    facts.forget_retries(fact.place)
+    facts.handlers.add(fact.place)
+    facts.handled.add((fact.place, fact.attempt))
 
 
-def _handler_ended(seen: LogFacts, fact: e.HandlerSucceeded | e.HandlerFailed, entry: e.Entry) -> None:
-    seen.handlers.discard(fact.place)
+def _handler_ended(facts: LogFacts, fact: e.HandlerSucceeded | e.HandlerFailed, entry: e.Entry) -> None:
+    facts.handlers.discard(fact.place)
 
 
-def _command_entered(seen: LogFacts, fact: e.CommandEntered, entry: e.Entry) -> None:
+def _command_entered(facts: LogFacts, fact: e.CommandEntered, entry: e.Entry) -> None:
     key = fact.place
-    seen.parents[key], seen.roles[key] = fact.parent, fact.role
-    seen.specs[key] = command_of(seen, fact)
-    seen.open_commands.add(key)
-    seen.entered_once.add(key)
-    seen.begin_visit(key, entry.at)
+    facts.parents[key], facts.roles[key] = fact.parent, fact.role
+    facts.specs[key] = command_of(facts, fact)
+    facts.open_commands.add(key)
+    facts.entered_once.add(key)
+    facts.begin_visit(key, entry.at)
     if fact.role == "script":
-        seen.open_scripts.add(fact.parent)
-        seen.scripts_run.add((fact.parent, seen.reserved[fact.parent].attempt))
+        facts.open_scripts.add(fact.parent)
+        facts.scripts_run.add((fact.parent, facts.reserved[fact.parent].attempt))
 
 
-def command_of(seen: LogFacts, fact: e.CommandEntered) -> Command:
-    """What the workflow says of the command."""
-    above = seen.specs.get(fact.parent, Command())
-    step = seen.steps[seen.lineage(fact.parent)[-1]]
+def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
+    """Return the command as the workflow defines it."""
+    above = facts.specs.get(fact.parent, Command())
+    step = facts.steps[facts.lineage(fact.parent)[-1]]
     handler = above.on_failure.commands if above.on_failure else ()
     lister = step.map.lister if step.map else None
     scripts = tuple(rule.recovery_script for rule in above.rules)
@@ -326,33 +330,33 @@ def command_of(seen: LogFacts, fact: e.CommandEntered) -> Command:
 
 
 def _command_ended(
-    seen: LogFacts, fact: e.CommandCompleted | e.CommandFailed | e.CommandCancelled, entry: e.Entry
+    facts: LogFacts, fact: e.CommandCompleted | e.CommandFailed | e.CommandCancelled, entry: e.Entry
 ) -> None:
-    seen.open_commands.discard(fact.place)
-    seen.forget_climb(fact.place)
+    facts.open_commands.discard(fact.place)
+    facts.forget_retries(fact.place)
     if fact.role == "script":
-        seen.open_scripts.discard(fact.parent)
+        facts.open_scripts.discard(fact.parent)
 
 
-def _item_entered(seen: LogFacts, fact: e.ItemEntered, entry: e.Entry) -> None:
-    seen.parents[fact.place], seen.roles[fact.place] = fact.parent, "item"
-    seen.open_commands.add(fact.place)
-    seen.items_running[fact.parent] += 1
+def _item_entered(facts: LogFacts, fact: e.ItemEntered, entry: e.Entry) -> None:
+    facts.parents[fact.place], facts.roles[fact.place] = fact.parent, "item"
+    facts.open_commands.add(fact.place)
+    facts.items_running[fact.parent] += 1
 
 
-def _item_ended(seen: LogFacts, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled, entry: e.Entry) -> None:
-    seen.open_commands.discard(fact.place)
-    seen.items_running[fact.parent] -= 1
+def _item_ended(facts: LogFacts, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled, entry: e.Entry) -> None:
+    facts.open_commands.discard(fact.place)
+    facts.items_running[fact.parent] -= 1
 
 
-def _undo_started(seen: LogFacts, fact: e.UndoStarted, entry: e.Entry) -> None:
-    seen.undoing = (fact.step, fact.visit)
-    seen.undone.add(seen.undoing)
-    seen.last_undone_seq = seen.completed.get(seen.undoing, 0)
+def _undo_started(facts: LogFacts, fact: e.UndoStarted, entry: e.Entry) -> None:
+    facts.undoing = (fact.step, fact.visit)
+    facts.undone.add(facts.undoing)
+    facts.last_undone_seq = facts.completed.get(facts.undoing, 0)
 
 
-def _undo_ended(seen: LogFacts, fact: e.UndoCompleted | e.UndoFailed, entry: e.Entry) -> None:
-    seen.undoing = None
+def _undo_ended(facts: LogFacts, fact: e.UndoCompleted | e.UndoFailed, entry: e.Entry) -> None:
+    facts.undoing = None
 
 
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {

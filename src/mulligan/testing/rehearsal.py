@@ -1,8 +1,8 @@
-"""A rehearsal: a workflow runs in memory, with its real shell commands, and nothing survives it.
+"""A rehearsal: run a workflow in memory with its real shell commands, leaving nothing behind.
 
-For trying a workflow and for tests of one's own workflows. Real language, real core, real processes; no store, so
-a rehearsal that is killed is gone. Only `shell` commands are carried out (and what the engine does itself), and
-no secrets are looked up: what a rehearsal cannot do it refuses before anything has started.
+For trying a workflow, and for tests of one's own workflows. Real language, core and processes; no store, so a
+rehearsal that is killed is gone. It runs only `shell` commands (and what the engine does itself) and looks up no
+secrets: it refuses what it cannot do before anything starts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.fakes import with_fakes
-from mulligan.core.deciding.lifecycle import files_due
+from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import FAKE, Command, Workflow, commands
-from mulligan.core.state.scope import failure_view, filled
+from mulligan.core.model.workflow import FAKE, Command, Workflow, all_commands
+from mulligan.core.state.scope import failure_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError, Refused
@@ -51,19 +51,19 @@ def rehearse(
     slots: int = 4,
     watch: Callable[[State, list[e.Entry]], None] = lambda state, entries: None,
 ) -> History:
-    """Run a workflow to its end in `folder`, or until it waits for a person. `watch` sees every turn.
+    """Run a workflow in `folder` to its end, or until it waits for a person. `watch` is called after every turn.
 
-    `fakes` says of steps how they end: `{"fetch": {"status": 503}, "load": [{"fail": "TIMEOUT"}, {"output": 3}]}`.
+    `fakes` defines how steps end: `{"fetch": {"status": 503}, "load": [{"fail": "TIMEOUT"}, {"output": 3}]}`.
     """
     folder = Path(folder)
     workflow = with_fakes(workflow, read_fakes(workflow, fakes or {}))
     if not folder.is_dir():
-        raise InputInvalid(f"'{folder}' is not a folder", hint="make it first: a rehearsal runs its commands there")
+        raise InputInvalid(f"'{folder}' is not a folder", hint="create it first: a rehearsal runs its commands there")
     for step in (*workflow.steps, workflow.end):
-        for command in commands([step]):
+        for command in all_commands([step]):
             _refuse_the_impossible(step.name, command)
     with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
-        return _Rehearsal(workflow, folder, Path(scratch), slots, watch).run(inputs or {})
+        return _Rehearsal(workflow, folder, Path(scratch), slots=slots, watch=watch).run(inputs or {})
 
 
 def _refuse_the_impossible(step: str, command: Command) -> None:
@@ -72,14 +72,14 @@ def _refuse_the_impossible(step: str, command: Command) -> None:
         return
     if action.kind not in ("shell", "wait", "approve", FAKE):
         raise Refused(
-            f"a rehearsal carries out shell commands only, and step '{step}' has '{action.kind}'",
-            hint=f"say how it ends: fakes={{'{step}': {{'output': …}}}}",
+            f"a rehearsal runs only shell commands, and step '{step}' has '{action.kind}'",
+            hint=f"define how it ends: fakes={{'{step}': {{'output': …}}}}",
         )
     templates = (*action.bindings.values(), *command.env.values())
     if any(name.startswith("secrets") for template in templates for name in template.reads):
         raise Refused(
             f"a rehearsal looks up no secrets, and step '{step}' reads one",
-            hint="hand it over as an environment variable: ${env.NAME}",
+            hint="pass it as an environment variable: ${env.NAME}",
         )
 
 
@@ -95,7 +95,7 @@ class _Rehearsal:
 
     def run(self, inputs: dict[str, Any]) -> History:
         try:
-            self._tell(r.RunRequested(_now(), run_id=1, inputs=inputs))
+            self._report(r.RunRequested(_now(), run_id=1, inputs=inputs))
             while self.history.status not in RUN_ENDED:
                 self._start_tasks()
                 if not self.running and not self.history.timers:
@@ -106,23 +106,23 @@ class _Rehearsal:
                 _kill(process)
         return self.history
 
-    def _tell(self, report: r.Report) -> None:
+    def _report(self, report: r.Report) -> None:
         self.history.clock = report.at
         seen = len(self.history.effects)
-        self.history.tell(report)
+        self.history.report(report)
         for effect in self.history.effects[seen:]:
             if isinstance(effect, fx.StopTask) and effect.place in self.running:
                 _kill(self.running[effect.place])
         self.watch(self.history.state, self.history.last)
 
     def _start_tasks(self) -> None:
-        """As many as there are slots for. What cannot be started ends at once, and may queue others."""
+        """Start as many tasks as there are slots. One that cannot be started ends at once, and may queue others."""
         while self.history.tasks and len(self.running) < self.slots:
             key = min(self.history.tasks)
             self._start(self.history.state.places[key], self.history.tasks.pop(key))
 
     def _take_next(self) -> None:
-        """The next report, or the timers that came due while waiting for one."""
+        """Return the next report, or the timers that came due while waiting for one."""
         timers = self.history.timers
         due = min((timer.due for timer in timers), default=None)
         patience = IDLE_SECONDS_MAX if due is None else min(IDLE_SECONDS_MAX, (due - _now()).total_seconds())
@@ -132,17 +132,17 @@ class _Rehearsal:
             now = _now()
             for timer in [timer for timer in timers if timer.due <= now]:
                 timers.remove(timer)
-                self._tell(r.TimerFired(now, timer.kind, timer.place, timer.number))
+                self._report(r.TimerFired(now, timer.kind, timer.place, timer.number))
             return
         if isinstance(report, r.TaskEnded):
             self.running.pop(report.place, None)
-        self._tell(report)
+        self._report(report)
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
     def _start(self, place: Place, attempt: int) -> None:
         assert place.spec.action is not None
-        params = filled(place.spec.action, place.bindings)
+        params = fill_params(place.spec.action, place.bindings)
         files = Path(tempfile.mkdtemp(dir=self.scratch))
         try:
             process = subprocess.Popen(
@@ -155,13 +155,15 @@ class _Rehearsal:
                 start_new_session=True,
             )
         except (MulliganError, OSError) as error:
-            # What cannot be started has failed, and climbs like any failure.
+            # A task that cannot be started has failed like any other.
             outcome = Outcome(code="INPUT_INVALID", message=getattr(error, "message", str(error)))
-            self._tell(r.TaskEnded(_now(), place.key, attempt, outcome))
+            self._report(r.TaskEnded(_now(), place.key, attempt, outcome))
             return
         self.running[place.key] = process
-        self._tell(r.TaskStarted(_now(), place.key, attempt, "rehearsal", "here"))
-        task = _Started(place.key, attempt, place.spec.capture, self._limit(place), self._files_due(place), files)
+        self._report(r.TaskStarted(_now(), place.key, attempt, worker="rehearsal", host="here"))
+        task = _Started(
+            place.key, attempt, place.spec.capture, limit=self._limit(place), due=self._files_due(place), files=files
+        )
         arguments = (task, process, as_text(params.get("stdin")).encode())
         threading.Thread(target=self._wait_for, args=arguments, daemon=True).start()
 
@@ -171,7 +173,7 @@ class _Rehearsal:
 
     def _files_due(self, place: Place) -> dict[str, Path]:
         declared = self.history.state.workflow.files
-        return {name: self.folder / declared.get(name, name) for name in files_due(self.history.state, place)}
+        return {name: self.folder / declared.get(name, name) for name in expected_files(self.history.state, place)}
 
     def _environment(self, place: Place, files: Path) -> dict[str, str]:
         step = self.history.state.step_of(place)
@@ -195,7 +197,7 @@ class _Rehearsal:
         return {**os.environ, **values}
 
     def _wait_for(self, task: _Started, process: subprocess.Popen[bytes], stdin: bytes) -> None:
-        """In a thread of its own: it looks at nothing but its task."""
+        """Wait for a task, in its own thread."""
         is_late = False
         try:
             out, err = process.communicate(stdin, timeout=task.limit)
@@ -214,17 +216,17 @@ class _Rehearsal:
             output_error=problem,
             missing_outputs=tuple(name for name, path in task.due.items() if not path.exists()),
         )
-        self.reports.put(r.TaskEnded(_now(), task.place, task.attempt, outcome, output))
+        self.reports.put(r.TaskEnded(_now(), task.place, task.attempt, outcome=outcome, output=output))
 
 
 class _Started(msgspec.Struct, frozen=True):
-    """What is to be known of a task when it ends."""
+    """What is needed when a task ends."""
 
     place: str
     attempt: int
     capture: str
     limit: float | None
-    # The declared files that must be there then, by name.
+    # The declared files that must exist then, by name.
     due: dict[str, Path]
     # Where it may write its output and its errors.
     files: Path
@@ -235,14 +237,14 @@ def _now() -> datetime:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The command and whatever it started, at once. When it was waited for, its id may be another's."""
+    """Kill the command and everything that it started. Once it was waited for, its id may be reused."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def _output(out: bytes, capture: str, files: Path) -> tuple[Any, str]:
-    """What the command gave: the JSON it wrote to $MULLIGAN_OUTPUT, else its standard output as `capture` says."""
+    """Return the output: the JSON in $MULLIGAN_OUTPUT, otherwise standard output as `capture` says."""
     written = files / "output"
     text = written.read_text() if written.exists() else out.decode("utf-8", "replace").removesuffix("\n")
     if not written.exists() and capture == "text":

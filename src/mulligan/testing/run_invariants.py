@@ -1,8 +1,8 @@
-"""The ten promises of the design, as far as a log and a state show them. Each is a function that complains.
+"""The ten invariants ("promises") of the design, as far as a log and a state show them. Each is one function.
 
-A promise about facts is asked before each entry is noted: `promise(seen, entry)`. A promise about the state is asked
-when a turn is over: `promise(state, outside)`. Those about the graph are in `causes`, the last one in `liveness`.
-`Promises` asks them all as a log grows; `check` asks about a whole log.
+An invariant of facts is checked before each entry is recorded: `promise(facts, entry)`. An invariant of the state is
+checked after a turn: `promise(state, pending)`. Those of the graph are in `causality`, the last one is in `liveness`.
+`RunInvariants` checks them as a log grows; `check` checks a whole log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.graph import Graph
@@ -33,10 +33,10 @@ from mulligan.testing.causality import (
     promise_5_a_retry_is_due_when_its_rule_says,
 )
 from mulligan.testing.liveness import (
-    Outside,
-    promise_10_nobody_is_forgotten,
-    promise_10_somebody_will_come,
-    promise_10_the_story_can_be_told,
+    PendingWork,
+    promise_10_a_run_has_a_story,
+    promise_10_every_place_has_a_waker,
+    promise_10_no_step_is_forgotten,
 )
 from mulligan.testing.log_facts import RESULTS, STEP_ENDS, TERMINAL, LogFacts
 
@@ -46,312 +46,318 @@ _NO_CAUSES: Counter[str] = Counter()
 # -- 1: every round reaches exactly one terminal status, through `end`, once -----------------------------------------
 
 
-def promise_1_one_ending_per_round(seen: LogFacts, entry: e.Entry) -> None:
+def promise_1_one_ending_per_round(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     if isinstance(fact, TERMINAL):
-        if fact.round != seen.round:
-            raise seen.broken("promise 1", f"round {fact.round} ended, and it is round {seen.round}", entry)
-        if seen.end_ended != 1:
-            raise seen.broken("promise 1", f"the round ended, and 'end' has ended {seen.end_ended} times", entry)
-        if seen.open_visits or seen.open_commands:
-            what = sorted(seen.open_visits | seen.open_commands)
-            raise seen.broken("promise 1", f"the round ended while {what} had not", entry)
+        if fact.round != facts.round:
+            raise facts.violation("promise 1", f"round {fact.round} ended, and it is round {facts.round}", entry)
+        if facts.end_ended != 1:
+            raise facts.violation("promise 1", f"the round ended, and 'end' has ended {facts.end_ended} times", entry)
+        if facts.open_visits or facts.open_commands:
+            what = sorted(facts.open_visits | facts.open_commands)
+            raise facts.violation("promise 1", f"the round ended while {what} had not", entry)
     elif isinstance(fact, e.StepEntered) and fact.step == END:
-        if seen.end_entered:
-            raise seen.broken("promise 1", f"'end' was entered twice in round {seen.round}", entry)
-        if seen.open_visits or seen.undoing:
-            busy = str(sorted(seen.open_visits)) if seen.open_visits else f"the undo of {seen.undoing}"
-            raise seen.broken("promise 1", f"'end' was entered while {busy} had not ended", entry)
+        if facts.end_entered:
+            raise facts.violation("promise 1", f"'end' was entered twice in round {facts.round}", entry)
+        if facts.open_visits or facts.undoing:
+            busy = str(sorted(facts.open_visits)) if facts.open_visits else f"the undo of {facts.undoing}"
+            raise facts.violation("promise 1", f"'end' was entered while {busy} had not ended", entry)
 
 
-def promise_1_the_status_follows_from_the_round(seen: LogFacts, entry: e.Entry) -> None:
+def promise_1_the_status_follows_from_the_round(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, TERMINAL)
-    if isinstance(fact, e.RunCancelled) != seen.is_cancelled:
-        said = "was" if seen.is_cancelled else "was not"
-        raise seen.broken("promise 1", f"an operator's cancel {said} there, and so is {type(fact).__name__}", entry)
-    if isinstance(fact, e.RunCompleted) and seen.last_undone_seq:
-        raise seen.broken("promise 1", "the run completed, and its work was undone", entry)
-    if isinstance(fact, e.RunCompleted) and fact.failed_steps_count and seen.workflow.end.action is None:
-        raise seen.broken("promise 1", f"the run completed with {fact.failed_steps_count} unhandled failures", entry)
+    if isinstance(fact, e.RunCancelled) != facts.is_cancelled:
+        said = "was" if facts.is_cancelled else "was not"
+        raise facts.violation("promise 1", f"an operator's cancel {said} there, and so is {type(fact).__name__}", entry)
+    if isinstance(fact, e.RunCompleted) and facts.last_undone_seq:
+        raise facts.violation("promise 1", "the run completed, and its work was undone", entry)
+    if isinstance(fact, e.RunCompleted) and fact.failed_steps_count and facts.workflow.end.action is None:
+        raise facts.violation(
+            "promise 1", f"the run completed with {fact.failed_steps_count} unhandled failures", entry
+        )
 
 
-def promise_1_end_returns_a_status_that_a_run_can_have(seen: LogFacts, entry: e.Entry) -> None:
+def promise_1_end_returns_a_status_that_a_run_can_have(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.StepCompleted)
     if fact.step == END:
-        status = said_by_end(fact.output).get("status")
+        status = parse_end_output(fact.output).get("status")
         if status not in (None, "completed", "failed"):
-            raise seen.broken("promise 1", f"'end' returned the status {status!r}, and has completed", entry)
+            raise facts.violation("promise 1", f"'end' returned the status {status!r}, and has completed", entry)
 
 
-def promise_1_nothing_follows_the_end(seen: LogFacts, entry: e.Entry) -> None:
-    if seen.is_over and not isinstance(entry.fact, e.RunRevised | e.RunReopened | e.ReportRefused):
-        raise seen.broken("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
+def promise_1_nothing_follows_the_end(facts: LogFacts, entry: e.Entry) -> None:
+    if facts.is_over and not isinstance(entry.fact, e.RunRevised | e.RunReopened | e.ReportRefused):
+        raise facts.violation("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
 
 
-def promise_1_every_step_has_ended(state: State, outside: Outside) -> None:
+def promise_1_every_step_has_ended(state: State, pending: PendingWork) -> None:
     if state.run.status in RUN_ENDED:
         left = [place.key for place in (*state.steps(), state.places[END]) if not place.has_ended]
         if left:
             raise AssertionError(f"promise 1: the run has {state.run.status}, and {left} have not ended")
         unsure = [record.step for record in state.failures if is_handled(state, record) is None]
         if unsure:
-            raise AssertionError(f"promise 1: the run is over, and nobody knows whether {unsure} are handled")
+            raise AssertionError(f"promise 1: the run is over, and it is unknown whether {unsure} are handled")
 
 
 # -- 2: at most one accepted result per attempt ----------------------------------------------------------------------
 
 
-def promise_2_one_result_per_attempt(seen: LogFacts, entry: e.Entry) -> None:
+def promise_2_one_result_per_attempt(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, RESULTS)
-    if (fact.place, fact.attempt) in seen.results:
-        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' has two results", entry)
-    if fact.attempt < seen.attempts.get(fact.place, 0):
-        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' is not the last one", entry)
+    if (fact.place, fact.attempt) in facts.results:
+        raise facts.violation("promise 2", f"attempt {fact.attempt} of '{fact.place}' has two results", entry)
+    if fact.attempt < facts.attempts.get(fact.place, 0):
+        raise facts.violation("promise 2", f"attempt {fact.attempt} of '{fact.place}' is not the last one", entry)
 
 
-def promise_2_attempts_count_up(seen: LogFacts, entry: e.Entry) -> None:
+def promise_2_attempts_count_up(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
-    before = seen.attempts.get(fact.place, 0)
+    before = facts.attempts.get(fact.place, 0)
     if fact.attempt <= before:
-        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' came after attempt {before}", entry)
+        raise facts.violation(
+            "promise 2", f"attempt {fact.attempt} of '{fact.place}' came after attempt {before}", entry
+        )
 
 
-def promise_2_attempts_start_once(seen: LogFacts, entry: e.Entry) -> None:
+def promise_2_attempts_start_once(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptStarted)
-    if (fact.place, fact.attempt) in seen.started:
-        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' started twice", entry)
+    if (fact.place, fact.attempt) in facts.started:
+        raise facts.violation("promise 2", f"attempt {fact.attempt} of '{fact.place}' started twice", entry)
 
 
 # -- 3: retries never exceed the matched rule's budget ---------------------------------------------------------------
 
 
-def promise_3_retries_within_budget(seen: LogFacts, entry: e.Entry) -> None:
+def promise_3_retries_within_budget(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.RetryScheduled)
-    spec = seen.specs[fact.place]
+    spec = facts.specs[fact.place]
     rule = spec.rules[fact.rule]
-    before = seen.granted.get(fact.place, {}).get(fact.rule, 0)
+    before = facts.granted.get(fact.place, {}).get(fact.rule, 0)
     if fact.number != before + 1:
-        raise seen.broken("promise 3", f"retry {fact.number} of '{fact.place}' came after retry {before}", entry)
+        raise facts.violation("promise 3", f"retry {fact.number} of '{fact.place}' came after retry {before}", entry)
     if fact.number > rule.max_retries:
-        raise seen.broken("promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are all", entry)
-    last = seen.last_failure.get(fact.place)
+        raise facts.violation(
+            "promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are the limit", entry
+        )
+    last = facts.last_failure.get(fact.place)
     if last is not None and last.is_fatal and last.code not in rule.codes:
-        raise seen.broken("promise 3", f"{last.code} is fatal, and no rule of '{fact.place}' names it", entry)
-    tries = seen.tries.get(fact.place, 0)
+        raise facts.violation("promise 3", f"{last.code} is fatal, and no rule of '{fact.place}' names it", entry)
+    tries = facts.tries.get(fact.place, 0)
     for most in (spec.max_attempts, rule.max_attempts):
         if most is not None and tries >= most:
-            raise seen.broken("promise 3", f"'{fact.place}' has had {tries} tries of {most}", entry)
-    if spec.deadline is not None and fact.due >= seen.entered_at[fact.place] + timedelta(seconds=spec.deadline):
-        raise seen.broken("promise 3", f"the retry of '{fact.place}' is due after its deadline", entry)
+            raise facts.violation("promise 3", f"'{fact.place}' has had {tries} tries of {most}", entry)
+    if spec.deadline is not None and fact.due >= facts.entered_at[fact.place] + timedelta(seconds=spec.deadline):
+        raise facts.violation("promise 3", f"the retry of '{fact.place}' is due after its deadline", entry)
 
 
-def promise_3_reruns_within_budget(seen: LogFacts, entry: e.Entry) -> None:
+def promise_3_reruns_within_budget(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
-    before = seen.causes.get(fact.place, _NO_CAUSES)[fact.cause]
-    if fact.cause == "entered" and fact.place in seen.steps and _is_beyond_limit(seen, fact.place):
-        raise seen.broken("promise 3", f"'{fact.place}' has had its visits, and this one is tried", entry)
+    before = facts.causes.get(fact.place, _NO_CAUSES)[fact.cause]
+    if fact.cause == "entered" and fact.place in facts.steps and _is_beyond_limit(facts, fact.place):
+        raise facts.violation("promise 3", f"'{fact.place}' has had its visits, and this one is tried", entry)
     if fact.cause == "lost" and before >= RERUNS_AFTER_LOSS_MAX:
-        raise seen.broken("promise 3", f"'{fact.place}' runs again after {before + 1} losses", entry)
-    handler = seen.specs[fact.place].on_failure
+        raise facts.violation("promise 3", f"'{fact.place}' runs again after {before + 1} losses", entry)
+    handler = facts.specs[fact.place].on_failure
     if fact.cause == "rerun" and (handler is None or before >= handler.rerun):
-        raise seen.broken("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)
+        raise facts.violation("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)
 
 
-def promise_3_agents_stay_within_their_budget(seen: LogFacts, entry: e.Entry) -> None:
+def promise_3_agents_stay_within_their_budget(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
-    if seen.is_agent(fact.place):
-        for spent in seen.spending.spent(seen.lineage(fact.place)[-1]):
-            raise seen.broken("promise 3", f"the agent '{fact.place}' is called, and {spent} are spent", entry)
+    if facts.is_agent(fact.place):
+        for spent in facts.spending.exhausted_limits(facts.lineage(fact.place)[-1]):
+            raise facts.violation("promise 3", f"the agent '{fact.place}' is called, and {spent} are spent", entry)
 
 
-def _is_beyond_limit(seen: LogFacts, step: str) -> bool:
-    return seen.visits_in_round[step] > seen.steps[step].max_visits
+def _is_beyond_limit(facts: LogFacts, step: str) -> bool:
+    return facts.visits_in_round[step] > facts.steps[step].max_visits
 
 
-def promise_3_visits_within_budget(seen: LogFacts, entry: e.Entry) -> None:
-    """One more than max_visits: the one that fails with LOOP_LIMIT."""
+def promise_3_visits_within_budget(facts: LogFacts, entry: e.Entry) -> None:
+    """One more than max_visits: the visit that fails with LOOP_LIMIT."""
     fact = entry.fact
     assert isinstance(fact, e.StepEntered)
-    if _is_beyond_limit(seen, fact.step):
-        limit = seen.steps[fact.step].max_visits
-        raise seen.broken("promise 3", f"'{fact.step}' is visited again, and {limit} visits are all", entry)
+    if _is_beyond_limit(facts, fact.step):
+        limit = facts.steps[fact.step].max_visits
+        raise facts.violation("promise 3", f"'{fact.step}' is visited again, and {limit} visits are the limit", entry)
 
 
-def promise_3_nothing_runs_in_the_visit_beyond_the_last(seen: LogFacts, entry: e.Entry) -> None:
+def promise_3_nothing_runs_in_the_visit_beyond_the_last(facts: LogFacts, entry: e.Entry) -> None:
     """The visit after max_visits fails with LOOP_LIMIT: no rule, handler, person or timeout gives it an attempt."""
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
-    if fact.place in seen.steps and _is_beyond_limit(seen, fact.place):
-        limit = seen.steps[fact.place].max_visits
-        raise seen.broken("promise 3", f"'{fact.place}' runs in visit {limit + 1} of {limit}", entry)
+    if fact.place in facts.steps and _is_beyond_limit(facts, fact.place):
+        limit = facts.steps[fact.place].max_visits
+        raise facts.violation("promise 3", f"'{fact.place}' runs in visit {limit + 1} of {limit}", entry)
 
 
-def promise_3_triage_retries_by_itself_once(seen: LogFacts, entry: e.Entry) -> None:
+def promise_3_triage_retries_by_itself_once(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.StepClassified)
-    if fact.is_default and fact.verdict == "retry" and seen.causes.get(fact.step, _NO_CAUSES)["default"]:
-        raise seen.broken("promise 3", f"nobody classified '{fact.step}', and it is retried once more", entry)
+    if fact.is_default and fact.verdict == "retry" and facts.causes.get(fact.step, _NO_CAUSES)["default"]:
+        raise facts.violation("promise 3", f"'{fact.step}' was not classified, and is retried once more", entry)
 
 
 # -- 4: script, handler, route, undo and `end` start once per cause --------------------------------------------------
 
 
-def promise_4_visits_follow_each_other(seen: LogFacts, entry: e.Entry) -> None:
+def promise_4_visits_follow_each_other(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     if isinstance(fact, e.StepEntered):
-        before = seen.visits.get(fact.step, 0)
-        if fact.step in seen.open_visits or fact.visit != before + 1:
-            raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' follows visit {before}", entry)
-    elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step not in seen.open_visits:
-        raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' ended twice", entry)
+        before = facts.visits.get(fact.step, 0)
+        if fact.step in facts.open_visits or fact.visit != before + 1:
+            raise facts.violation("promise 4", f"visit {fact.visit} of '{fact.step}' follows visit {before}", entry)
+    elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step not in facts.open_visits:
+        raise facts.violation("promise 4", f"visit {fact.visit} of '{fact.step}' ended twice", entry)
 
 
-def promise_4_commands_start_once(seen: LogFacts, entry: e.Entry) -> None:
+def promise_4_commands_start_once(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.CommandEntered)
-    if fact.place in seen.open_commands or (fact.role != "do" and fact.place in seen.entered_once):
-        raise seen.broken("promise 4", f"'{fact.place}' was entered twice", entry)
+    if fact.place in facts.open_commands or (fact.role != "do" and fact.place in facts.entered_once):
+        raise facts.violation("promise 4", f"'{fact.place}' was entered twice", entry)
     if fact.role == "script":
-        reserved = seen.reserved.get(fact.parent)
+        reserved = facts.reserved.get(fact.parent)
         if reserved is None or not reserved.has_script:
-            raise seen.broken("promise 4", f"the script of '{fact.parent}' runs for no retry", entry)
-        if (fact.parent, reserved.attempt) in seen.scripts_run:
-            raise seen.broken("promise 4", f"the script of '{fact.parent}' runs twice for one retry", entry)
-    if fact.role == "handler" and fact.parent not in seen.handlers:
-        raise seen.broken("promise 4", f"'{fact.place}' runs outside of its handler", entry)
-    if fact.role == "undo" and seen.undoing is None:
-        raise seen.broken("promise 4", f"'{fact.place}' runs although nothing is being undone", entry)
+            raise facts.violation("promise 4", f"the script of '{fact.parent}' runs for no retry", entry)
+        if (fact.parent, reserved.attempt) in facts.scripts_run:
+            raise facts.violation("promise 4", f"the script of '{fact.parent}' runs twice for one retry", entry)
+    if fact.role == "handler" and fact.parent not in facts.handlers:
+        raise facts.violation("promise 4", f"'{fact.place}' runs outside of its handler", entry)
+    if fact.role == "undo" and facts.undoing is None:
+        raise facts.violation("promise 4", f"'{fact.place}' runs although nothing is being undone", entry)
 
 
-def promise_4_handlers_start_once(seen: LogFacts, entry: e.Entry) -> None:
+def promise_4_handlers_start_once(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     if isinstance(fact, e.HandlerStarted):
-        if fact.place in seen.handlers or (fact.place, fact.attempt) in seen.handled:
-            raise seen.broken("promise 4", f"the handler of '{fact.place}' started twice for one failure", entry)
-    elif isinstance(fact, e.HandlerSucceeded | e.HandlerFailed) and fact.place not in seen.handlers:
-        raise seen.broken("promise 4", f"a handler of '{fact.place}' ended that did not run", entry)
+        if fact.place in facts.handlers or (fact.place, fact.attempt) in facts.handled:
+            raise facts.violation("promise 4", f"the handler of '{fact.place}' started twice for one failure", entry)
+    elif isinstance(fact, e.HandlerSucceeded | e.HandlerFailed) and fact.place not in facts.handlers:
+        raise facts.violation("promise 4", f"a handler of '{fact.place}' ended that did not run", entry)
 
 
-def promise_4_undo_goes_back_in_order(seen: LogFacts, entry: e.Entry) -> None:
+def promise_4_undo_goes_back_in_order(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.UndoStarted)
     visit = (fact.step, fact.visit)
-    if seen.undoing is not None:
-        raise seen.broken("promise 4", f"the undo of {visit} started while {seen.undoing} was being undone", entry)
-    if visit not in seen.completed or visit in seen.undone:
-        raise seen.broken("promise 4", f"{visit} is undone twice, or did not complete", entry)
-    if seen.last_undone_seq and seen.completed[visit] > seen.last_undone_seq:
-        raise seen.broken("promise 4", f"{visit} completed after what was undone before it", entry)
+    if facts.undoing is not None:
+        raise facts.violation("promise 4", f"the undo of {visit} started while {facts.undoing} was being undone", entry)
+    if visit not in facts.completed or visit in facts.undone:
+        raise facts.violation("promise 4", f"{visit} is undone twice, or did not complete", entry)
+    if facts.last_undone_seq and facts.completed[visit] > facts.last_undone_seq:
+        raise facts.violation("promise 4", f"{visit} completed after what was undone before it", entry)
 
 
-def promise_4_loops_fire_once(seen: LogFacts, entry: e.Entry) -> None:
+def promise_4_loops_fire_once(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.LoopFired)
-    if (fact.step, fact.edge) not in seen.loops:
-        raise seen.broken("promise 4", f"the loop of '{fact.step}' fired and was not taken", entry)
+    if (fact.step, fact.edge) not in facts.loops:
+        raise facts.violation("promise 4", f"the loop of '{fact.step}' fired and was not taken", entry)
 
 
-def promise_4_every_failure_says_where_it_went(seen: LogFacts, entry: e.Entry) -> None:
+def promise_4_every_failure_says_where_it_went(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.StepFailed)
     route = fact.route
     if route.status == "selected" and (route.edge is None or route.edge not in fact.taken):
-        raise seen.broken("promise 4", f"'{fact.step}' chose a route and did not take it", entry)
+        raise facts.violation("promise 4", f"'{fact.step}' chose a route and did not take it", entry)
     is_routed = route.status == "selected" and route.to != END
     if is_routed == fact.routed_to_end and fact.step != END:
-        raise seen.broken("promise 4", f"'{fact.step}' went to {route.to} and to 'end'", entry)
+        raise facts.violation("promise 4", f"'{fact.step}' went to {route.to} and to 'end'", entry)
 
 
 # -- 5: no attempt starts while its script, triage or delay is open --------------------------------------------------
 
 
-def promise_5_nothing_starts_early(seen: LogFacts, entry: e.Entry) -> None:
+def promise_5_nothing_starts_early(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
     place = fact.place
-    if place in seen.open_scripts:
-        raise seen.broken("promise 5", f"'{place}' is tried again while its recovery script runs", entry)
-    if place in seen.parked:
-        raise seen.broken("promise 5", f"'{place}' is tried again while it is parked", entry)
-    reserved = seen.reserved.get(place)
+    if place in facts.open_scripts:
+        raise facts.violation("promise 5", f"'{place}' is tried again while its recovery script runs", entry)
+    if place in facts.parked:
+        raise facts.violation("promise 5", f"'{place}' is tried again while it is parked", entry)
+    reserved = facts.reserved.get(place)
     if reserved is not None and reserved.due > entry.at:
-        raise seen.broken("promise 5", f"'{place}' is tried again before its delay is over", entry)
+        raise facts.violation("promise 5", f"'{place}' is tried again before its delay is over", entry)
 
 
 # -- 6: a stopped run never starts a step again ----------------------------------------------------------------------
 
 
-def promise_6_a_stopped_run_starts_nothing(seen: LogFacts, entry: e.Entry) -> None:
-    if seen.stop is None:
+def promise_6_a_stopped_run_starts_nothing(facts: LogFacts, entry: e.Entry) -> None:
+    if facts.stop is None:
         return
     fact: Any = entry.fact
     place = fact.place if hasattr(fact, "place") else fact.step
-    if not _may_still_start(seen, place, fact):
-        raise seen.broken("promise 6", f"{type(fact).__name__} for '{place}' in a run that stops", entry)
+    if not _may_still_start(facts, place, fact):
+        raise facts.violation("promise 6", f"{type(fact).__name__} for '{place}' in a run that stops", entry)
 
 
-def _may_still_start(seen: LogFacts, place: str, fact: e.Fact) -> bool:
+def _may_still_start(facts: LogFacts, place: str, fact: e.Fact) -> bool:
     """Cleanup handlers, undo and `end`; with `now` no new cleanup and no new undo."""
-    if isinstance(fact, e.HandlerStarted) and fact.strategy == "cleanup" and not seen.is_now:
+    if isinstance(fact, e.HandlerStarted) and fact.strategy == "cleanup" and not facts.is_now:
         return True
     if isinstance(fact, e.CommandEntered):
-        if fact.role == "undo" or (fact.role == "handler" and _is_cleanup(seen, fact.parent)):
+        if fact.role == "undo" or (fact.role == "handler" and _is_cleanup(facts, fact.parent)):
             return True
         place = fact.parent
-    for above in seen.lineage(place):
-        if above == END or seen.roles.get(above) == "undo":
+    for above in facts.lineage(place):
+        if above == END or facts.roles.get(above) == "undo":
             return True
-        if seen.roles.get(above) == "handler" and _is_cleanup(seen, seen.parents[above]):
+        if facts.roles.get(above) == "handler" and _is_cleanup(facts, facts.parents[above]):
             return True
     return False
 
 
-def _is_cleanup(seen: LogFacts, place: str) -> bool:
-    handler = seen.specs[place].on_failure
+def _is_cleanup(facts: LogFacts, place: str) -> bool:
+    handler = facts.specs[place].on_failure
     return handler is not None and handler.strategy == "cleanup"
 
 
-def promise_6_now_means_now(seen: LogFacts, entry: e.Entry) -> None:
-    if seen.is_now:
-        raise seen.broken("promise 6", "an undo started in a run that was cancelled at once", entry)
+def promise_6_now_means_now(facts: LogFacts, entry: e.Entry) -> None:
+    if facts.is_now:
+        raise facts.violation("promise 6", "an undo started in a run that was cancelled at once", entry)
 
 
-def promise_6_no_route_in_a_stopped_run(seen: LogFacts, entry: e.Entry) -> None:
+def promise_6_no_route_in_a_stopped_run(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.StepFailed)
-    if seen.stop is not None and fact.step != END and (fact.route.status != "skipped_terminal" or fact.taken):
-        raise seen.broken("promise 6", f"'{fact.step}' was routed in a run that stops", entry)
+    if facts.stop is not None and fact.step != END and (fact.route.status != "skipped_terminal" or fact.taken):
+        raise facts.violation("promise 6", f"'{fact.step}' was routed in a run that stops", entry)
 
 
 # -- 7: no lease outlives its holder ---------------------------------------------------------------------------------
 
 
-def promise_7_items_keep_to_their_slots(seen: LogFacts, entry: e.Entry) -> None:
+def promise_7_items_keep_to_their_slots(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.ItemEntered)
-    policy, running = seen.steps[fact.parent].map, seen.items_running[fact.parent]
-    if fact.place in seen.open_commands:
-        raise seen.broken("promise 7", f"'{fact.place}' was entered twice", entry)
+    policy, running = facts.steps[fact.parent].map, facts.items_running[fact.parent]
+    if fact.place in facts.open_commands:
+        raise facts.violation("promise 7", f"'{fact.place}' was entered twice", entry)
     if policy is not None and policy.max_parallel is not None and running >= policy.max_parallel:
-        raise seen.broken("promise 7", f"'{fact.place}' was entered while {running} items ran", entry)
+        raise facts.violation("promise 7", f"'{fact.place}' was entered while {running} items ran", entry)
 
 
-def promise_7_no_task_outlives_its_run(state: State, outside: Outside) -> None:
-    if state.run.status in RUN_ENDED and (outside.tasks or outside.children):
-        left = sorted({*outside.tasks, *outside.children})
+def promise_7_no_task_outlives_its_run(state: State, pending: PendingWork) -> None:
+    if state.run.status in RUN_ENDED and (pending.tasks or pending.children):
+        left = sorted({*pending.tasks, *pending.children})
         raise AssertionError(f"promise 7: the run has {state.run.status}, and {left} are still queued")
 
 
-def promise_7_nothing_is_queued_for_nobody(state: State, queued: Iterable[tuple[str, int]]) -> None:
-    """At rest: a task that nobody has taken is that of a place which waits for it."""
+def promise_7_every_queued_task_has_a_place(state: State, queued: Iterable[tuple[str, int]]) -> None:
+    """At rest, a task that is not leased belongs to a place that waits for it."""
     for key, attempt in queued:
         place = state.places.get(key)
         if place is None or place.status != "ready" or place.attempt != attempt:
@@ -362,13 +368,15 @@ def promise_7_nothing_is_queued_for_nobody(state: State, queued: Iterable[tuple[
 # -- 8: the log replays to the same state ----------------------------------------------------------------------------
 
 
-def promise_8_the_log_is_a_log(seen: LogFacts, entry: e.Entry) -> None:
-    if entry.seq != len(seen.log) + 1:
-        raise seen.broken("promise 8", f"entry {entry.seq} is in place {len(seen.log) + 1}", entry)
+def promise_8_the_log_is_a_log(facts: LogFacts, entry: e.Entry) -> None:
+    if entry.seq != len(facts.log) + 1:
+        raise facts.violation("promise 8", f"entry {entry.seq} is in place {len(facts.log) + 1}", entry)
     if not 0 <= entry.caused_by < entry.seq:
-        raise seen.broken("promise 8", f"entry {entry.seq} is caused by {entry.caused_by}, which is not before", entry)
-    if seen.log and entry.at < seen.log[-1].at:
-        raise seen.broken("promise 8", "time went back", entry)
+        raise facts.violation(
+            "promise 8", f"entry {entry.seq} is caused by {entry.caused_by}, which is not before", entry
+        )
+    if facts.log and entry.at < facts.log[-1].at:
+        raise facts.violation("promise 8", "time went back", entry)
 
 
 def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
@@ -378,62 +386,62 @@ def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
 
 
 def promise_8_the_log_replays(state: State, log: Iterable[e.Entry], first: Graph | None = None) -> None:
-    """`first`: of the definition that the run was started with, where a corrected one has taken its place."""
+    """`first` is the definition with which the run was started, if a corrected one replaced it."""
     graph = first or state.graph
     _expect_same(state, fold(graph.workflow, log, graph))
 
 
 def promise_8_the_tables_say_what_the_log_says(state: State, restored: State) -> None:
-    """`state` is the fold of the log, `restored` what the store's rows were read back as."""
+    """`state` is the fold of the log, `restored` is what the store's rows were read back as."""
     _expect_same(restored, state)
 
 
 def promise_8_the_line_says_what_the_log_says(state: State, record: RunRecord) -> None:
-    """A run without an event has not begun: its line says that it runs."""
+    """A run without an event has not begun: its row says that it runs."""
     run = state.run
-    told = (run.status if run.seq else "running", run.round if run.seq else 1, run.seq, run.degraded, run.reason)
+    expected = (run.status if run.seq else "running", run.round if run.seq else 1, run.seq, run.degraded, run.reason)
     line = (record.status, record.round, record.seq, record.degraded, record.reason)
-    if line != told:
-        raise AssertionError(f"promise 8: run {record.run_id} is listed as {line}, and its log says {told}")
+    if line != expected:
+        raise AssertionError(f"promise 8: run {record.run_id} is listed as {line}, and its log says {expected}")
 
 
-def _expect_same(live: State, told: State) -> None:
+def _expect_same(live: State, expected: State) -> None:
     for table in STATE_TABLES:
-        ours, theirs = getattr(live, table), getattr(told, table)
+        ours, theirs = getattr(live, table), getattr(expected, table)
         if ours != theirs:
             raise AssertionError(f"promise 8: '{table}' is\n  {_difference(ours, theirs)}")
 
 
-def _difference(live: Any, told: Any) -> str:
-    if isinstance(live, dict) and isinstance(told, dict):
-        keys = [key for key in {**live, **told} if live.get(key) != told.get(key)]
-        live, told = {key: live.get(key) for key in keys}, {key: told.get(key) for key in keys}
-    return f"{live}\nand the log says\n  {told}"
+def _difference(live: Any, expected: Any) -> str:
+    if isinstance(live, dict) and isinstance(expected, dict):
+        keys = [key for key in {**live, **expected} if live.get(key) != expected.get(key)]
+        live, expected = {key: live.get(key) for key in keys}, {key: expected.get(key) for key in keys}
+    return f"{live}\nand the log says\n  {expected}"
 
 
-def promise_8_a_fork_keeps_what_was_done(seen: LogFacts, entry: e.Entry, original: LogFacts) -> None:
-    """Of the run that it was forked from, which may have gone on since: what was never done runs again."""
+def promise_8_a_fork_keeps_what_was_done(facts: LogFacts, entry: e.Entry, original: LogFacts) -> None:
+    """For the run that it was forked from, which may have continued since: what was never done runs again."""
     assert isinstance(entry.fact, e.RunStarted)
     for kept in entry.fact.kept:
         if kept.step not in original.done:
             outcome = original.outcomes.get(kept.step, "not there")
-            raise seen.broken("promise 8", f"the fork keeps '{kept.step}', which was {outcome}", entry)
+            raise facts.violation("promise 8", f"the fork keeps '{kept.step}', which was {outcome}", entry)
 
 
 # -- 9: a secret appears nowhere -------------------------------------------------------------------------------------
 
 
-def promise_9_no_secret_is_told(log: Sequence[e.Entry], secret: str) -> None:
+def promise_9_no_secret_is_logged(log: Sequence[e.Entry], secret: str) -> None:
     plain = secret.encode()
     for entry in log if plain in msgspec.json.encode(log) else ():
         if plain in msgspec.json.encode(entry):
             raise AssertionError(f"promise 9: a secret is in the log (seq {entry.seq})\n  {type(entry.fact).__name__}")
 
 
-# -- all of them -----------------------------------------------------------------------------------------------------
+# -- all invariants --------------------------------------------------------------------------------------------------
 
 FactPromise = Callable[[LogFacts, e.Entry], None]
-StatePromise = Callable[[State, Outside], None]
+StatePromise = Callable[[State, PendingWork], None]
 
 _STARTS = (
     e.StepEntered,
@@ -485,8 +493,8 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
 }
 STATE_PROMISES: tuple[StatePromise, ...] = (
     promise_1_every_step_has_ended,
-    promise_10_somebody_will_come,
-    promise_10_nobody_is_forgotten,
+    promise_10_every_place_has_a_waker,
+    promise_10_no_step_is_forgotten,
 )
 
 _ASKED: dict[type[e.Fact], tuple[FactPromise, ...]] = {
@@ -494,37 +502,37 @@ _ASKED: dict[type[e.Fact], tuple[FactPromise, ...]] = {
 }
 
 
-class Promises:
-    """Asks every promise as a log grows."""
+class RunInvariants:
+    """Check every invariant as a log grows."""
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
-        self.seen = LogFacts(workflow, graph)
-        self.first = self.seen.graph
+        self.facts = LogFacts(workflow, graph)
+        self.first = self.facts.graph
 
-    def see(self, entry: e.Entry) -> None:
-        """One more entry of the log."""
+    def check_entry(self, entry: e.Entry) -> None:
+        """Check one more entry of the log."""
         for promise in _ASKED[type(entry.fact)]:
-            promise(self.seen, entry)
-        self.seen.note(entry)
+            promise(self.facts, entry)
+        self.facts.record(entry)
 
-    def rest(self, state: State, outside: Outside) -> None:
-        """A turn is over and nothing waits in the inbox."""
+    def check_at_rest(self, state: State, pending: PendingWork) -> None:
+        """Check the state after a turn, with an empty inbox."""
         for promise in STATE_PROMISES:
-            promise(state, outside)
+            promise(state, pending)
 
-    def over(self, state: State, outside: Outside) -> None:
-        """The history is over: everything was reported, and nothing may be left."""
-        promise_7_no_task_outlives_its_run(state, outside)
-        promise_8_the_log_can_be_written_down(self.seen.log)
-        promise_8_the_log_replays(state, self.seen.log, self.first)
-        promise_10_the_story_can_be_told(self.seen.log)
+    def check_finished(self, state: State, pending: PendingWork) -> None:
+        """Check the end of a history: everything was reported, and nothing may be left."""
+        promise_7_no_task_outlives_its_run(state, pending)
+        promise_8_the_log_can_be_written_down(self.facts.log)
+        promise_8_the_log_replays(state, self.facts.log, self.first)
+        promise_10_a_run_has_a_story(self.facts.log)
 
 
 def check(log: Iterable[e.Entry], state: State, first: Workflow | None = None) -> None:
-    """Ask every promise that a log and the state it led to can show; `first` as for `promise_8_the_log_replays`."""
-    promises = Promises(first or state.workflow)
+    """Check every invariant that a log and its state can show; `first` as for `promise_8_the_log_replays`."""
+    promises = RunInvariants(first or state.workflow)
     for entry in log:
-        promises.see(entry)
-    promise_1_every_step_has_ended(state, Outside())
-    promise_8_the_log_can_be_written_down(promises.seen.log)
-    promise_8_the_log_replays(state, promises.seen.log, promises.first)
+        promises.check_entry(entry)
+    promise_1_every_step_has_ended(state, PendingWork())
+    promise_8_the_log_can_be_written_down(promises.facts.log)
+    promise_8_the_log_replays(state, promises.facts.log, promises.first)

@@ -1,4 +1,4 @@
-"""A history in which a promise was broken, cut down: the smallest workflow and the least trouble that still do it."""
+"""Shrink a history that broke an invariant: find the smallest workflow and the fewest faults that still do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 
 from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Handler, Step, Workflow, encode
-from mulligan.testing.cpu_limit import computing_at_most
-from mulligan.testing.fault_budget import ALL_TROUBLE, Trouble
+from mulligan.testing.cpu_limit import limit_cpu
+from mulligan.testing.fault_budget import ALL_FAULTS, FaultBudget
 from mulligan.testing.workflows import is_lawful
 
 TRIES_MAX = 600
 SECONDS_MAX = 60.0
-# Each time: of one that has no end there is not enough time to try many.
+# For each attempt: a history without end leaves no time for many.
 COMPUTING_SECONDS_MAX = 2.0
 FACTS_SHOWN = 30
 
@@ -26,13 +26,13 @@ _replace = msgspec.structs.replace
 
 
 class History(Protocol):
-    """What is asked of one history, before and after it was run."""
+    """The interface of one history, before and after it was run."""
 
     workflow: Workflow
     # How often each kind of thing happened, by name.
     happened: Counter[str]
-    # Moves in its wild parts; its engines at most at once; the kind of its store.
-    moves: int
+    # Steps in its phase with faults; its maximum number of engines; the kind of its store.
+    steps: int
     engines_max: int
     store_kind: str
 
@@ -44,18 +44,18 @@ class History(Protocol):
 
 
 class Histories(Protocol):
-    """Makes the history of a seed; with a workflow of that one, and with no more trouble than is allowed."""
+    """Create the history of a seed, with its own or the given workflow, and within a fault budget."""
 
-    def __call__(self, seed: int, workflow: Workflow | None = None, *, trouble: Trouble = ALL_TROUBLE) -> History: ...
+    def __call__(self, seed: int, workflow: Workflow | None = None, *, budget: FaultBudget = ALL_FAULTS) -> History: ...
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """A history in which a promise was broken."""
+class BrokenHistory(msgspec.Struct, frozen=True):
+    """A history in which an invariant was broken."""
 
     seed: int
     sentence: str
     workflow: Workflow | None = None
-    trouble: Trouble = ALL_TROUBLE
+    budget: FaultBudget = ALL_FAULTS
     happened: Counter[str] = Counter()
     last_facts: str = ""
 
@@ -69,61 +69,63 @@ class Broken(msgspec.Struct, frozen=True):
             what = ", ".join(f"{name} {count}" for name, count in sorted(self.happened.items()))
             parts += [
                 f"the smallest workflow that still does this:\n{encode(self.workflow).decode()}",
-                f"the least trouble that still does this: {_described(self.trouble)}\nwhat happened: {what}",
+                f"the fewest faults that still do this: {_described(self.budget)}\nwhat happened: {what}",
                 f"its last facts:\n{self.last_facts}",
             ]
-        return "\n\n".join([*parts, f"to see it again: make simulate N=1 SEED={self.seed}"])
+        return "\n\n".join([*parts, f"to reproduce it: make simulate N=1 SEED={self.seed}"])
 
 
-def _described(trouble: Trouble) -> str:
+def _described(budget: FaultBudget) -> str:
     limits = [
-        f"without {', '.join(sorted(trouble.without))}" if trouble.without else "",
-        "" if trouble.moves_max is None else f"the wild part over after {trouble.moves_max} moves",
-        "" if trouble.engines_max is None else f"{trouble.engines_max} engines at most",
-        f"in a store of kind '{trouble.store}'" if trouble.store else "",
+        f"without {', '.join(sorted(budget.without))}" if budget.without else "",
+        "" if budget.steps_max is None else f"faults until step {budget.steps_max}",
+        "" if budget.engines_max is None else f"{budget.engines_max} engines at most",
+        f"in a store of kind '{budget.store}'" if budget.store else "",
     ]
-    return "; ".join(limit for limit in limits if limit) or "all that the seed has"
+    return "; ".join(limit for limit in limits if limit) or "all faults of the seed"
 
 
 def complaint(history: History, computing_seconds: float = COMPUTING_SECONDS_MAX) -> str:
-    """Run it: the sentence about what went wrong; empty if nothing did."""
+    """Run it and return what went wrong; "" if nothing did."""
     try:
-        with computing_at_most(computing_seconds):
+        with limit_cpu(computing_seconds):
             history.run()
     except AssertionError as error:
         return str(error)
     except Exception as error:  # any error that gets here is a finding, whatever its kind
-        return f"it crashed: {type(error).__name__}: {error}"
+        return f"crashed: {type(error).__name__}: {error}"
     return ""
 
 
-def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> Broken:
-    """The same seed with ever less, as long as the same promise is broken."""
+def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> BrokenHistory:
+    """Reduce the history of this seed while the same invariant is broken."""
     until, tries = time.monotonic() + SECONDS_MAX, 0
-    trouble = ALL_TROUBLE
-    found = _found(seed, sentence, history, trouble)
-    candidates = _less(history, trouble)
+    budget = ALL_FAULTS
+    found = _found(seed, sentence, history, budget)
+    candidates = _less(history, budget)
     while tries < TRIES_MAX and time.monotonic() < until and (candidate := next(candidates, None)) is not None:
         tries += 1
-        workflow, trouble = candidate
-        again = histories(seed, workflow, trouble=trouble)
+        workflow, budget = candidate
+        again = histories(seed, workflow, budget=budget)
         sentence = complaint(again)
         if sentence.partition(":")[0] == found.promise:
-            found = _found(seed, sentence, again, trouble)
-            candidates = _less(again, trouble)
+            found = _found(seed, sentence, again, budget)
+            candidates = _less(again, budget)
     return found
 
 
-def _found(seed: int, sentence: str, history: History, trouble: Trouble) -> Broken:
+def _found(seed: int, sentence: str, history: History, budget: FaultBudget) -> BrokenHistory:
     facts = history.last_facts(FACTS_SHOWN)
-    return Broken(seed, sentence, history.workflow, trouble, Counter(history.happened), facts)
+    return BrokenHistory(
+        seed, sentence, history.workflow, budget=budget, happened=Counter(history.happened), last_facts=facts
+    )
 
 
-def _less(history: History, trouble: Trouble) -> Iterator[tuple[Workflow, Trouble]]:
-    """One thing less: of the trouble, then of the workflow."""
-    calmer = trouble.less(history.happened.keys(), history.moves, history.engines_max, history.store_kind)
+def _less(history: History, budget: FaultBudget) -> Iterator[tuple[Workflow, FaultBudget]]:
+    """Yield histories with one thing less: faults first, then parts of the workflow."""
+    calmer = budget.less(history.happened.keys(), history.steps, history.engines_max, history.store_kind)
     return chain(
-        ((history.workflow, less) for less in calmer), ((workflow, trouble) for workflow in smaller(history.workflow))
+        ((history.workflow, less) for less in calmer), ((workflow, budget) for workflow in smaller(history.workflow))
     )
 
 
@@ -131,7 +133,7 @@ def _less(history: History, trouble: Trouble) -> Iterator[tuple[Workflow, Troubl
 
 
 def smaller(workflow: Workflow) -> Iterator[Workflow]:
-    """Lawful workflows with one thing less: a step, an option of a step, an option of the whole."""
+    """Yield valid workflows with one thing less: a step, an option of a step, an option of the workflow."""
     every = (*_with_less_steps(workflow), *_with_less_options(workflow), *_with_less_settings(workflow))
     return (candidate for candidate in every if is_lawful(candidate))
 
@@ -160,7 +162,7 @@ def _with_less_options(workflow: Workflow) -> Iterator[Workflow]:
         yield _replace(workflow, end=plainer)
 
 
-# What a step is, in place of what it may have.
+# Essential fields of a step, which are not removed.
 _IDENTITY = frozenset({"name", "action", "map", "do", "edges"})
 
 

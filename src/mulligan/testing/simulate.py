@@ -1,7 +1,7 @@
-"""Runs random histories, as many as one likes, and stops at the first in which a promise is broken.
+"""Run many random histories, and stop at the first that breaks an invariant.
 
-Then it says which promise, the smallest workflow and the least trouble that still break it, the last facts, and the
-command that shows it again. Exit codes: 0 all is well, 1 a promise was broken, 130 interrupted.
+Then print which one, the smallest workflow and the fewest faults that still break it, the last facts, and the command
+that reproduces it. Exit codes: 0 all is well, 1 an invariant was broken, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mulligan.testing.arguments import at_least_one
-from mulligan.testing.shrinking import Broken, Histories
-from mulligan.testing.simulation_pool import Crew, Part, collect_seldom, parts
-from mulligan.testing.simulation_totals import Tally
+from mulligan.testing.arguments import positive_int
+from mulligan.testing.shrinking import BrokenHistory, Histories
+from mulligan.testing.simulation_pool import PartialResult, SimulationPool, collect_garbage_rarely, parts
+from mulligan.testing.simulation_totals import SimulationTotals
 from mulligan.testing.simulator import Simulation
 
 PROGRESS_SECONDS = 5.0
 
 
-class Sum(msgspec.Struct):
-    """What has come of it so far, and whether to go on."""
+class SimulationResult(msgspec.Struct):
+    """The result so far, and whether to continue."""
 
     wanted: int
     goes_on: bool = False
-    tally: Tally = msgspec.field(default_factory=Tally)
-    broken: list[Broken] = []
+    totals: SimulationTotals = msgspec.field(default_factory=SimulationTotals)
+    broken: list[BrokenHistory] = []
     is_interrupted: bool = False
     started_at: float = msgspec.field(default_factory=time.monotonic)
 
@@ -49,37 +49,37 @@ class Sum(msgspec.Struct):
     def seconds(self) -> float:
         return max(time.monotonic() - self.started_at, 0.001)
 
-    def add(self, part: Part) -> None:
-        self.tally.merge(part.tally)
+    def add(self, part: PartialResult) -> None:
+        self.totals.merge(part.totals)
         self.broken += part.broken
 
     def progress(self) -> str:
-        done, rate = self.tally.histories, self.tally.histories / self.seconds
-        left = f", {_long((self.wanted - done) / rate)} left" if rate else ""
+        done, rate = self.totals.histories, self.totals.histories / self.seconds
+        left = f", {_format_seconds((self.wanted - done) / rate)} left" if rate else ""
         return f"{done:,} of {self.wanted:,} histories, {rate:,.0f} a second, {len(self.broken)} broken{left}"
 
     def summary(self) -> str:
-        tally, rate = self.tally, self.tally.histories / self.seconds
-        count = f"{tally.histories:,} histories of {tally.runs:,} runs, {tally.events:,} events"
-        verdict = f"{len(self.broken)} broken" if self.broken else "every promise was kept"
+        totals, rate = self.totals, self.totals.histories / self.seconds
+        count = f"{totals.histories:,} histories of {totals.runs:,} runs, {totals.events:,} events"
+        verdict = f"{len(self.broken)} broken" if self.broken else "no promise was broken"
         cut = "interrupted: " if self.is_interrupted else ""
-        return f"{cut}{count} in {_long(self.seconds)} ({rate:,.0f} histories a second): {verdict}"
+        return f"{cut}{count} in {_format_seconds(self.seconds)} ({rate:,.0f} histories a second): {verdict}"
 
 
-def _long(seconds: float) -> str:
-    """How long that is, as one would say it."""
+def _format_seconds(seconds: float) -> str:
+    """Format a duration roughly."""
     if seconds < 100:
         return f"{seconds:.0f} seconds"
     minutes, hours = seconds / 60, seconds / 3600
     return f"{minutes:.0f} minutes" if minutes < 100 else f"{hours:.0f} hours"
 
 
-def simulate(seeds: Iterable[int], histories: Histories = Simulation) -> tuple[Tally, list[Broken]]:
-    """Run these histories one after the other, in this process; the broken ones are cut down."""
-    found = Sum(0)
+def simulate(seeds: Iterable[int], histories: Histories = Simulation) -> tuple[SimulationTotals, list[BrokenHistory]]:
+    """Run these histories one after the other in this process, and shrink the broken ones."""
+    result = SimulationResult(0)
     for part in parts(list(seeds), histories, lambda seed: True):
-        found.add(part)
-    return found.tally, found.broken
+        result.add(part)
+    return result.totals, result.broken
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -88,21 +88,21 @@ def simulate(seeds: Iterable[int], histories: Histories = Simulation) -> tuple[T
 def main(arguments: Sequence[str] | None = None, histories: Histories = Simulation) -> int:
     options = _parser().parse_args(arguments)
     seeds = range(options.seed, options.seed + options.histories)
-    found = Sum(len(seeds), options.keep_going)
-    with _interruptible(found):
-        _run(found, seeds, min(options.jobs, len(seeds)), histories)
-    print(found.tally.whole() if options.verbose else found.tally.short())
-    for one in found.broken:
+    result = SimulationResult(len(seeds), options.keep_going)
+    with _interruptible(result):
+        _run(result, seeds, min(options.jobs, len(seeds)), histories)
+    print(result.totals.table() if options.verbose else result.totals.summary())
+    for one in result.broken:
         print(f"\n{one.render()}")
-    print(f"\n{found.summary()}")
-    return found.exit_code
+    print(f"\n{result.summary()}")
+    return result.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mulligan.testing.simulate", description=__doc__)
-    parser.add_argument("--histories", type=at_least_one, default=2000, help="how many (default: 2000)")
+    parser.add_argument("--histories", type=positive_int, default=2000, help="how many (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed (default: 0)")
-    parser.add_argument("--jobs", type=at_least_one, default=_processors(), help="processes (default: processors)")
+    parser.add_argument("--jobs", type=positive_int, default=_processors(), help="processes (default: processors)")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first broken promise")
     parser.add_argument("--verbose", action="store_true", help="count everything that happened, by kind and name")
     return parser
@@ -113,13 +113,13 @@ def _processors() -> int:
 
 
 @contextmanager
-def _interruptible(found: Sum) -> Iterator[None]:
-    """Ctrl-C ends it after the histories that are under way; a second one at once."""
+def _interruptible(result: SimulationResult) -> Iterator[None]:
+    """Make Ctrl-C stop after the running histories, and a second one at once."""
 
     def interrupted(*_: object) -> None:
-        if found.is_interrupted:
+        if result.is_interrupted:
             raise KeyboardInterrupt
-        found.is_interrupted = True
+        result.is_interrupted = True
 
     before = signal.signal(signal.SIGINT, interrupted)
     try:
@@ -130,29 +130,29 @@ def _interruptible(found: Sum) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _run(found: Sum, seeds: range, jobs: int, histories: Histories) -> None:
+def _run(result: SimulationResult, seeds: range, jobs: int, histories: Histories) -> None:
     if jobs == 1:
-        _follow(found, parts(seeds, histories, lambda seed: not found.is_enough))
+        _follow(result, parts(seeds, histories, lambda seed: not result.is_enough))
         return
-    crew = Crew(seeds, jobs, histories)
+    pool = SimulationPool(seeds, jobs, histories)
     try:
-        _follow(found, crew.parts(), crew)
+        _follow(result, pool.parts(), pool)
     finally:
-        crew.close()
+        pool.close()
 
 
-def _follow(found: Sum, coming: Iterable[Part], crew: Crew | None = None) -> None:
-    """Add up what comes, and say now and then how far it is."""
+def _follow(result: SimulationResult, coming: Iterable[PartialResult], pool: SimulationPool | None = None) -> None:
+    """Add up partial results, and print the progress now and then."""
     said_at = time.monotonic()
     for part in coming:
-        found.add(part)
-        if crew is not None and found.is_enough:
-            crew.stop()
+        result.add(part)
+        if pool is not None and result.is_enough:
+            pool.stop()
         if time.monotonic() - said_at > PROGRESS_SECONDS:
-            print(found.progress(), file=sys.stderr, flush=True)
+            print(result.progress(), file=sys.stderr, flush=True)
             said_at = time.monotonic()
 
 
 if __name__ == "__main__":
-    collect_seldom()
+    collect_garbage_rarely()
     sys.exit(main())

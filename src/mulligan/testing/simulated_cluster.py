@@ -1,7 +1,7 @@
-"""A simulated world: processes with real engines, each with a connection of its own to one real store, under a sky.
+"""A simulated cluster: processes with real engines, each with its own connection to one real store, under faults.
 
-Time is virtual and common to all; what the clocks on the walls show may be wrong. Nothing happens by itself: `act` lets
-one process go once round its loop, and while it does, the sky may let others act between any two of its calls.
+Time is virtual and common to all; wall clocks may be wrong. Nothing happens by itself: `act` lets one process run its
+loop once, and while it does, the fault plan may let others act between any two of its calls.
 """
 
 from __future__ import annotations
@@ -18,66 +18,66 @@ from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.ports import Evaluator, NewRun, Store
 from mulligan.testing.clock import JumpingClock, WallClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
-from mulligan.testing.execution_recorder import ExecutionRecorder, Heartbeats, Outage, Search
-from mulligan.testing.fault_budget import STORE_KINDS, Trouble
-from mulligan.testing.fault_injection import weathered
+from mulligan.testing.execution_recorder import ExecutionRecorder, HeartbeatRecorder, Outage, WorkerSearch
+from mulligan.testing.fault_budget import STORE_KINDS, FaultBudget
+from mulligan.testing.fault_injection import with_faults
 from mulligan.testing.faults import Crash
 from mulligan.testing.invariant_checker import InvariantChecker
-from mulligan.testing.simulated_worker import BEATS_PER_LEASE, Process
-from mulligan.testing.timer_checks import CountedClock, Timekeeper
-from mulligan.testing.workflows import SECRET, Dice
+from mulligan.testing.simulated_worker import BEATS_PER_LEASE, SimulatedWorker
+from mulligan.testing.timer_checks import CountedClock, TimerChecks
+from mulligan.testing.workflows import SECRET, RandomEvaluator
 
-# How long a round of a loop takes.
+# How long one round of a loop takes.
 ROUND_SECONDS = 0.03
 BEAT_SECONDS = LEASE_SECONDS / BEATS_PER_LEASE
-# So many processes act inside one another at most.
+# How many processes may act inside one another.
 DEPTH_MAX = 2
-# An answer is given once: what is lost on its way to who asked is lost, and no promise says otherwise.
-_SHELTERED = frozenset({"answer", "close"})
+# An answer is delivered once: if it is lost on its way, no invariant is broken.
+_NEVER_FAULTY = frozenset({"answer", "close"})
 
 
-class World:
-    """Who and what there is. `happened` counts all trouble that there was."""
+class SimulatedCluster:
+    """All processes, hosts and clocks. `happened` counts all faults."""
 
-    def __init__(self, seed: object, trouble: Trouble) -> None:
+    def __init__(self, seed: object, budget: FaultBudget) -> None:
         self.rng = Random(f"history {seed}")
-        self.trouble = trouble
+        self.budget = budget
         self.clock = JumpingClock()
         dice = Random(f"world {seed}")
         # A history on SQLite takes as long as two others.
-        self.store_kind = trouble.store or dice.choices(STORE_KINDS, (2, 2, 1))[0]
+        self.store_kind = budget.store or dice.choices(STORE_KINDS, (2, 2, 1))[0]
         self.database = DATABASES[self.store_kind]()
-        self.evaluator: Evaluator = Dice(seed)
+        self.evaluator: Evaluator = RandomEvaluator(seed)
         self.starts_at_once = dice.choice((1, 2, 1000, 1000))
         self.workflows: dict[str, tuple[Workflow, Graph]] = {}
         self.hosts = ("h1", "h2") if self.database.is_shared else ("h1",)
         self._walls = {host: WallClock(self.clock) for host in self.hosts}
-        # The hands of people and the eyes of the onlooker are under no sky.
+        # Operators and the checker have connections without faults.
         self.operator = self.database.open(self.clock)
         self.checker = InvariantChecker(
             self.database.open(self.clock),
-            self.database.look,
-            self.database.contents,
-            SECRET,
-            self.starts_at_once,
+            self.database.read_contents,
+            self.database.raw_values,
+            secret=SECRET,
+            starts_at_once=self.starts_at_once,
         )
-        self.held = self.checker.see()
-        self.timekeeper = Timekeeper(self.clock.monotonic, is_shared=self.database.is_shared)
+        self.contents = self.checker.check_new()
+        self.timer_checks = TimerChecks(self.clock.monotonic, is_shared=self.database.is_shared)
         self.recorder = ExecutionRecorder(
-            self.database, LEASE_SECONDS if self.database.is_shared else None, self.timekeeper
+            self.database, LEASE_SECONDS if self.database.is_shared else None, self.timer_checks
         )
-        self.processes: list[Process] = []
+        self.workers: list[SimulatedWorker] = []
         self.happened: Counter[str] = Counter()
-        # What the sky does, how often, and what others do meanwhile.
-        self.weather: list[str] = []
-        self.weather_share = 0.0
+        # The faults, how often they happen, and what other processes do meanwhile.
+        self.faults: list[str] = []
+        self.fault_share = 0.0
         self.others: Callable[[], object] = lambda: None
         # Until then no process reaches the store.
         self._outage: Outage | None = None
-        self._connections: dict[Process, Store] = {}
-        self._heartbeats: dict[Process, Heartbeats] = {}
-        self._acting: list[Process] = []
-        # Every worker that there ever was, with its host.
+        self._connections: dict[SimulatedWorker, Store] = {}
+        self._heartbeats: dict[SimulatedWorker, HeartbeatRecorder] = {}
+        self._acting: list[SimulatedWorker] = []
+        # All workers that ever existed, with their hosts.
         self._names: dict[str, str] = {}
         self._bugs: list[str] = []
         self._seen_version = -1
@@ -92,64 +92,66 @@ class World:
 
     def start(
         self, slots: int, root_run_id: int | None = None, message_id: int | None = None, host: str = ""
-    ) -> Process:
-        """One more process, on this host or on any."""
-        process = Process(self, host or self.rng.choice(self.hosts), slots, root_run_id, message_id)
-        self.processes.append(process)
-        return process
+    ) -> SimulatedWorker:
+        """Start one more process, on this host or on any."""
+        worker = SimulatedWorker(
+            self, host or self.rng.choice(self.hosts), slots, root_run_id=root_run_id, message_id=message_id
+        )
+        self.workers.append(worker)
+        return worker
 
-    def act(self, process: Process) -> None:
-        """Let a process go once round its loop. One that dies is gone, with its connection and all that it ran."""
+    def act(self, worker: SimulatedWorker) -> None:
+        """Let a process run its loop once. If it dies, its connection and everything that it ran are gone."""
         self.clock.advance(ROUND_SECONDS)
-        self._acting.append(process)
+        self._acting.append(worker)
         try:
-            process.step()
+            worker.step()
         except Crash as crash:
             self.happened[f"crash {crash.point}"] += 1
-            self.drop(process)
+            self.drop(worker)
         finally:
             self._acting.pop()
-        if process.has_left:
-            self._remove(process)
+        if worker.has_left:
+            self._remove(worker)
 
-    def drop(self, process: Process) -> None:
-        """It dies, and others may find its lock free."""
-        process.lock = ""
+    def drop(self, worker: SimulatedWorker) -> None:
+        """Kill it, so that others may find its lock free."""
+        worker.lock = ""
         self._has_crashed = True
-        self._remove(process)
+        self._remove(worker)
 
-    def _remove(self, process: Process) -> None:
-        self.processes.remove(process)
-        self._connections.pop(process).close()
-        del self._heartbeats[process]
+    def _remove(self, worker: SimulatedWorker) -> None:
+        self.workers.remove(worker)
+        self._connections.pop(worker).close()
+        del self._heartbeats[worker]
 
     @property
-    def able(self) -> list[Process]:
-        """Those that can act now."""
+    def runnable(self) -> list[SimulatedWorker]:
+        """Return the processes that can act now."""
         now = self.clock.monotonic()
-        return [one for one in self.processes if one.frozen_until <= now and one not in self._acting]
+        return [one for one in self.workers if one.frozen_until <= now and one not in self._acting]
 
     @property
-    def idle(self) -> list[Process]:
-        """Those that are not in the middle of something."""
-        return [process for process in self.processes if process not in self._acting]
+    def idle(self) -> list[SimulatedWorker]:
+        """Return the processes that are not in the middle of something."""
+        return [worker for worker in self.workers if worker not in self._acting]
 
     @property
-    def living(self) -> set[str]:
-        return {process.name for process in self.processes if process.lock}
+    def live_workers(self) -> set[str]:
+        return {worker.name for worker in self.workers if worker.lock}
 
-    # -- what processes find around them -----------------------------------------------------------------------------
+    # -- the environment of processes --------------------------------------------------------------------------------
 
-    def connect(self, process: Process) -> Store:
-        """By the clock of its host; a store that hosts share has a clock of its own."""
-        clock = self.clock if self.database.is_shared else process.clock
-        self._connections[process] = self.database.open(clock)
-        seen = weathered(self.recorder.beside(self._connections[process], self.clock, process), self)
-        self._heartbeats[process] = Heartbeats(seen, process.clock, LEASE_SECONDS)
-        return cast(Store, self._heartbeats[process])
+    def connect(self, worker: SimulatedWorker) -> Store:
+        """Connect with the clock of its host; a shared store has its own clock."""
+        clock = self.clock if self.database.is_shared else worker.clock
+        self._connections[worker] = self.database.open(clock)
+        seen = with_faults(self.recorder.wrap(self._connections[worker], self.clock, worker), self)
+        self._heartbeats[worker] = HeartbeatRecorder(seen, worker.clock, LEASE_SECONDS)
+        return cast(Store, self._heartbeats[worker])
 
     def wall_clock(self, host: str) -> CountedClock:
-        """The clock of a process that starts now on this host."""
+        """Return the clock of a process that starts now on this host."""
         return CountedClock(self._walls[host].now, self.clock.monotonic)
 
     def new_name(self, host: str) -> str:
@@ -161,56 +163,58 @@ class World:
         return self._names[name]
 
     def is_free(self, lock: str) -> bool:
-        return all(process.lock != lock for process in self.processes)
+        return all(worker.lock != lock for worker in self.workers)
 
-    def search(self, process: Process) -> Search:
-        """Whom this one can find dead by their locks, on its host; and by the clock, where heartbeats count."""
-        here = frozenset(name for name, at in self._names.items() if at == process.host)
-        return Search(here - self.living, self.clock.now() if self._heartbeats[process].are_steady else None)
+    def search(self, worker: SimulatedWorker) -> WorkerSearch:
+        """Return what this process can find dead by locks on its host; and the time, if heartbeats count."""
+        here = frozenset(name for name, at in self._names.items() if at == worker.host)
+        return WorkerSearch(
+            here - self.live_workers, self.clock.now() if self._heartbeats[worker].are_continuous else None
+        )
 
-    def bug(self, message: str) -> None:
+    def report_bug(self, message: str) -> None:
         self._bugs.append(message)
 
-    def answered(self, message_id: int) -> None:
-        self.checker.fetched(message_id)
+    def note_answer(self, message_id: int) -> None:
+        self.checker.note_fetched(message_id)
 
-    # -- the sky -----------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
-    def strikes(self, method: str) -> str:
+    def next_fault(self, method: str) -> str:
         if self._is_away and method != "close":
             return "lost_call"
-        if not self.weather or self.rng.random() >= self.weather_share or method in _SHELTERED:
+        if not self.faults or self.rng.random() >= self.fault_share or method in _NEVER_FAULTY:
             return ""
-        kind = self.rng.choice(self.weather)
+        kind = self.rng.choice(self.faults)
         self.happened[kind] += 1
         return kind
 
-    def meanwhile(self) -> None:
+    def run_others(self) -> None:
         if len(self._acting) < DEPTH_MAX:
             self.others()
 
-    def hold_up(self) -> None:
-        self.let_pass(self.rng.choice((0.5, 3, 12, 45)))
+    def delay(self) -> None:
+        self.advance(self.rng.choice((0.5, 3, 12, 45)))
 
-    def while_busy(self, call: Callable[[], Any]) -> Any:
-        with self.database.busy():
+    def run_while_locked(self, call: Callable[[], Any]) -> Any:
+        with self.database.hold_lock():
             return call()
 
     def passed(self, point: str) -> None:
-        """A fault point: others may act there."""
-        if "meanwhile" in self.weather and self.rng.random() < self.weather_share:
+        """Let others act at a fault point."""
+        if "meanwhile" in self.faults and self.rng.random() < self.fault_share:
             self.happened["meanwhile"] += 1
-            self.meanwhile()
+            self.run_others()
 
     def begin_outage(self, seconds: float) -> None:
-        """No process reaches the store for so long."""
+        """Let no process reach the store for this long."""
         now = self.clock.now()
         self._outage = Outage(now, now + timedelta(seconds=seconds))
 
     def end_outage(self) -> None:
-        """Now, or when it was to end."""
+        """End the outage now, or when it was due to end."""
         if self._outage is not None:
-            self.recorder.outage(Outage(self._outage.began, min(self._outage.ended, self.clock.now())))
+            self.recorder.note_outage(Outage(self._outage.began, min(self._outage.ended, self.clock.now())))
         self._outage = None
 
     @property
@@ -222,70 +226,70 @@ class World:
     def set_clock(self, host: str, wrong_seconds: float) -> None:
         self._walls[host].set_wrong(wrong_seconds)
 
-    def clear_up(self) -> None:
-        """Everybody does their duty from now on: good weather, right clocks, nobody is stopped."""
-        self.weather = []
+    def end_faults(self) -> None:
+        """End all faults: the store works, clocks are right, no process is stopped."""
+        self.faults = []
         self.end_outage()
         for wall in self._walls.values():
             wall.set_wrong(0.0)
-        for process in self.processes:
-            process.frozen_until = 0.0
+        for worker in self.workers:
+            worker.frozen_until = 0.0
 
     def seconds_to_next_timer(self) -> float | None:
-        """How long the engines wait for the next timer; None where there is none."""
-        found = ((run_id, one.time_of(run_id)) for one in self.processes for run_id in self.held.runs)
+        """Return how long the engines wait for the next timer; None if there is none."""
+        found = ((run_id, one.time_of(run_id)) for one in self.workers for run_id in self.contents.runs)
         nows = {run_id: now for run_id, now in found if now is not None}
-        self.timekeeper.waiting(self.held.timers, nows, self.clock.now())
-        dues = ((one.clock.now(), one.engine.next_due()) for one in self.processes if one.engine is not None)
+        self.timer_checks.check_waiting(self.contents.timers, nows, self.clock.now())
+        dues = ((one.clock.now(), one.engine.next_due()) for one in self.workers if one.engine is not None)
         return min(((due - now).total_seconds() for now, due in dues if due is not None), default=None)
 
-    def let_pass(self, seconds: float) -> None:
-        """Time in which nothing happens, but that those who can send heartbeats: often, in the last two leases."""
+    def advance(self, seconds: float) -> None:
+        """Let time pass in which only heartbeats are sent: often, in the last two leases."""
         often = min(seconds, 2 * LEASE_SECONDS) if self.database.is_shared else 0.0
-        self._let_pass(seconds - often)
+        self._advance(seconds - often)
         while often > 0:
-            self._let_pass(min(often, BEAT_SECONDS))
+            self._advance(min(often, BEAT_SECONDS))
             often -= BEAT_SECONDS
 
-    def _let_pass(self, seconds: float) -> None:
+    def _advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        weather, self.weather = self.weather, []
-        for process in self.able:
-            process.keep_alive()
-        self.weather = weather
+        faults, self.faults = self.faults, []
+        for worker in self.runnable:
+            worker.keep_alive()
+        self.faults = faults
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
-    def create(self, workflow: Workflow, holder: Process | None = None, **request: Any) -> int:
-        """A new run; with a holder that is up it is its own at once, as `mulligan run` has it."""
+    def create(self, workflow: Workflow, holder: SimulatedWorker | None = None, **request: Any) -> int:
+        """Create a run; a holder that is up holds it at once, as `mulligan run` does."""
         data = encode(workflow)
-        asked = RunRequested(self.clock.now(), 0, {"target": "staging"}, version(data), "someone", **request)
+        asked = RunRequested(self.clock.now(), 0, {"target": "staging"}, version=version(data), by="someone", **request)
         new = NewRun(data, asked.version, workflow.name, asked)
-        is_held = holder is not None and holder.engine is not None and holder.name in self.held.workers
+        is_held = holder is not None and holder.engine is not None and holder.name in self.contents.workers
         (turn,) = self.operator.create([new], holder.name if holder is not None and is_held else "")
         if is_held and holder is not None and holder.engine is not None:
             holder.engine.begin([turn], [new])
         return turn.run_id
 
-    def look(self) -> None:
-        """Ask the promises about what is new; after a crash also whether the tables say what the logs say."""
+    def check(self) -> None:
+        """Check what is new; after a crash also that the tables agree with the logs."""
         version_now = self.database.version()
         if version_now != self._seen_version:
             self._seen_version = version_now
-            self.held = self.checker.see()
+            self.contents = self.checker.check_new()
         if self._has_crashed:
             self._has_crashed = False
-            self.checker.verify()
-        self.recorder.see(self.held)
-        for complaints in (self.recorder.complaints, self.timekeeper.complaints):
-            if complaints:
-                raise AssertionError(complaints[0])
+            self.checker.check_tables()
+        self.recorder.check(self.contents)
+        for violations in (self.recorder.violations, self.timer_checks.violations):
+            if violations:
+                raise AssertionError(violations[0])
         if self._bugs:
-            raise AssertionError(f"promise 10: an engine has met a bug of ours: {self._bugs[0]}")
+            raise AssertionError(f"promise 10: an engine found a bug: {self._bugs[0]}")
 
     @property
     def events(self) -> int:
-        return sum(len(watched.log) for watched in self.checker.runs.values())
+        return sum(len(checked.log) for checked in self.checker.runs.values())
 
     def roots(self) -> Collection[int]:
-        return [run.run_id for run in self.held.runs.values() if run.parent_run_id is None]
+        return [run.run_id for run in self.contents.runs.values() if run.parent_run_id is None]

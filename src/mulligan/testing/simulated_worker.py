@@ -1,7 +1,7 @@
-"""One worker process of a simulated world: the real engine, and around it what `service.driver` does around one.
+"""One worker process of a simulated cluster: the real engine, and what `service.driver` does around it.
 
-The same shape, one round of its loop at a time, so that others may act between any two. It has a connection of its own
-and a name that is never used again; when it was taken for dead it comes back under another one.
+It does the same, one round of its loop at a time, so that others may act in between. It has its own connection and a
+name that is never reused; after it was expired it comes back under another name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver
 from mulligan.engine.worker_expiry import expire_dead_workers
-from mulligan.engine.workflow_cache import Known
+from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import LockState, Store, WorkerRecord
 from mulligan.testing.databases import LEASE_SECONDS
-from mulligan.testing.execution_recorder import ExecutionRecorder, Search
+from mulligan.testing.execution_recorder import ExecutionRecorder, WorkerSearch
 from mulligan.testing.fake_tasks import FakeTasks
 from mulligan.testing.timer_checks import CountedClock
 from mulligan.testing.workflows import read_workflow
@@ -33,17 +33,17 @@ RUNS_TAKEN_MAX = 1000
 GRACE_SECONDS = 10.0
 
 
-class Surroundings(Protocol):
-    """What a process finds around it."""
+class WorkerHost(Protocol):
+    """The environment of a process."""
 
     evaluator: Evaluator
     # How many first steps a run enters with one turn.
     starts_at_once: int
-    # The workflows of the world by version: to read one takes as long as half a history.
+    # Workflows by version: reading one takes as long as half a history.
     workflows: dict[str, tuple[Workflow, Graph]]
     recorder: ExecutionRecorder
 
-    def connect(self, process: Process) -> Store: ...
+    def connect(self, worker: SimulatedWorker) -> Store: ...
 
     def wall_clock(self, host: str) -> CountedClock: ...
 
@@ -52,32 +52,27 @@ class Surroundings(Protocol):
     def host_of(self, name: str) -> str: ...
 
     def is_free(self, lock: str) -> bool:
-        """Whether nobody holds the lock: it is held for as long as its process lives."""
+        """Whether the lock is free: it is held as long as its process lives."""
 
-    def search(self, process: Process) -> Search:
-        """A process begins to look for the dead."""
+    def search(self, worker: SimulatedWorker) -> WorkerSearch:
+        """Start a search for dead workers."""
 
-    def bug(self, message: str) -> None:
-        """An engine has met a bug of ours."""
+    def report_bug(self, message: str) -> None:
+        """Report that an engine found a bug."""
 
-    def answered(self, message_id: int) -> None:
-        """Somebody has fetched the answer to this message."""
+    def note_answer(self, message_id: int) -> None:
+        """Record that the answer to this message was fetched."""
 
 
-class Process:
-    """Serves whatever comes; or drives one run and those below it until it has ended, with `root_run_id`.
+class SimulatedWorker:
+    """Serve all runs; or, with `root_run_id`, drive one run and those below it until it has ended.
 
-    Without slots it runs nothing: somebody who asked a run something (`message_id`) and takes its turns until it has
+    Without slots it runs nothing: it has sent a message to a run (`message_id`) and takes its turns until that is
     answered.
     """
 
     def __init__(
-        self,
-        around: Surroundings,
-        host: str,
-        slots: int,
-        root_run_id: int | None = None,
-        message_id: int | None = None,
+        self, around: WorkerHost, host: str, slots: int, root_run_id: int | None = None, message_id: int | None = None
     ) -> None:
         self.around = around
         self.host = host
@@ -89,40 +84,40 @@ class Process:
         self.executor: FakeTasks | None = None
         self.engine: Engine | None = None
         self.name = self.lock = ""
-        # The store does not answer; somebody has pressed Ctrl-C; it is over.
+        # The store does not answer; Ctrl-C was pressed; the process is done.
         self.is_away = self.is_leaving = self.has_left = False
-        # It was stopped, as SIGSTOP does, and goes on then.
+        # When it continues after SIGSTOP.
         self.frozen_until = 0.0
         self._is_drained = False
         self._run_ids: list[int] = [] if root_run_id is None else [root_run_id]
         self._beaten_at = self._idle_at = -LEASE_SECONDS
 
     def time_of(self, run_id: int) -> datetime | None:
-        """What time it is for a run that we drive."""
-        drive = None if self.engine is None else self.engine.drives.get(run_id)
+        """Return the time of a run that this process drives."""
+        drive = None if self.engine is None else self.engine.drivers.get(run_id)
         return None if drive is None else self.clock.now() + drive.ahead
 
     def step(self) -> None:
-        """Once round its loop."""
+        """Run the loop once."""
         if self.engine is None:
             self._set_up()
         elif self.is_leaving:
-            self._wind_up(self.engine)
+            self._shut_down(self.engine)
         elif self.is_away:
-            self._recover(self.engine)
+            self._reconnect(self.engine)
         else:
-            self._once(self.engine)
+            self._run_once(self.engine)
 
     def keep_alive(self) -> None:
-        """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
+        """Send a heartbeat and nothing else. It notices that it was expired when it acts."""
         if self.engine is not None:
             with suppress(StoreUnavailable, WorkerExpired):
-                self.engine.contact.beat()
+                self.engine.heartbeats.send()
 
-    # -- one life under one name -------------------------------------------------------------------------------------
+    # -- one name ----------------------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """All of it, or nothing of ours is left but, perhaps, a name in the store."""
+        """Set everything up, or leave nothing behind but, perhaps, a name in the store."""
         if self.is_leaving:
             self.has_left = True
             return
@@ -131,13 +126,13 @@ class Process:
         self.executor = self._executor() if self.slots else None
         try:
             self.clock.set_by(self.store.now)
-            self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
+            self.store.register(WorkerRecord(self.name, self.host, 1, lock=self.lock, cpus=float(self.slots)))
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
-            self._rescue(engine)
+            self._expire_dead_workers(engine)
             engine.take_up(self._below_root(self._run_ids))
         except StoreUnavailable:
-            self._put_down()
+            self._kill_everything()
             return
         self.engine, self.is_away = engine, False
 
@@ -146,87 +141,94 @@ class Process:
             self.store,
             self.clock,
             self.around.evaluator,
-            self.name,
-            self.executor,
+            name=self.name,
+            executor=self.executor,
             root_run_id=self.root_run_id,
-            watcher=_Alarm(self.around),
+            observer=_BugListener(self.around),
             lease_seconds=LEASE_SECONDS,
         )
-        engine.known = _Shared(self.around)
+        engine.workflows = _SharedCache(self.around)
         return engine
 
     def _executor(self) -> FakeTasks:
         watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
         recorder = self.around.recorder
-        executor = FakeTasks(self.name, self.host, self.clock, self.slots, watchdog_seconds, recorder.starting)
+        executor = FakeTasks(
+            self.name,
+            self.host,
+            self.clock,
+            slots=self.slots,
+            watchdog_seconds=watchdog_seconds,
+            starting=recorder.on_start,
+        )
         recorder.watch(executor)
         return executor
 
-    def _put_down(self) -> None:
-        """Nothing of ours runs, and our lock is free."""
+    def _kill_everything(self) -> None:
+        """Kill everything that it runs, and free its lock."""
         if self.executor is not None:
             self.executor.close()
         self.executor = self.engine = None
         self.lock = ""
 
-    def _start_over(self, engine: Engine) -> None:
-        """We were taken for dead: others have our work, and we come back under a new name."""
-        self._run_ids = list(engine.drives) or self._run_ids
-        self._put_down()
+    def _restart(self, engine: Engine) -> None:
+        """Come back under a new name after it was expired, because others have its work."""
+        self._run_ids = list(engine.drivers) or self._run_ids
+        self._kill_everything()
 
     def _tear_down(self, engine: Engine) -> None:
-        """Nothing of ours runs any more when the store hears that we are gone; if it does not, our lock is free."""
+        """Stop everything, then tell the store; if that fails, the free lock says it."""
         if self.executor is not None:
             self.executor.close()
         for _ in range(2):
             try:
-                engine.let_go()
+                engine.release_all()
                 self.store.retire(self.name)
                 break
             except StoreUnavailable:
                 continue
-        self._put_down()
+        self._kill_everything()
         self.has_left = True
 
-    def _rescue(self, engine: Engine) -> None:
+    def _expire_dead_workers(self, engine: Engine) -> None:
         around, search = self.around, self.around.search(self)
         for _ in expire_dead_workers(
             self.store,
-            self._look_at_lock,
-            self._end_leftovers,
-            may_expire_others=engine.contact.may_expire_others or not self.store.is_shared,
+            self._lock_state,
+            self._kill_leftovers,
+            may_expire_others=engine.heartbeats.may_expire_others or not self.store.is_shared,
         ):
-            engine.call()
-        around.recorder.has_searched(search)
+            engine.request_look()
+        around.recorder.note_search(search)
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
             engine.set_alone(next(others, None) is None)
 
-    def _look_at_lock(self, worker: WorkerRecord) -> LockState:
-        """Where several hosts share the store, the locks of the others cannot be seen."""
+    def _lock_state(self, worker: WorkerRecord) -> LockState:
+        """Return the lock's state. In a shared store, locks of other hosts cannot be seen."""
         if self.store.is_shared and worker.host != self.host:
             return "unknown"
         return "free" if self.around.is_free(worker.lock) else "held"
 
-    def _end_leftovers(self, name: str) -> None:
-        """What a dead worker has left on this host."""
+    def _kill_leftovers(self, name: str) -> None:
+        """Kill what a dead worker left running on this host."""
         if self.around.host_of(name) == self.host:
-            self.around.recorder.end_leftovers(name)
+            self.around.recorder.kill_leftovers(name)
 
     # -- driving -----------------------------------------------------------------------------------------------------
 
-    def _once(self, engine: Engine) -> None:
+    def _run_once(self, engine: Engine) -> None:
         try:
-            self._beat(engine)
+            self._send_heartbeat(engine)
             engine.tick(0.0)
             self._look(engine)
         except StoreUnavailable:
             self.is_away = True
         except WorkerExpired:
-            self._start_over(engine)
+            self._restart(engine)
 
-    def _recover(self, engine: Engine) -> None:
-        """Ask again whether the store is back. What ends meanwhile is kept."""
+    def _reconnect(self, engine: Engine) -> None:
+        """Check whether the store is back. Results that arrive meanwhile are kept."""
         if self.executor is not None:
             engine.wait(0.0)
         try:
@@ -234,29 +236,29 @@ class Process:
         except StoreUnavailable:
             return
         except WorkerExpired:
-            self._start_over(engine)
+            self._restart(engine)
         self.is_away = False
 
-    def _beat(self, engine: Engine) -> None:
-        """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
+    def _send_heartbeat(self, engine: Engine) -> None:
+        """Send a heartbeat, and expire dead workers if something may wait for their work."""
         is_shared = self.store.is_shared
         seconds = LEASE_SECONDS / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
-        others_matter = is_shared or engine.known.has_breakers or self._has_not_its_run(engine)
+        others_matter = is_shared or engine.workflows.has_breakers or self._has_not_its_run(engine)
         if not others_matter or self.clock.monotonic() - self._beaten_at < seconds:
             return
         self._beaten_at = self.clock.monotonic()
         if is_shared:
-            engine.contact.beat()
+            engine.heartbeats.send()
             self.clock.set_by(self.store.now)
-        self._rescue(engine)
+        self._expire_dead_workers(engine)
         if self._has_not_its_run(engine):
             engine.take_up(self._below_root([]))
 
     def _has_not_its_run(self, engine: Engine) -> bool:
-        return self.root_run_id is not None and self.root_run_id not in engine.drives
+        return self.root_run_id is not None and self.root_run_id not in engine.drivers
 
     def _below_root(self, run_ids: list[int]) -> list[int]:
-        """The run that is ours to drive and the runs below it that have not ended; of a server, the runs it had."""
+        """Return the run to drive and its unfinished children; for a server, the runs it had."""
         if self.root_run_id is None:
             return run_ids
         found = [self.root_run_id]
@@ -271,36 +273,36 @@ class Process:
         elif self.root_run_id is not None:
             self._leave_when_ended(engine, self.root_run_id)
         elif not self.store.is_shared:
-            self._take_up_idle(engine)
+            self._claim_idle_runs(engine)
 
     def _leave_when_ended(self, engine: Engine, run_id: int) -> None:
-        engine.refuse_given_up(run_id)
-        if run_id not in engine.drives and self.store.run(run_id).status in RUN_ENDED:
+        engine.refuse_abandoned(run_id)
+        if run_id not in engine.drivers and self.store.run(run_id).status in RUN_ENDED:
             self._tear_down(engine)
 
     def _leave_when_answered(self, engine: Engine) -> None:
         assert self.message_id is not None
         answer = self.store.answer(self.message_id)
         if answer is not None:
-            self.around.answered(self.message_id)
-        if answer is not None or self.root_run_id not in engine.drives:
+            self.around.note_answer(self.message_id)
+        if answer is not None or self.root_run_id not in engine.drivers:
             self._tear_down(engine)
 
-    def _take_up_idle(self, engine: Engine) -> None:
-        """In a store that no host shares tasks come with the turn of their run: of runs that nobody drives, ever."""
+    def _claim_idle_runs(self, engine: Engine) -> None:
+        """Claim runs that nothing drives: in a store that is not shared, tasks come with the turn of their run."""
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
-        if not engine.drives and not self.store.is_shared:
+        if not engine.drivers and not self.store.is_shared:
             self.clock.follow_wall()
-        self._rescue(engine)
+        self._expire_dead_workers(engine)
         unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
         engine.take_up([record.run_id for record in unfinished])
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 
-    def _wind_up(self, engine: Engine) -> None:
-        """Nothing starts; what came of what ran is written, if the store answers; then we go."""
+    def _shut_down(self, engine: Engine) -> None:
+        """Start nothing; write the results of what ran, if the store answers; then leave."""
         if not self._is_drained:
             self._is_drained = True
             engine.drain()
@@ -312,14 +314,14 @@ class Process:
         try:
             engine.tick(0.0)
         except (StoreUnavailable, WorkerExpired):
-            # What cannot be written now is void with our lock.
+            # What cannot be written now is void once the lock is free.
             self._tear_down(engine)
 
 
-class _Shared(Known):
-    """What one engine has met; what another has read before is not read again. First steps are entered in pieces."""
+class _SharedCache(WorkflowCache):
+    """A cache that all engines share, so that a workflow is read once. First steps are entered in pieces."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: WorkerHost) -> None:
         super().__init__()
         self._around = around
 
@@ -333,11 +335,11 @@ class _Shared(Known):
         return found
 
 
-class _Alarm(NullObserver):
-    """Hears when an engine has met a bug of ours."""
+class _BugListener(NullObserver):
+    """Report bugs that an engine finds."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: WorkerHost) -> None:
         self._around = around
 
     def trouble(self, message: str) -> None:
-        self._around.bug(message)
+        self._around.report_bug(message)

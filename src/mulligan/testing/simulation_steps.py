@@ -1,6 +1,6 @@
-"""What may happen in a simulated world: to workers, reports, time and clocks, and what people do at the worst moment.
+"""What may happen in a simulated cluster: to workers, reports, time and clocks, and what people do at bad moments.
 
-A move returns False where there was nothing to do.
+A step returns False if there was nothing to do.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from mulligan.ports import FAULT_POINTS, Lease
 from mulligan.testing.clock import START
 from mulligan.testing.corrections import correction
 from mulligan.testing.faults import Faults
-from mulligan.testing.simulated_cluster import World
-from mulligan.testing.simulated_worker import Process
+from mulligan.testing.simulated_cluster import SimulatedCluster
+from mulligan.testing.simulated_worker import SimulatedWorker
 from mulligan.testing.workflows import BREAKERS
 
 PROCESSES_MAX = 4
@@ -32,7 +32,7 @@ RUNS_MAX = 4
 # Enough for anything that a random workflow asks for.
 SLOTS_ENOUGH = 4
 
-# What may happen in the wild part, and how often; of those that happen sometimes a history has only some.
+# What may happen in the phase with faults, and how often; a history has only some of the optional ones.
 ALWAYS = {"step": 45, "end_task": 22, "pass_time": 8, "decide": 4}
 SOMETIMES = {
     "lose_worker": 3,
@@ -54,23 +54,23 @@ SOMETIMES = {
     "wrong_clock": 3,
     "reset_breakers": 1,
 }
-# How many of the rounds go by a corrected definition.
+# The share of rounds with a corrected definition.
 CORRECTED_SHARE = 0.4
-# What others do while somebody waits for the store.
+# What other processes do while one waits for the store.
 _MEANWHILE = ("step", "step", "step", "end_task", "cancel", "pause", "resume", "retry", "decide", "fire_early")
 
 
-# How wrong the clock on a wall may be set: by a little, by an hour or two, right again.
+# By how much a wall clock may be off: a little, an hour or two, nothing again.
 _CLOCK_STEPS = (-7200.0, -50.0, -1.0, 0.0, 0.0, 2.0, 600.0, 3600.0)
 _BEFORE_ALL_CLOCKS = START + timedelta(seconds=min(_CLOCK_STEPS))
 
 
-class Moves:
-    """Everything that chance may choose from."""
+class SimulationSteps:
+    """All steps that chance may choose from."""
 
-    def __init__(self, world: World, without: frozenset[str], points: Faults) -> None:
-        self.world = world
-        self.rng = world.rng
+    def __init__(self, cluster: SimulatedCluster, without: frozenset[str], points: Faults) -> None:
+        self.cluster = cluster
+        self.rng = cluster.rng
         self.points = points
         self.failing_share = self.rng.choice((0.1, 0.3, 0.6))
         self.patience = self.rng.randint(0, 2)
@@ -82,63 +82,65 @@ class Moves:
         move: Callable[[], object] = getattr(self, name)
         if move() is False:
             return False
-        self.world.happened[name] += 1
+        self.cluster.happened[name] += 1
         return True
 
-    def meanwhile(self) -> None:
+    def run_others(self) -> None:
         self.do(self.rng.choice(self._meanwhile))
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Somebody goes round its loop, once or several times."""
-        able = self.world.able
-        if not able:
+        """Let a process run its loop, once or several times."""
+        runnable = self.cluster.runnable
+        if not runnable:
             return self.newcomer()
-        process = self.rng.choice(able)
+        worker = self.rng.choice(runnable)
         for _ in range(self.rng.choice((1, 1, 1, 2, 5))):
-            if process in self.world.able:
-                self.world.act(process)
+            if worker in self.cluster.runnable:
+                self.cluster.act(worker)
         return True
 
     def newcomer(self) -> bool:
-        if len(self.world.processes) >= PROCESSES_MAX:
+        if len(self.cluster.workers) >= PROCESSES_MAX:
             return False
-        roots = [run_id for run_id in self.world.roots() if self.world.held.runs[run_id].status not in RUN_ENDED]
+        roots = [
+            run_id for run_id in self.cluster.roots() if self.cluster.contents.runs[run_id].status not in RUN_ENDED
+        ]
         root = self.rng.choice(roots) if roots and self.rng.random() < 0.4 else None
-        self.world.start(self.rng.choice(self.slots), root)
+        self.cluster.start(self.rng.choice(self.slots), root)
         return True
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """On one host a task that does not fit has no capacity; what hosts share waits for one that has it."""
+        """Return how many slots a worker may have. On one host a task that does not fit fails; shared stores wait."""
         return 1, 2, SLOTS_ENOUGH, SLOTS_ENOUGH
 
     def lose_worker(self) -> bool:
-        """kill -9, between two rounds of its loop."""
-        if self.world.idle:
-            self.world.drop(self.rng.choice(self.world.idle))
+        """Kill -9, between two rounds of a loop."""
+        if self.cluster.idle:
+            self.cluster.drop(self.rng.choice(self.cluster.idle))
             return True
         return False
 
     def freeze(self) -> bool:
-        if self.world.able:
+        if self.cluster.runnable:
             seconds = self.rng.choice((2, 15, 25, 40, 120))
-            self.rng.choice(self.world.able).frozen_until = self.world.clock.monotonic() + seconds
+            self.rng.choice(self.cluster.runnable).frozen_until = self.cluster.clock.monotonic() + seconds
             return True
         return False
 
     def outage(self) -> bool:
-        """No worker reaches the store, for longer than a lease: the server is down, or the network between them."""
-        if self.world.database.is_shared:
-            self.world.begin_outage(self.rng.choice((35, 50, 200)))
+        """Cut all workers off from the store for longer than a lease, as a broken network does."""
+        if self.cluster.database.is_shared:
+            self.cluster.begin_outage(self.rng.choice((35, 50, 200)))
             return True
         return False
 
     def interrupt(self) -> bool:
-        """Ctrl-C: what runs is ended, and the process leaves."""
-        if self.world.able:
-            self.rng.choice(self.world.able).is_leaving = True
+        """Ctrl-C: end what runs, and leave."""
+        if self.cluster.runnable:
+            self.rng.choice(self.cluster.runnable).is_leaving = True
             return True
         return False
 
@@ -146,19 +148,19 @@ class Moves:
         self.points.arm(self.rng.choice(list(FAULT_POINTS)), self.rng.randint(1, 3))
 
     def reset_breakers(self) -> bool:
-        """Somebody closes them by hand."""
-        closed = [name for name in BREAKERS if self.world.operator.reset_breaker(name)]
+        """Close breakers, as an operator does."""
+        closed = [name for name in BREAKERS if self.cluster.operator.reset_breaker(name)]
         return bool(closed)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def end_task(self) -> bool:
-        running = [(one, lease) for one in self.world.processes if one.executor for lease in one.executor.under_way]
+        running = [(one, lease) for one in self.cluster.workers if one.executor for lease in one.executor.unfinished]
         if not running:
             return False
-        process, lease = self.rng.choice(running)
-        assert process.executor is not None
-        process.executor.end(lease, self._ended(process, lease))
+        worker, lease = self.rng.choice(running)
+        assert worker.executor is not None
+        worker.executor.end(lease, self._ended(worker, lease))
         return True
 
     def end_all_tasks(self) -> bool:
@@ -167,16 +169,18 @@ class Moves:
             count += 1
         return count > 0
 
-    def _ended(self, process: Process, lease: Lease) -> r.TaskEnded:
-        place, attempt, at = lease.task.place, lease.task.attempt, process.clock.now()
-        assert process.executor is not None
-        is_stopped = process.executor.stopped.get(lease.token) is not None
+    def _ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded:
+        place, attempt, at = lease.task.place, lease.task.attempt, worker.clock.now()
+        assert worker.executor is not None
+        is_stopped = worker.executor.stopped.get(lease.token) is not None
         if is_stopped and self.rng.random() < 0.8:
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
         if self.rng.random() >= self.failing_share:
             warned = ({"severity": "warning", "code": "SLOW"},) if self.rng.random() < 0.05 else ()
             spent = {"tokens": 10, "cost": "0.1"} if lease.task.kind == "agent" else {}
-            return r.TaskEnded(at, place, attempt, Outcome(reported=warned), self._output(place), spent)
+            return r.TaskEnded(
+                at, place, attempt, outcome=Outcome(reported=warned), output=self._output(place), usage=spent
+            )
         usage: dict[str, Any] = {"peak_memory": self.rng.choice((2**20, 2**21))}
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
 
@@ -189,24 +193,26 @@ class Moves:
         others = (said, said, said, said) if ".on_failure@" in place else (None, 7, "text", [1, 2])
         return self.rng.choice((*others, said, said))
 
-    # -- reports that should not be -----------------------------------------------------------------------------------
+    # -- unexpected reports ------------------------------------------------------------------------------------------
 
     def repeat_report(self) -> bool:
-        """What became of an attempt is told once more, and perhaps otherwise."""
+        """Repeat the report of an attempt, perhaps with another result."""
         run_id = self._some_run()
-        log = self.world.checker.runs[run_id].log
+        log = self.cluster.checker.runs[run_id].log
         known = [entry.fact for entry in log if isinstance(entry.fact, (*_RESULTS, e.AttemptStarted))]
         if not known:
             return False
-        fact, now = self.rng.choice(known), self.world.clock.now()
-        kinds: list[Callable[[], r.Report]] = [lambda: r.TaskStarted(now, fact.place, fact.attempt, "h1.1", "h1")]
+        fact, now = self.rng.choice(known), self.cluster.clock.now()
+        kinds: list[Callable[[], r.Report]] = [
+            lambda: r.TaskStarted(now, fact.place, fact.attempt, worker="h1.1", host="h1")
+        ]
         if isinstance(fact, _RESULTS):
             kinds += [
                 lambda: r.TaskEnded(now, fact.place, fact.attempt, self.rng.choice(_OUTCOMES)),
                 lambda: r.TaskEnded(now, fact.place, fact.attempt),
                 lambda: r.TaskInterrupted(now, fact.place, fact.attempt),
                 lambda: r.LeaseExpired(now, fact.place, fact.attempt, "h1.1"),
-                lambda: r.ChildEnded(now, fact.place, fact.attempt, 2, "completed"),
+                lambda: r.ChildEnded(now, fact.place, fact.attempt, child_run_id=2, status="completed"),
             ]
         self._put(run_id, self.rng.choice(kinds)())
         return True
@@ -214,141 +220,143 @@ class Moves:
     def forge_report(self) -> None:
         run_id = self._some_run()
         place = self.rng.choice(list(self._state(run_id).places) or ["nowhere"])
-        attempt, now = self.rng.choice((0, 99)), self.world.clock.now()
+        attempt, now = self.rng.choice((0, 99)), self.cluster.clock.now()
         kinds: list[Callable[[], r.Report]] = [
             lambda: r.TaskStarted(now, place, attempt),
             lambda: r.TaskEnded(now, place, attempt),
             lambda: r.LeaseExpired(now, "nowhere", 1),
-            lambda: r.ChildEnded(now, place, attempt, 7, "failed"),
+            lambda: r.ChildEnded(now, place, attempt, child_run_id=7, status="failed"),
         ]
         self._put(run_id, self.rng.choice(kinds)())
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     def pass_time(self) -> None:
-        self._timers_seen.update(dict.fromkeys(self.world.held.timers))
-        self.world.let_pass(self.rng.choice((0, 0.5, 3, 12, 45, 300)))
+        self._timers_seen.update(dict.fromkeys(self.cluster.contents.timers))
+        self.cluster.advance(self.rng.choice((0, 0.5, 3, 12, 45, 300)))
 
     def wrong_clock(self) -> None:
-        self.world.set_clock(self.rng.choice(self.world.hosts), self.rng.choice(_CLOCK_STEPS))
+        self.cluster.set_clock(self.rng.choice(self.cluster.hosts), self.rng.choice(_CLOCK_STEPS))
 
     def fire_early(self) -> bool:
-        return self._fire(list(self.world.held.timers))
+        return self._fire(list(self.cluster.contents.timers))
 
     def fire_again(self) -> bool:
-        return self._fire([timer for timer in self._timers_seen if timer not in self.world.held.timers])
+        return self._fire([timer for timer in self._timers_seen if timer not in self.cluster.contents.timers])
 
     def _fire(self, timers: list[tuple[int, Any, str, int]]) -> bool:
         if not timers:
             return False
         run_id, kind, place, number = self.rng.choice(timers)
-        # From a clock that is behind all others: one that is ahead would make it due.
+        # With the slowest clock: a faster one would make the timer due.
         self._put(run_id, r.TimerFired(_BEFORE_ALL_CLOCKS, kind, place, number))
         return True
 
     # -- people ------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        self._ask(self._some_run(), r.CancelRequested(self.world.clock.now(), "someone", "enough"))
+        self._ask(self._some_run(), r.CancelRequested(self.cluster.clock.now(), "someone", "enough"))
 
     def cancel_now(self) -> None:
-        self._ask(self._some_run(), r.CancelRequested(self.world.clock.now(), "someone", "enough", now=True))
+        self._ask(self._some_run(), r.CancelRequested(self.cluster.clock.now(), "someone", "enough", now=True))
 
     def pause(self) -> None:
-        self._ask(self._some_root(), r.PauseRequested(self.world.clock.now(), "someone"))
+        self._ask(self._some_root(), r.PauseRequested(self.cluster.clock.now(), "someone"))
 
     def resume(self) -> bool:
-        """Somebody lifts a pause: of a run that nobody has called, since the others go on with their callers."""
-        paused = [run_id for run_id in self.world.roots() if self._state(run_id).run.status == "paused"]
+        """Resume a paused top-level run: others resume with their callers."""
+        paused = [run_id for run_id in self.cluster.roots() if self._state(run_id).run.status == "paused"]
         if not paused:
             return False
-        self._ask(self.rng.choice(paused), r.ResumeRequested(self.world.clock.now(), "someone"))
+        self._ask(self.rng.choice(paused), r.ResumeRequested(self.cluster.clock.now(), "someone"))
         return True
 
     def pause_step(self) -> bool:
-        """Somebody holds a step, of any run; one that has ended refuses."""
+        """Pause a step of any run; one that has ended refuses."""
         run_id = self._some_run()
         step = self._some_step(self._state(run_id))
         if step:
-            self._ask(run_id, r.PauseRequested(self.world.clock.now(), "someone", step=step))
+            self._ask(run_id, r.PauseRequested(self.cluster.clock.now(), "someone", step=step))
         return bool(step)
 
     def resume_step(self) -> bool:
-        """Somebody lets a step go on that was held."""
-        runs = [(run_id, self._state(run_id)) for run_id in sorted(self.world.held.runs)]
+        """Resume a step that was paused."""
+        runs = [(run_id, self._state(run_id)) for run_id in sorted(self.cluster.contents.runs)]
         held = [(run_id, step) for run_id, state in runs for step in state.run.paused_steps]
         if not held:
             return False
         run_id, step = self.rng.choice(held)
-        self._ask(run_id, r.ResumeRequested(self.world.clock.now(), "someone", step=step))
+        self._ask(run_id, r.ResumeRequested(self.cluster.clock.now(), "someone", step=step))
         return True
 
     def help(self) -> bool:
-        """What only a person can do, for who waits for one; somebody who has asked waits for the answer."""
+        """Do what only a person can do; processes that have asked wait for the answer."""
         return not self._asked and (self.resume() or self.resume_step() or self.decide())
 
     def retry(self) -> None:
-        """Of a run that is over; any other refuses."""
+        """Retry a run that is over; any other refuses."""
         run_id = self._some_root()
         self._ask(run_id, self.another_round(run_id))
 
     def another_round(self, run_id: int) -> r.RetryRequested:
-        """For all that was not done; now and then for some items of a map, which is all that a completed run allows."""
-        now, state = self.world.clock.now(), self._state(run_id)
+        """Retry what was not done; sometimes only items of a map, which is all that a completed run allows."""
+        now, state = self.cluster.clock.now(), self._state(run_id)
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
             report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
             return self._corrected(state, report)
-        self.world.happened["items"] += 1
+        self.cluster.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
         items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
-        return r.RetryRequested(now, "someone", "again", place.key, items, adjust)
+        return r.RetryRequested(now, "someone", "again", from_step=place.key, items=items, adjust=adjust)
 
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
-        """Now and then with a corrected definition. By dice of its own: the histories without it stay as they were."""
+        """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""
         dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
         if not state.places or dice.random() >= CORRECTED_SHARE:
             return report
-        self.world.happened["corrected"] += 1
+        self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
         return msgspec.structs.replace(report, revised=revised)
 
     def fork(self) -> bool:
-        """Of a run that rests."""
-        resting = [run_id for run_id in self.world.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")]
-        if not resting or len(self.world.held.runs) >= RUNS_MAX:
+        """Fork a run that is at rest."""
+        resting = [
+            run_id for run_id in self.cluster.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")
+        ]
+        if not resting or len(self.cluster.contents.runs) >= RUNS_MAX:
             return False
         run_id = self.rng.choice(resting)
         old = self._state(run_id)
         from_step = self.rng.choice([step.name for step in old.workflow.steps])
         kept = kept_results(old, old.graph, from_step)
-        self.world.create(old.workflow, forked_from=run_id, kept=kept)
+        self.cluster.create(old.workflow, forked_from=run_id, kept=kept)
         return True
 
     def ask_nonsense(self) -> None:
-        """Verbs that may make no sense now: they are refused, and change nothing."""
-        run_id, now = self._some_run(), self.world.clock.now()
+        """Use verbs that may make no sense now: they are refused, and change nothing."""
+        run_id, now = self._some_run(), self.cluster.clock.now()
         state = self._state(run_id)
         step = self._some_step(state) or "nothing"
         verbs: list[Callable[[], r.Report]] = [
-            lambda: r.Classified(now, step, "retry", "someone", "because"),
-            lambda: r.Classified(now, "nothing", "fail", "someone", "because"),
-            lambda: r.ApprovalGiven(now, step, True, "someone", ""),
+            lambda: r.Classified(now, step, "retry", by="someone", reason="because"),
+            lambda: r.Classified(now, "nothing", "fail", by="someone", reason="because"),
+            lambda: r.ApprovalGiven(now, step, True, by="someone", reason=""),
             lambda: r.RunRequested(now, run_id),
         ]
-        if run_id in self.world.roots():
-            # One that was called goes on with its caller.
+        if run_id in self.cluster.roots():
+            # A child run continues with its caller.
             verbs.append(lambda: r.ResumeRequested(now))
         if state.run.status in RUN_ENDED:
             verbs += [lambda: r.CancelRequested(now), lambda: r.PauseRequested(now)]
         self._ask(run_id, self.rng.choice(verbs)())
 
     def decide(self) -> bool:
-        """Somebody looks at what waits for a person."""
+        """Decide something that waits for a person."""
         waiting = [
             (run_id, place)
-            for run_id, watched in self.world.checker.runs.items()
+            for run_id, watched in self.cluster.checker.runs.items()
             for place in watched.state.places.values()
             if _waits_for_a_person(place)
         ]
@@ -359,7 +367,9 @@ class Moves:
             self._ask(run_id, self._classification(place))
         else:
             is_approved = self.rng.random() < 0.7
-            report = r.ApprovalGiven(self.world.clock.now(), place.key, is_approved, "someone", "looked at it")
+            report = r.ApprovalGiven(
+                self.cluster.clock.now(), place.key, is_approved, by="someone", reason="looked at it"
+            )
             self._ask(run_id, report)
         return True
 
@@ -367,45 +377,47 @@ class Moves:
         verdict: Any = "retry" if self.patience > 0 and self.rng.random() < 0.5 else "fail"
         self.patience -= verdict == "retry"
         memory = 2**22 if self.rng.random() < 0.3 else None
-        return r.Classified(self.world.clock.now(), place.key, verdict, "someone", "seen before", memory)
+        return r.Classified(
+            self.cluster.clock.now(), place.key, verdict, by="someone", reason="seen before", memory=memory
+        )
 
-    # -- telling runs ------------------------------------------------------------------------------------------------
+    # -- messages to runs --------------------------------------------------------------------------------------------
 
     def _put(self, run_id: int, report: r.Report) -> None:
-        self.world.operator.put(run_id, report)
+        self.cluster.operator.put(run_id, report)
 
     def _ask(self, run_id: int, report: r.Report) -> None:
-        """Say something to a run. Where nobody drives it, who asks may take its turn, and does nothing else."""
-        message_id = self.world.operator.put(run_id, report, is_asking=True)
-        is_left = not self.world.held.runs[run_id].holder and len(self.world.processes) < PROCESSES_MAX
+        """Send a message to a run. If nothing drives the run, the sender may take its turn, and does nothing else."""
+        message_id = self.cluster.operator.put(run_id, report, is_asking=True)
+        is_left = not self.cluster.contents.runs[run_id].holder and len(self.cluster.workers) < PROCESSES_MAX
         if is_left and self.rng.random() < 0.5:
-            self.world.happened["visit"] += 1
-            self.world.start(0, run_id, message_id)
+            self.cluster.happened["visit"] += 1
+            self.cluster.start(0, run_id, message_id)
         else:
             self._asked.append(message_id)
 
     def hear(self) -> None:
-        """Who asked fetches the answers that there are."""
-        answered = [message_id for message_id in self._asked if self.world.operator.answer(message_id) is not None]
-        for message_id in answered:
-            self.world.answered(message_id)
+        """Fetch the answers that have arrived."""
+        note_answer = [message_id for message_id in self._asked if self.cluster.operator.answer(message_id) is not None]
+        for message_id in note_answer:
+            self.cluster.note_answer(message_id)
             self._asked.remove(message_id)
 
     def _some_run(self) -> int:
-        return self.rng.choice(list(self.world.checker.runs))
+        return self.rng.choice(list(self.cluster.checker.runs))
 
     def _some_root(self) -> int:
-        return self.rng.choice(list(self.world.roots()))
+        return self.rng.choice(list(self.cluster.roots()))
 
     def _state(self, run_id: int) -> State:
-        return self.world.checker.runs[run_id].state
+        return self.cluster.checker.runs[run_id].state
 
     def _some_step(self, state: State) -> str:
         return self.rng.choice(("", *(step.name for step in state.workflow.steps)))
 
 
 def maps_of(state: State) -> list[Place]:
-    """The maps of a run that have items; none of one that has not begun."""
+    """Return the maps of a run that have items; none if it has not begun."""
     steps = state.steps() if state.places else ()
     return [place for place in steps if place.items is not None and place.items.values]
 

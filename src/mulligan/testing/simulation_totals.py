@@ -1,4 +1,4 @@
-"""What happened in many histories: how many, how much, and how often each kind of thing."""
+"""Totals over many histories: how many there were, and how often each kind of thing happened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HAPPENED = "what happened"
 _CRASH = "crash "
 
 
-class Tally(msgspec.Struct):
+class SimulationTotals(msgspec.Struct):
     """Counts by kind and name."""
 
     histories: int = 0
@@ -23,7 +23,7 @@ class Tally(msgspec.Struct):
     counts: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
 
     def add(self, workflow: Workflow, store: str, happened: Counter[str], logs: Iterable[Iterable[e.Entry]]) -> None:
-        """One more history."""
+        """Add one history."""
         self.histories += 1
         self.counts["store", store] += 1
         for name, count in happened.items():
@@ -37,37 +37,37 @@ class Tally(msgspec.Struct):
                 self.counts["fact", kind.__name__] += count
             self.counts.update(label for fact in facts if type(fact) in _TOLD_APART for label in _labels(fact))
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: SimulationTotals) -> None:
         self.histories += other.histories
         self.runs += other.runs
         self.events += other.events
         self.counts.update(other.counts)
 
-    def short(self) -> str:
-        """A few lines: in which stores, how many crashes, what trouble there was."""
-        happened = self._of(_HAPPENED)
+    def summary(self) -> str:
+        """Return a few lines: stores, crashes, faults."""
+        happened = self._counts_of(_HAPPENED)
         crashes = {name.removeprefix(_CRASH): count for name, count in happened.items() if name.startswith(_CRASH)}
         others = {name: count for name, count in happened.items() if not name.startswith(_CRASH)}
         lines = (
-            ("stores", self._of("store")),
+            ("stores", self._counts_of("store")),
             (f"{sum(crashes.values()):,} crashes", crashes),
             ("what happened", others),
         )
-        return "\n".join(f"{title}: {_listed(named)}" for title, named in lines if named)
+        return "\n".join(f"{title}: {_format_counts(named)}" for title, named in lines if named)
 
-    def whole(self) -> str:
-        """A table: kinds of things, and how often each was seen."""
+    def table(self) -> str:
+        """Return a table of how often each kind of thing happened."""
         lines = []
         for kind in sorted({kind for kind, _ in self.counts}):
             lines.append(f"{kind}:")
-            lines += [f"  {count:>9} {name}" for name, count in sorted(self._of(kind).items())]
+            lines += [f"  {count:>9} {name}" for name, count in sorted(self._counts_of(kind).items())]
         return "\n".join(lines)
 
-    def _of(self, kind: str) -> dict[str, int]:
+    def _counts_of(self, kind: str) -> dict[str, int]:
         return {name: count for (found, name), count in self.counts.items() if found == kind}
 
 
-def _listed(named: dict[str, int]) -> str:
+def _format_counts(named: dict[str, int]) -> str:
     most_first = sorted(named.items(), key=lambda one: (-one[1], one[0]))
     return ", ".join(f"{name} {count:,}" for name, count in most_first)
 
@@ -90,7 +90,7 @@ _TOLD_APART = frozenset(
 
 
 def _labels(fact: e.Fact) -> Iterator[tuple[str, str]]:
-    """What a fact counts as, beside its kind."""
+    """Yield what a fact counts as, besides its kind."""
     if isinstance(fact, e.HandlerStarted):
         yield "strategy", fact.strategy
     elif isinstance(fact, e.RungPassed):

@@ -1,8 +1,8 @@
-"""Draws docs/reference/step-states.md and docs/reference/run-states.md from the table of lawful transitions.
+"""Draws docs/step-states.md and docs/run-states.md from the table of allowed transitions.
 
     python -m mulligan.testing.state_diagrams
 
-rewrites both files. What the core obeys is what the pages show: a test holds them together.
+rewrites both files. A test checks that the pages match the table that the core uses.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from mulligan.core.model import events as e
 from mulligan.core.state.transitions import ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, Moves
 
 COMMAND = "python -m mulligan.testing.state_diagrams"
-DOCS = Path(__file__).parents[3] / "docs" / "reference"
+DOCS = Path(__file__).parents[3] / "docs"
 
 Table = Mapping[type[e.Fact], Moves]
 
 STEP_WORDS = {
     "waiting": "It has not been entered in this visit: its needs are open, or nothing has arrived yet.",
     "ready": "It was entered, and an attempt is in the queue: a worker may take it. "
-    "In a paused run this is also where a wait, an approval or a sub-workflow stands until the run goes on; and a step "
-    "that somebody holds stands here until it is resumed.",
-    "running": "An attempt is under way, or its result is looked at: `validate` and `on_success` belong here too. "
-    "A step that was asked to end stays here until it has.",
+    "In a paused run a wait, an approval or a sub-workflow is here until the run is resumed; and a step "
+    "that a person has paused is here until it is resumed.",
+    "running": "An attempt is running, or its result is being checked: `validate` and `on_success` belong here too. "
+    "A step that was asked to stop stays here until it has ended.",
     "backing_off": "An attempt failed and its retry is reserved. It becomes ready when the recovery script has ended "
     "and the delay is over.",
     "handling": "The `on_failure` commands run.",
-    "pending_failed": "It failed, and a person or an agent decides what becomes of it. Not an end: whoever needs it "
-    "goes on waiting.",
-    "completed": "It has done its part, by itself or recovered by its handler.",
-    "failed": "No rung dealt with the failure, or a failure edge led it on. A remediation may bring it back.",
-    "skipped": "It was never entered: a need cannot be met, nothing arrived, or `when` said no.",
+    "pending_failed": "It failed, and a person or an agent decides what happens next. Not an end: steps that need it "
+    "continue to wait.",
+    "completed": "It succeeded, or its handler recovered it.",
+    "failed": "No rung handled the failure, or a failure edge was taken. A remediation may bring it back.",
+    "skipped": "It was never entered: a need cannot be met, nothing arrived, or its `when` is false.",
     "cancelled": "The run stopped before it was done.",
 }
 
 RUN_WORDS = {
-    "running": "Steps may start. A run that stops is still running until `end` has had its say.",
-    "paused": "What runs may end and its result counts; nothing starts; timers wait for `resume`.",
+    "running": "Steps may start. A run that stops is still running until `end` has ended.",
+    "paused": "Running tasks may end and their results count; nothing starts; timers wait for `resume`.",
     "completed": (
-        "Nothing failed that was not handled, recovered or allowed to; or `end` said so. "
+        "Every failure was handled, recovered or allowed; or `end` returned this status. "
         "`items --retry` opens the next round for items that a map let fail."
     ),
-    "failed": "A failure stayed unhandled, time was up, or `end` failed or said so. `retry` opens the next round.",
+    "failed": "A failure was not handled, the run timed out, or `end` failed or returned this status. "
+    "`retry` opens the next round.",
     "cancelled": "An operator stopped it. `retry` opens the next round.",
 }
 
@@ -54,20 +55,22 @@ _NAMES_SHOWN_MAX = 2
 def step_states() -> str:
     """The page about steps, items and commands."""
     intro = (
-        "A step, an item of a map and a command of a handler live by the same table; the picture shows the step.\n"
-        "A fact that the table does not know for the status that something has is a bug of ours: it is refused and\n"
+        "A step, an item of a map and a command of a handler follow the same table; the picture shows the step.\n"
+        "A fact that the table does not allow in the current status is a bug: it is refused and\n"
         "changes nothing."
     )
     of_steps = {kind: moves for kind, moves in PLACE.items() if not _name(kind).startswith(("item.", "command."))}
     start: Table = {e.RunStarted: {"new": "waiting"}}
     picture = diagram({**start, **of_steps}, ENDED)
-    return _page("The states of a step", intro, picture, PLACE, STATUSES, STEP_WORDS)
+    return _page("The states of a step", intro, picture, table=PLACE, statuses=STATUSES, words=STEP_WORDS)
 
 
 def run_states() -> str:
     """The page about runs."""
     intro = "Each round of a run ends in exactly one of `completed`, `failed` and `cancelled`, and only through `end`."
-    return _page("The states of a run", intro, diagram(RUN, RUN_ENDED), RUN, RUN_STATUSES, RUN_WORDS)
+    return _page(
+        "The states of a run", intro, diagram(RUN, RUN_ENDED), table=RUN, statuses=RUN_STATUSES, words=RUN_WORDS
+    )
 
 
 def _page(

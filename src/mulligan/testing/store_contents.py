@@ -1,7 +1,7 @@
-"""What a store holds beside logs and rows, seen from outside: tasks, timers, turns, inboxes, breakers, workers.
+"""What a store contains besides logs and state rows: tasks, timers, turns, inboxes, breakers, workers.
 
-Read from the tables themselves (one SQL for SQLite and PostgreSQL) or from the memory store's shelf, never through a
-store's methods: a checker that asks what it checks learns nothing.
+Read from the tables themselves (the same SQL for SQLite and PostgreSQL) or from the memory store's tables, never
+through the store's methods, which are what is checked.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import msgspec
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.store.encoding import encoded, moment_from
-from mulligan.store.memory_shelf import KeptRun, KeptTask, Shelf
-from mulligan.testing.liveness import Outside
+from mulligan.store.memory_tables import MemoryTables, StoredRun, StoredTask
+from mulligan.testing.liveness import PendingWork
 
 TaskKey = tuple[int, str, int]
 TimerKey = tuple[int, str, str, int]
 
 
-class HeldRun(msgspec.Struct, frozen=True):
-    """A run's line: how it stands, and who has its turn."""
+class RunRow(msgspec.Struct, frozen=True):
+    """The row of a run: its status, and the holder of its turn."""
 
     run_id: int
     status: str
@@ -39,15 +39,15 @@ class HeldRun(msgspec.Struct, frozen=True):
         return self.status in RUN_ENDED
 
 
-class HeldTask(msgspec.Struct, frozen=True):
-    """A task that is queued, or (with a worker) leased: then the ticket is the lease's token."""
+class TaskRow(msgspec.Struct, frozen=True):
+    """A task that is queued or, with a worker, leased: then the ticket is the lease's token."""
 
     run_id: int
     place: str
     attempt: int
     ticket: int
     worker: str
-    # The breaker that guards it; "" for none.
+    # The breaker that guards it, or "".
     breaker: str
     # Its worker was asked to end it.
     is_stopping: bool = False
@@ -60,13 +60,13 @@ class HeldTask(msgspec.Struct, frozen=True):
         return f"attempt {self.attempt} of '{self.place}' in run {self.run_id}"
 
 
-class HeldMessage(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True):
     id: int
     run_id: int
     is_asking: bool
 
 
-class HeldBreaker(msgspec.Struct, frozen=True):
+class BreakerRow(msgspec.Struct, frozen=True):
     name: str
     status: str
     probe: int | None
@@ -75,21 +75,21 @@ class HeldBreaker(msgspec.Struct, frozen=True):
 
 
 class StoreContents(msgspec.Struct, frozen=True):
-    """One look into a store."""
+    """A snapshot of a store."""
 
-    runs: dict[int, HeldRun]
-    tasks: list[HeldTask]
+    runs: dict[int, RunRow]
+    tasks: list[TaskRow]
     timers: dict[TimerKey, datetime]
-    messages: list[HeldMessage]
-    # Messages that were answered and whose answer nobody has fetched.
+    messages: list[MessageRow]
+    # Messages that were answered and whose answer was not fetched.
     answers: frozenset[int]
-    breakers: list[HeldBreaker]
-    # The workers that are not buried, with their last heartbeats.
+    breakers: list[BreakerRow]
+    # The workers that are not expired, with their last heartbeats.
     workers: dict[str, datetime]
 
-    def outside(self, run_id: int) -> Outside:
-        """What the world around one run holds for it."""
-        return Outside(
+    def pending_work_of(self, run_id: int) -> PendingWork:
+        """Return what is pending for one run."""
+        return PendingWork(
             [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id],
             [
                 (run.parent_place, run.parent_attempt)
@@ -100,16 +100,16 @@ class StoreContents(msgspec.Struct, frozen=True):
         )
 
     def queued(self, run_id: int) -> list[tuple[str, int]]:
-        """The run's tasks that nobody has taken."""
+        """Return the run's tasks that are not leased."""
         return [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id and not task.worker]
 
     @property
-    def leases(self) -> list[HeldTask]:
+    def leases(self) -> list[TaskRow]:
         return [task for task in self.tasks if task.worker]
 
     @property
-    def told(self) -> set[int]:
-        """The runs in whose inboxes something waits."""
+    def run_ids_with_messages(self) -> set[int]:
+        """Return the runs that have messages in their inboxes."""
         return {message.run_id for message in self.messages}
 
 
@@ -138,30 +138,30 @@ _BREAKERS = "SELECT name, status, probe, failures FROM breakers ORDER BY name"
 _WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
 
 
-def look_into_tables(connection: Connection) -> StoreContents:
-    """Through an onlooker's own connection. From one moment only inside a transaction that shows one."""
+def read_tables(connection: Connection) -> StoreContents:
+    """Read the tables with the checker's own connection. Consistent only within a snapshot transaction."""
 
     def rows(statement: str) -> Sequence[Any]:
         return connection.execute(statement).fetchall()
 
     return StoreContents(
-        {row[0]: HeldRun(*row) for row in rows(_RUNS)},
-        [HeldTask(*row) for row in rows(_TASKS)],
+        {row[0]: RunRow(*row) for row in rows(_RUNS)},
+        [TaskRow(*row) for row in rows(_TASKS)],
         {(run_id, kind, place, number): moment_from(due) for run_id, kind, place, number, due in rows(_TIMERS)},
-        [HeldMessage(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
-        frozenset(id_ for (id_,) in rows(_ANSWERS)),
-        [HeldBreaker(*row) for row in rows(_BREAKERS)],
-        {name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
+        messages=[MessageRow(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
+        answers=frozenset(id_ for (id_,) in rows(_ANSWERS)),
+        breakers=[BreakerRow(*row) for row in rows(_BREAKERS)],
+        workers={name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
     )
 
 
-# Every table that there is: one that a later release adds is looked into as well.
+# Every table, so that tables of later releases are included.
 SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 POSTGRES_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 
 
-def contents_of_tables(connection: Connection, tables: str = SQLITE_TABLES) -> Iterator[bytes]:
-    """Every value of every table that can say something, as bytes."""
+def table_values(connection: Connection, tables: str = SQLITE_TABLES) -> Iterator[bytes]:
+    """Yield every text and binary value of every table, as bytes."""
     for (table,) in connection.execute(tables).fetchall():
         for row in connection.execute(f'SELECT * FROM "{table}"').fetchall():
             for value in row:
@@ -171,40 +171,42 @@ def contents_of_tables(connection: Connection, tables: str = SQLITE_TABLES) -> I
                     yield bytes(value)
 
 
-# -- the shelf of the store in memory --------------------------------------------------------------------------------
+# -- the tables of the store in memory --------------------------------------------------------------------------------
 
 
-def look_into_memory(shelf: Shelf) -> StoreContents:
-    """What lies on the shelf that memory stores share."""
+def read_memory(tables: MemoryTables) -> StoreContents:
+    """Read the tables that memory stores share."""
     return StoreContents(
-        {run.run_id: _held_run(run) for run in shelf.runs.values()},
-        sorted((_held_task(kept) for kept in shelf.tasks.values()), key=lambda task: task.ticket),
-        {(*key,): due for key, due in shelf.timers.items()},
-        [HeldMessage(id_, kept.message.run_id, kept.message.is_asking) for id_, kept in shelf.messages.items()],
-        frozenset(shelf.answers),
-        [HeldBreaker(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
-        {name: kept.beat_at for name, kept in sorted(shelf.workers.items())},
+        {run.run_id: _run_row(run) for run in tables.runs.values()},
+        sorted((_task_row(row) for row in tables.tasks.values()), key=lambda task: task.ticket),
+        {(*key,): due for key, due in tables.timers.items()},
+        messages=[MessageRow(id_, row.message.run_id, row.message.is_asking) for id_, row in tables.messages.items()],
+        answers=frozenset(tables.answers),
+        breakers=[
+            BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(tables.breakers.items())
+        ],
+        workers={name: row.beat_at for name, row in sorted(tables.workers.items())},
     )
 
 
-def _held_run(run: KeptRun) -> HeldRun:
+def _run_row(run: StoredRun) -> RunRow:
     line = (run.run_id, run.status, run.round, run.seq, run.holder, run.fence, run.parent_run_id)
-    return HeldRun(*line, run.new.parent_place, run.new.parent_attempt)
+    return RunRow(*line, run.new.parent_place, run.new.parent_attempt)
 
 
-def _held_task(kept: KeptTask) -> HeldTask:
-    breaker = "" if kept.task.guard is None else kept.task.guard.name
-    return HeldTask(*kept.known_by, kept.ticket, kept.worker, breaker, kept.is_stopping)
+def _task_row(row: StoredTask) -> TaskRow:
+    breaker = "" if row.task.guard is None else row.task.guard.name
+    return TaskRow(*row.task_key, row.ticket, row.worker, breaker, row.is_stopping)
 
 
-def contents_of_memory(shelf: Shelf) -> Iterator[bytes]:
-    """Everything on the shelf, as bytes."""
-    for run in shelf.runs.values():
+def memory_values(tables: MemoryTables) -> Iterator[bytes]:
+    """Yield everything in the tables, as bytes."""
+    for run in tables.runs.values():
         yield encoded((run.new, run.record(), run.log))
         for (kind, key), (tag, data) in run.rows.items():
             yield f"{kind} {key} {tag}".encode()
             yield data
-    for kept in (shelf.messages, shelf.answers, shelf.breakers, shelf.workers):
-        yield encoded(list(kept.values()))
-    yield encoded([task.task for task in shelf.tasks.values()])
-    yield from (data for data, _ in shelf.artifacts.values())
+    for row in (tables.messages, tables.answers, tables.breakers, tables.workers):
+        yield encoded(list(row.values()))
+    yield encoded([task.task for task in tables.tasks.values()])
+    yield from (data for data, _ in tables.artifacts.values())

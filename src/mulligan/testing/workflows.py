@@ -1,7 +1,7 @@
-"""Random workflows from the whole language, and an evaluator that throws dice.
+"""Random workflows from the whole language, and a random evaluator.
 
-Only lawful ones: what the language refuses (a cycle closed by a need, a condition on a failure edge, a remediation
-that waits for what it repairs) is never made, since the core relies on its absence.
+Only valid ones: what the language refuses (a cycle closed by a need, a condition on a failure edge, a remediation
+that waits for what it repairs) is never generated, since the core relies on its absence.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _replace = msgspec.structs.replace
 
 @lru_cache(maxsize=8)
 def read_workflow(data: bytes) -> Workflow:
-    """What was kept as these bytes: read once for all who ask, since nobody can change it."""
+    """Decode a workflow once for all callers: it is immutable."""
     return decode(data)
 
 
-class Dice:
-    """An evaluator whose answers follow from a seed, the expression and how often it was asked."""
+class RandomEvaluator:
+    """An evaluator whose answers depend on a seed, the expression and how often it was evaluated."""
 
     def __init__(self, seed: object, errors_per_thousand: int = 15) -> None:
         self._seed = seed
@@ -104,12 +104,12 @@ _ANSWERS: dict[str, Callable[[int], Any]] = {
 }
 
 
-class Author:
-    """Writes one workflow. Every choice comes from `rng`."""
+class WorkflowGenerator:
+    """Generate one workflow. Every choice comes from `rng`."""
 
     def __init__(self, rng: Random, calls: int = 0, often: str = "") -> None:
         self.rng = rng
-        # What there is more of than in others: "breakers", "calls" or "undo".
+        # What it has more often: "breakers", "calls" or "undo".
         self._often = often
         # How many runs are above those of this workflow.
         self._calls = calls
@@ -118,7 +118,7 @@ class Author:
         self._expressions = 0
         self._item_commands = 0
         self._agents = 0
-        # How rich this workflow is: plain ones keep each feature alone, rich ones mix them.
+        # How many features this workflow mixes: plain ones test each feature alone.
         self.spice = rng.choice((0.3, 0.7, 1.3))
 
     def chance(self, share: float) -> bool:
@@ -132,7 +132,7 @@ class Author:
 
     def action(self) -> Action:
         kinds = _KINDS if self._calls < CALLS_MAX else _KINDS[:-1]
-        # In a workflow that calls, what it calls is plain: the tree grows wide and not deep.
+        # Workflows that are called are plain: the tree grows wide, not deep.
         kind = self.rng.choice(kinds if self._often != "calls" else (*kinds, *("workflow",) * 9 * (not self._calls)))
         if kind == "wait":
             return self._wait()
@@ -180,7 +180,7 @@ class Author:
         return Rule(
             **matcher,
             max_retries=max_retries,
-            # One of the many retries is one too many where the rule bounds the attempts.
+            # With a limit of attempts, one of the many retries is one too many.
             max_attempts=2 if max_retries == 2 and self.rng.random() < 0.5 else None,
             backoff=_named_delays(self.backoff()),
             recovery_script=self.command(depth + 1) if depth < HANDLER_DEPTH_MAX and self.chance(0.3) else None,
@@ -207,7 +207,7 @@ class Author:
         )
 
     def command_fields(self, depth: int) -> dict[str, Any]:
-        """What a step and a command have in common, but the action."""
+        """Return what a step and a command have in common, except for the action."""
         fields: dict[str, Any] = {"rules": self.rules(depth), "on_failure": self.handler(depth)}
         choices: dict[str, tuple[float, Callable[[], Any]]] = {
             "max_attempts": (0.15, lambda: self.rng.randint(1, 3)),
@@ -240,7 +240,7 @@ class Author:
         return Command(**self._what(), **self.command_fields(depth))
 
     def _what(self) -> dict[str, Any]:
-        """The action; now and then behind a breaker, if it is for a worker."""
+        """Return the action; sometimes behind a breaker, if a worker runs it."""
         action = self.action()
         if action.kind in _ENGINES_OWN or not self.chance(3.0 if self._often == "breakers" else 0.2):
             return {"action": action}
@@ -257,7 +257,7 @@ class Author:
         )
 
     def item_command(self) -> Command:
-        """A command of an item; every second one runs under a condition."""
+        """Return a command of an item; every second one has a condition."""
         self._item_commands += 1
         when = self.expression("bool", "inputs", "output", "outputs") if self._item_commands % 2 == 0 else None
         return Command(**self._what(), when=when, **self.command_fields(1))
@@ -309,7 +309,7 @@ class Author:
         )
 
     def needs(self, index: int) -> tuple[Need, ...]:
-        """Of earlier steps, or of the group of the first two."""
+        """Return needs of earlier steps, or of the group of the first two."""
         if index == 0 or not self.rng.random() < 0.5:
             return ()
         names = self.rng.sample(range(index), min(index, self.rng.choice((1, 1, 2))))
@@ -334,7 +334,7 @@ class Author:
         return Edge(to, 0, on, **(self._failure_fields(to) if on == "failure" else self._when()))
 
     def _target(self, index: int, count: int) -> str:
-        """Mostly ahead; sometimes back, which makes a loop; sometimes `end`."""
+        """Return a target: usually a later step; sometimes an earlier one, which makes a loop; sometimes `end`."""
         if self.chance(0.25):
             return f"s{self.rng.randint(0, index)}"
         return f"s{self.rng.randint(index + 1, count - 1)}" if index + 1 < count and self.rng.random() < 0.95 else END
@@ -363,7 +363,7 @@ class Author:
         return _replace(made, breakers=self._breakers, children=children, budget=self._budget())
 
     def _budget(self) -> Budget | None:
-        """For every second workflow with agents, and so that it is reached."""
+        """Return budgets for every second workflow with agents, low enough to be reached."""
         return Budget(calls=self._agents, tokens=25) if self._agents % 2 else None
 
     def _with_steps(self, count: int) -> Workflow:
@@ -391,12 +391,12 @@ _ENGINES_OWN = frozenset({"wait", "approve", "workflow"})
 _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow")
 
 
-# -- only lawful ones ------------------------------------------------------------------------------------------------
+# -- only valid ones -------------------------------------------------------------------------------------------------
 
 
 def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
-    """A lawful workflow, with those that it calls; the same rng gives the same one. `often`: what it has more of."""
-    author = Author(rng, calls, often)
+    """Return a valid workflow, with those that it calls, determined by `rng`. `often`: what it has more of."""
+    author = WorkflowGenerator(rng, calls, often)
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):
         workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))
@@ -404,12 +404,12 @@ def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
 
 
 def is_lawful(workflow: Workflow) -> bool:
-    """Whether the core may be handed it: for workflows that were cut down."""
+    """Whether the core accepts it: for workflows that were shrunk."""
     return not has_cycle_of_needs(Graph(workflow)) and without_waiting_remediations(workflow) == workflow
 
 
 def has_cycle_of_needs(graph: Graph) -> bool:
-    """Whether a cycle is left when the loop edges are taken away: then a need closes it."""
+    """Whether a cycle is left without the loop edges: then a need closes it."""
     links = {vertex: set(graph.after(vertex)) for vertex in (*graph.nodes, *graph.barriers)}
     for name, node in graph.nodes.items():
         hops = [arc.to for arc in node.arcs if not arc.is_loop and arc.to != END]
@@ -423,7 +423,7 @@ def has_cycle_of_needs(graph: Graph) -> bool:
 
 
 def without_waiting_remediations(workflow: Workflow) -> Workflow:
-    """A remediation does not need what it repairs, nor what comes after that."""
+    """Whether no remediation needs what it repairs, or what follows that."""
     graph = Graph(workflow)
     refused: dict[str, set[str]] = {}
     for name, node in graph.nodes.items():
@@ -442,12 +442,12 @@ def _needing_less(step: Step, refused: Iterable[str], graph: Graph) -> Step:
 
 
 def _named_delays(backoff: Backoff) -> Backoff:
-    """Where delays would all be the same, each has a name of its own."""
+    """Give equal delays different names."""
     return _replace(backoff, delays=(backoff.delay, 0.0, 7.0)) if backoff.delay and backoff.factor == 1.0 else backoff
 
 
-def _with_delays(workflow: Workflow, author: Author) -> Workflow:
-    """Delays are for the edges that close a loop."""
+def _with_delays(workflow: Workflow, author: WorkflowGenerator) -> Workflow:
+    """Remove delays from edges that do not close a loop."""
     graph = Graph(workflow)
     steps = []
     for step in workflow.steps:

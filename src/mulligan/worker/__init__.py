@@ -1,1 +1,1 @@
-"""What runs tasks: processes that are started, watched, killed and read. Nothing here decides what a failure means."""
+"""Run tasks: start processes, watch them, end them, read their results. Nothing here decides what a failure means."""

@@ -1,6 +1,6 @@
-"""What is in the artifacts that the arguments of a step refer to, read by the process that runs the step.
+"""Load the artifacts that the arguments of a step refer to, in the process that runs the step.
 
-For any interpreter, as `child` is: so the driver of a run neither reads nor parses what it only passes on.
+Runs in any interpreter, like `child_main`: so the worker neither reads nor parses what it only passes on.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import json
 import os
 import stat
 
-from mulligan.worker.encodable import NotReadable
+from mulligan.worker.json_encoding import ArtifactUnreadable
 
 KEY = "$artifact"
 
 
 def with_contents(value: object, paths: dict) -> object:
-    """`value` with what is in artifacts in the place of their references. `paths` has the file of each by its name."""
+    """Return `value` with the content of artifacts in place of references. `paths` has the file of each by name."""
     return _Contents(paths).of(value)
 
 
 class _Contents:
-    """Reads each file once, and makes a value of its own for each reference: a step may change what it is given."""
+    """Read each file once, and make a new value for each reference: a step may change its arguments."""
 
     def __init__(self, paths: dict) -> None:
         self._paths = paths
@@ -43,21 +43,23 @@ class _Contents:
 
 
 def checked_bytes(artifact: dict, path: str) -> bytes:
-    """What is in the file, if it is what was kept; NotReadable if not."""
+    """Return the content of the file if it is intact; otherwise raise ArtifactUnreadable."""
     name, size = artifact["name"], artifact["size"]
     try:
-        # A file, and nothing that somebody has put in its place: a pipe may never end, a link leads elsewhere.
+        # Only a regular file: a pipe may never end, a link leads elsewhere.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotReadable(f"artifact '{name}' cannot be read: it is no file")
-            data = file.read(size + 1)  # a file that has grown is not read whole
+                raise ArtifactUnreadable(f"artifact '{name}' cannot be read: it is not a file")
+            data = file.read(size + 1)  # do not read all of a file that has grown
     except FileNotFoundError:
-        raise NotReadable(f"artifact '{name}' is gone") from None
+        raise ArtifactUnreadable(f"artifact '{name}' is gone") from None
     except OSError as error:
-        raise NotReadable(f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ArtifactUnreadable(
+            f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from None
     if len(data) != size:
-        raise NotReadable(f"artifact '{name}' is damaged: it has {len(data)} bytes, and {size} were kept")
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {len(data)} bytes instead of {size}")
     if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
-        raise NotReadable(f"artifact '{name}' is damaged: it is not what was kept")
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: its content has changed")
     return data

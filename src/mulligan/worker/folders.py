@@ -1,4 +1,4 @@
-"""Where the files of a run and of an attempt are, below the home folder. The one place that knows."""
+"""The paths of the files of runs and attempts, below the home folder. No other module builds these paths."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mulligan.core.model.place_keys import file_name
 
 
 class Logs(NamedTuple):
-    """What an attempt wrote to its standard output and error, as it comes. No file where it wrote nothing."""
+    """Standard output and error of an attempt. An attempt that writes nothing has no files."""
 
     out: str
     err: str
 
 
-class Sides(NamedTuple):
-    """Files of whatever task has this place at a worker now: the same names over and over, and empty or not there.
+class ScratchFiles(NamedTuple):
+    """Files that a worker's tasks use one after the other: always the same names, and empty or missing between tasks.
 
-    Making a file, and looking for one under a new name, is a large part of what a short task costs, and most write
-    nothing. So its logs get the name of the attempt only once something is in them, or it has run for a while.
+    Creating a file, and looking for one under a new name, is a large part of the cost of a short task, and most tasks
+    write nothing. So logs get the name of the attempt only when they are not empty, or the task has run for a while.
     """
 
     out: str
@@ -35,9 +35,9 @@ class Sides(NamedTuple):
     # $MULLIGAN_FAILURE_CONTEXT: the failure that led to it.
     context: str
     stdin: str
-    # $MULLIGAN_PROMPT_FILE and $MULLIGAN_CONTEXT_FILE: what an agent is asked, and what it is told beside that.
+    # $MULLIGAN_PROMPT_FILE and $MULLIGAN_CONTEXT_FILE of an agent.
     prompt: str
-    told: str
+    agent_context: str
 
 
 class Folders:
@@ -53,44 +53,44 @@ class Folders:
         return Logs(stem + ".out", stem + ".err")
 
     def outputs(self, run_id: int) -> str:
-        """$MULLIGAN_OUTPUT_DIR: what the steps of a run want to keep."""
+        """Return $MULLIGAN_OUTPUT_DIR, where the steps of a run put files to keep."""
         return f"{self.home}/runs/{run_id}/output"
 
     def worker(self, worker: str) -> str:
-        """Files of tasks and children that have no other name yet."""
+        """Return the folder of scratch files of a worker and its children."""
         return f"{self.home}/workers/{file_name(worker)}"
 
-    def sides(self, worker: str, number: int) -> Sides:
+    def scratch(self, worker: str, number: int) -> ScratchFiles:
         stem = f"{self.worker(worker)}/{number}"
-        return Sides(*(f"{stem}.{name}" for name in Sides._fields))
+        return ScratchFiles(*(f"{stem}.{name}" for name in ScratchFiles._fields))
 
     def make_run(self, run_id: int) -> None:
-        """The folders of a run, once."""
+        """Create the folders of a run, once."""
         if run_id not in self._made:
-            self._refuse_lost_home()
+            self._check_home()
             make_private(f"{self.home}/runs/{run_id}/logs")
             make_private(self.outputs(run_id))
             self._made.add(run_id)
 
     def make_worker(self, worker: str) -> bool:
-        """Whether it had to be made."""
+        """Create the folder; return whether it did not exist."""
         folder = self.worker(worker)
         is_new = not os.path.isdir(folder)
         if is_new:
-            self._refuse_lost_home()
+            self._check_home()
         make_private(folder)
         return is_new
 
-    def _refuse_lost_home(self) -> None:
-        """A home that was moved or removed is not made again at its old place."""
+    def _check_home(self) -> None:
+        """Refuse to create a home again that was moved or removed."""
         if self._was_there and not os.path.isdir(self.home):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.home)
 
 
 def make_private(folder: str) -> None:
-    """The folder, and those above it that are not there, for their owner alone: logs are nobody else's to read.
+    """Create the folder, and missing parents, for their owner only: logs are private.
 
-    Those above it too: who may write there may put another folder in its place.
+    The parents too, because write access to a parent allows replacing the folder.
     """
     if os.path.isdir(folder):
         return
@@ -101,11 +101,11 @@ def make_private(folder: str) -> None:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         if not os.path.isdir(folder):
-            raise  # else another process was faster
+            raise  # otherwise another process created it
 
 
-def write_side(path: str, text: str) -> None:
-    """Put into a side file what its task is to read. What a task before it may have left under that name goes."""
+def write_private_file(path: str, text: str) -> None:
+    """Write a new file for its owner only. Removes what an earlier task may have left there."""
     with suppress(FileNotFoundError):
         os.unlink(path)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -113,10 +113,10 @@ def write_side(path: str, text: str) -> None:
         file.write(text)
 
 
-def move(path: str, name: str) -> bool:
-    """Give a file its name, if it is there. What has no place to go is not kept: a result counts without its log."""
+def move_file(path: str, name: str) -> bool:
+    """Rename a file if it exists. If that fails, remove it: a result counts without its log."""
     try:
-        _rename(path, name)
+        _rename_into(path, name)
     except FileNotFoundError:
         return False
     except OSError:
@@ -124,22 +124,22 @@ def move(path: str, name: str) -> bool:
     return True
 
 
-def name_also(sides: Sides, logs: Logs) -> bool:
-    """Give what a task writes, or will write, the names of its attempt beside its own. False: it keeps only those."""
+def link_log_names(scratch: ScratchFiles, logs: Logs) -> bool:
+    """Link the logs of a task to the names of its attempt. Return False if that is not possible."""
     try:
-        for path, name in ((sides.out, logs.out), (sides.err, logs.err)):
+        for path, name in ((scratch.out, logs.out), (scratch.err, logs.err)):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.link(path, name)
     except OSError:
-        # A file system without links: it is found when it has ended.
+        # Without hard links the logs get their names when the task has ended.
         for name in logs:
             Path(name).unlink(missing_ok=True)
         return False
     return True
 
 
-def _rename(path: str, name: str) -> None:
-    """Into a folder that is made if it has to be: a run whose steps say nothing has none."""
+def _rename_into(path: str, name: str) -> None:
+    """Rename into a folder, which is created if needed: a run whose steps print nothing has none."""
     try:
         os.rename(path, name)
     except FileNotFoundError:
@@ -150,28 +150,28 @@ def _rename(path: str, name: str) -> None:
 
 
 def file_size(path: str) -> int | None:
-    """What is in a file, 0 also of one that was never made; None where somebody has put something else in its place."""
+    """Return the size of a file, 0 if it does not exist; None if something other than a file is there."""
     try:
-        found = os.lstat(path)
+        info = os.lstat(path)
     except OSError:
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return info.st_size if stat.S_ISREG(info.st_mode) else None
 
 
-def opened(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
-    """What a task has written. OSError where it has put something else there: a pipe or a device may never end,
-    and a link leads to what is not its own.
+def open_regular_file(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
+    """Open what a task has written. Raise OSError for anything but a file: a pipe or a device may never end,
+    and a link may lead to a file that the task does not own.
     """
     flags = os.O_RDWR if "+" in mode else os.O_RDONLY
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | (0 if may_be_link else os.O_NOFOLLOW))
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no file", path)
+        raise OSError(errno.EINVAL, "it is not a file", path)
     return open(fd, mode)
 
 
 def remove_folder(path: str) -> None:
-    """What is left of a worker that ends: empty files. A link in its place goes, and what it leads to stays."""
+    """Remove the folder of a worker that ends, and the empty files in it. A link is removed, its target is not."""
     try:
         if os.path.islink(path):
             os.unlink(path)
@@ -180,4 +180,4 @@ def remove_folder(path: str) -> None:
             os.unlink(f"{path}/{name}")
         os.rmdir(path)
     except OSError:
-        pass  # it was never made, or somebody keeps things there
+        pass  # it does not exist, or contains a folder

@@ -1,6 +1,6 @@
-"""Messages over a stream socket: a length, then plain values. Between a worker and its own supervisor only.
+"""Messages between a worker and its supervisor: a length, then a marshalled tuple.
 
-Loaded by the supervisor too, which must stay small: nothing is imported that it does not need.
+Loaded by the supervisor too, which must stay small: import only what it needs.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ _LENGTH_BYTES = 4
 RECEIVE_BYTES = 1 << 16
 
 
-def frame(message: tuple) -> bytes:
-    """One message as bytes. `marshal` is safe here: both ends are the same interpreter, and ours."""
+def encode_frame(message: tuple) -> bytes:
+    """Encode one message. `marshal` is safe here: both ends are the same interpreter and our own code."""
     body = marshal.dumps(message)
     return len(body).to_bytes(_LENGTH_BYTES, "little") + body
 
 
-class Frames:
-    """Cuts what arrives into messages, however it was cut on the way."""
+class FrameDecoder:
+    """Split a stream into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple]:
-        """The messages that are complete with `data`."""
+        """Return the messages that are complete with `data`."""
         self._buffer += data
         found, start = [], 0
-        while (end := self._end(start)) is not None:
+        while (end := self._frame_end(start)) is not None:
             found.append(marshal.loads(self._buffer[start + _LENGTH_BYTES : end]))
             start = end
         del self._buffer[:start]
         return found
 
-    def _end(self, start: int) -> int | None:
+    def _frame_end(self, start: int) -> int | None:
         if len(self._buffer) - start < _LENGTH_BYTES:
             return None
         end = start + _LENGTH_BYTES + int.from_bytes(self._buffer[start : start + _LENGTH_BYTES], "little")

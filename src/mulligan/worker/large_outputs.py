@@ -1,6 +1,6 @@
-"""A large output, made ready to be kept: read, checked, without secrets, on the disk.
+"""Prepare a large output for storage: read it, check it, redact it, write it to the disk.
 
-`make_ready` is called in a child (see `jobs`): so the loop of the worker never reads an output that is large.
+`store_output` runs in a child (see `background_jobs`), so that the worker's loop never reads a large output.
 """
 
 from __future__ import annotations
@@ -14,36 +14,43 @@ import msgspec
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.reports import TaskEnded
 from mulligan.worker import outputs
-from mulligan.worker.children import Answer
-from mulligan.worker.ended import with_problem
-from mulligan.worker.outputs import Large
+from mulligan.worker.output_storage import (
+    NotStorable,
+    OutputFile,
+    artifact_data,
+    pack,
+    report_storage_failure,
+    storage_error,
+)
+from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.redactor import TOO_DEEP, Redactor
-from mulligan.worker.results import InFile, NotKeepable, beside_the_log, invalid_output, pack, refused_output
+from mulligan.worker.task_reports import with_output_error
+from mulligan.worker.warm_child import CallResult
 
-MAKE_READY = "mulligan.worker.large_outputs:make_ready"
+STORE_OUTPUT = "mulligan.worker.large_outputs:store_output"
 _LABELS = {"result": "the result", "written": "$MULLIGAN_OUTPUT"}
 
 
-def value_of(path: str, capture: str) -> Any:
-    """What is in the file. `capture` is that of a shell step, or says whose JSON it is; NotUsable, NoOutput."""
+def read_large_output(path: str, capture: str) -> Any:
+    """Read the file. `capture` is that of a shell step, or says what JSON it is; raise OutputInvalid or NoOutput."""
     if capture in _LABELS:
-        return outputs.written_json(path, _LABELS[capture])
-    return outputs.printed(path, capture)
+        return outputs.read_json_file(path, _LABELS[capture])
+    return outputs.read_printed(path, capture)
 
 
-def make_ready(source: str, capture: str, target: str, secrets: list[str]) -> dict[str, Any]:
-    """Put what is to be kept of an output into the file `target`; or say what is wrong with it, or that it is small."""
+def store_output(source: str, capture: str, target: str, secrets: list[str]) -> dict[str, Any]:
+    """Write what has to be stored to `target`; or return what is wrong with the output, or its value if it is small."""
     try:
-        value = value_of(source, capture)
+        value = read_large_output(source, capture)
         if secrets:
-            value = Redactor(secrets).output(value)
-        found = beside_the_log(value, pack(value))
+            value = Redactor(secrets).redact_output(value)
+        found = artifact_data(value, pack(value))
     except outputs.NoOutput as reason:
         return {"none": str(reason)}
-    except outputs.NotUsable as problem:
+    except outputs.OutputInvalid as problem:
         return {"invalid": str(problem)}
-    except NotKeepable as problem:
-        return {"invalid": invalid_output(str(problem))}
+    except NotStorable as problem:
+        return {"invalid": storage_error(str(problem))}
     except RecursionError:
         return {"invalid": TOO_DEEP}
     if found is None:
@@ -64,45 +71,47 @@ def _write(path: str, data: bytes) -> None:
         os.fsync(fd)
 
 
-def with_value(ended: TaskEnded, large: Large) -> TaskEnded:
-    """The report with the output itself, read here and now: where nobody else can read it, or nobody keeps it."""
+def with_value(report: TaskEnded, large: LargeOutput) -> TaskEnded:
+    """Return the report with the output itself, read here: if no child can read it, or there are no artifacts."""
     try:
-        return msgspec.structs.replace(ended, output=value_of(large.path, large.capture))
+        return msgspec.structs.replace(report, output=read_large_output(large.path, large.capture))
     except outputs.NoOutput as reason:
-        return _without_output(ended, str(reason))
-    except outputs.NotUsable as problem:
-        return _with_problem(ended, str(problem))
+        return _without_output(report, str(reason))
+    except outputs.OutputInvalid as problem:
+        return _report_output_error(report, str(problem))
     finally:
         if large.capture == "result":
-            outputs.remove(large.path)
+            outputs.remove_file(large.path)
 
 
-def order_arguments(large: Large, target: str, secrets: list[str]) -> dict[str, Any]:
-    """What `make_ready` is called with."""
+def call_arguments(large: LargeOutput, target: str, secrets: list[str]) -> dict[str, Any]:
+    """Return the arguments of `store_output`."""
     return {"source": large.path, "capture": large.capture, "target": target, "secrets": secrets}
 
 
-def read_answer(ended: TaskEnded, target: str, answer: Answer | None) -> TaskEnded:
-    """The report with what `make_ready` has made of its output; None: its process has ended."""
-    if answer is None:
-        return refused_output(ended, "the process that was to keep it has ended")
-    if answer.exception:
-        return refused_output(ended, answer.exception)
-    said = answer.output
-    if "refused" in said:
-        return refused_output(ended, said["refused"])
-    if "invalid" in said:
-        return _with_problem(ended, said["invalid"])
-    if "none" in said:
-        return _without_output(ended, said["none"])
-    output = said["value"] if "value" in said else InFile(target, said["size"], said["sha256"], said["format"])
-    return msgspec.structs.replace(ended, output=output)
+def report_stored(report: TaskEnded, target: str, result: CallResult | None) -> TaskEnded:
+    """Return the report with the result of `store_output`, which is None if its process died."""
+    if result is None:
+        return report_storage_failure(report, "the process that stores it died")
+    if result.exception:
+        return report_storage_failure(report, result.exception)
+    stored = result.output
+    if "refused" in stored:
+        return report_storage_failure(report, stored["refused"])
+    if "invalid" in stored:
+        return _report_output_error(report, stored["invalid"])
+    if "none" in stored:
+        return _without_output(report, stored["none"])
+    output = (
+        stored["value"] if "value" in stored else OutputFile(target, stored["size"], stored["sha256"], stored["format"])
+    )
+    return msgspec.structs.replace(report, output=output)
 
 
-def _with_problem(ended: TaskEnded, problem: str) -> TaskEnded:
-    return msgspec.structs.replace(ended, outcome=with_problem(ended.outcome, problem), output=None)
+def _report_output_error(report: TaskEnded, problem: str) -> TaskEnded:
+    return msgspec.structs.replace(report, outcome=with_output_error(report.outcome, problem), output=None)
 
 
-def _without_output(ended: TaskEnded, reason: str) -> TaskEnded:
-    outcome = msgspec.structs.replace(ended.outcome, output_warning=reason)
-    return msgspec.structs.replace(ended, outcome=outcome, output=None)
+def _without_output(report: TaskEnded, reason: str) -> TaskEnded:
+    outcome = msgspec.structs.replace(report.outcome, output_warning=reason)
+    return msgspec.structs.replace(report, outcome=outcome, output=None)

@@ -1,4 +1,4 @@
-"""What of a worker's tasks is too large for its loop: children write what a task reads, and keep what it gave."""
+"""Values that are too large for the worker's loop: children write what a task reads, and store what it returns."""
 
 from __future__ import annotations
 
@@ -11,120 +11,130 @@ import msgspec
 from mulligan.core.model.reports import TaskEnded
 from mulligan.worker import outputs
 from mulligan.worker.actions.kinds import SPAWNED
-from mulligan.worker.children import Answer
-from mulligan.worker.fetching import is_large, values_of
-from mulligan.worker.jobs import Jobs
-from mulligan.worker.large_outputs import MAKE_READY, order_arguments, read_answer, with_value
-from mulligan.worker.lookups import NotYet
-from mulligan.worker.outputs import Large
-from mulligan.worker.preparation import Preparation, refusal
-from mulligan.worker.running import Running
+from mulligan.worker.artifact_inputs import (
+    InputPreparation,
+    has_large_input,
+    preparation_failure,
+    values_with_references,
+)
+from mulligan.worker.background_jobs import BackgroundJobs
+from mulligan.worker.large_outputs import STORE_OUTPUT, call_arguments, report_stored, with_value
+from mulligan.worker.outputs import LargeOutput
+from mulligan.worker.running_task import RunningTask
+from mulligan.worker.secret_commands import NotReady
 from mulligan.worker.task_boundary import TaskBoundary
 from mulligan.worker.task_files import TaskFiles
+from mulligan.worker.warm_child import CallResult
 
 
 class LargeValues:
-    """`on_prepared` is told when the files of a task are there, or why they are not; `tell` what is told of its end."""
+    """`after_preparing` gets a task whose input is written, or why it is not; `report_end` gets the final report."""
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: BackgroundJobs,
         boundary: TaskBoundary,
         task_files: TaskFiles,
-        on_prepared: Callable[[Running, TaskEnded | None], None],
-        tell: Callable[[Running, TaskEnded], None],
+        *,
+        after_preparing: Callable[[RunningTask, TaskEnded | None], None],
+        report_end: Callable[[RunningTask, TaskEnded], None],
     ) -> None:
         self._jobs = jobs
         self._boundary = boundary
         self._task_files = task_files
-        self._on_prepared = on_prepared
-        self._tell = tell
-        # By the tokens of their leases: tasks whose files are being written, and that have ended with a large output.
-        self._preparing: dict[int, Running] = {}
-        self._keeping: dict[int, Running] = {}
+        self._after_preparing = after_preparing
+        self._report = report_end
+        # By lease token: tasks whose input is being written, and tasks whose large output is being stored.
+        self._preparing: dict[int, RunningTask] = {}
+        self._storing: dict[int, RunningTask] = {}
 
     @property
-    def kept(self) -> Collection[Running]:
-        """Tasks that have ended, and whose outputs are being kept."""
-        return self._keeping.values()
+    def storing(self) -> Collection[RunningTask]:
+        """Tasks that have ended and whose outputs are being stored."""
+        return self._storing.values()
 
-    def forget_all(self) -> None:
-        """Nobody waits any more for what is under way."""
+    def clear(self) -> None:
+        """Forget everything that is in progress."""
         self._preparing.clear()
-        self._keeping.clear()
+        self._storing.clear()
 
-    # -- what a task reads
+    # -- input
 
-    def find(self, running: Running) -> None:
-        """Say where a child finds the artifacts that the task reads. NotYet: it is a process, and a child writes files.
+    def prepare_input(self, running: RunningTask) -> None:
+        """Locate the artifacts that the task reads. NotReady while a child writes them to files for a process.
 
-        StoreUnavailable, and InputInvalid where one cannot be had.
+        Raises StoreUnavailable, and InputInvalid if one is not available.
         """
-        task = running.own.task
+        task = running.resolved.task
         is_called = task.kind not in SPAWNED
-        if running.is_prepared or not (is_called or is_large(task)):
+        if running.is_prepared or not (is_called or has_large_input(task)):
             return
         if self._preparing.get(running.lease.token) is running:
-            raise NotYet
+            raise NotReady
         self._locate(running)
         if not is_called:
             self._preparing[running.lease.token] = running
-            wanted = SPAWNED[task.kind].preparation(task, running.sides, self._jobs.new_path)
-            self._jobs.start(wanted.call, wanted.args, partial(self._prepared, running, wanted), running.files)
-            raise NotYet
+            preparation = SPAWNED[task.kind].prepare_input(task, running.scratch, self._jobs.new_path)
+            self._jobs.call(
+                preparation.call,
+                preparation.args,
+                partial(self._on_prepared, running, preparation),
+                running.artifact_files,
+            )
+            raise NotReady
 
-    def _locate(self, running: Running) -> None:
-        task, spooled = running.own.task, running.spooled
+    def _locate(self, running: RunningTask) -> None:
+        task, spooled = running.resolved.task, running.spooled_files
 
         def spool(data: bytes) -> str:
             spooled.append(self._jobs.write(data))
             return spooled[-1]
 
-        running.files = self._boundary.files(values_of(task), spool)
+        running.artifact_files = self._boundary.locate_artifacts(values_with_references(task), spool)
 
-    def give_up(self, running: Running) -> None:
-        """The task is over before it was started."""
+    def forget(self, running: RunningTask) -> None:
+        """Forget a task that ended before it was started."""
         self._preparing.pop(running.lease.token, None)
 
-    def _prepared(self, running: Running, wanted: Preparation, answer: Answer | None) -> None:
-        is_wanted = self._preparing.pop(running.lease.token, None) is running
-        problem = refusal(running.lease.task, answer)
-        for path, side in wanted.moves.items():
-            if is_wanted and problem is None:
-                os.replace(path, side)
+    def _on_prepared(self, running: RunningTask, preparation: InputPreparation, answer: CallResult | None) -> None:
+        is_current = self._preparing.pop(running.lease.token, None) is running
+        problem = preparation_failure(running.lease.task, answer)
+        for path, scratch_path in preparation.moves.items():
+            if is_current and problem is None:
+                os.replace(path, scratch_path)
             else:
-                outputs.remove(path)
+                outputs.remove_file(path)
         running.is_prepared = problem is None
-        if is_wanted:
-            self._on_prepared(running, problem)
+        if is_current:
+            self._after_preparing(running, problem)
 
-    # -- what it gave
+    # -- output
 
-    def set_aside(self, running: Running, report: TaskEnded) -> TaskEnded:
-        """The report with a large output in a file that nobody else uses; with its value where there can be none."""
+    def detach_output(self, running: RunningTask, report: TaskEnded) -> TaskEnded:
+        """Move a large output to a file of its own; return the report with the value itself if that is not possible."""
         large = report.output
-        if not isinstance(large, Large):
+        if not isinstance(large, LargeOutput):
             return report
         path = self._jobs.new_path()
         try:
-            if not self._boundary.keeps_large:
+            if not self._boundary.can_store_large:
                 return with_value(report, large)
-            # What it printed stays in its log as well.
-            (os.link if large.path == self._task_files.written(running).out else os.rename)(large.path, path)
+            # What it printed stays in its log too.
+            (os.link if large.path == self._task_files.log_paths(running).out else os.rename)(large.path, path)
         except OSError:
             return with_value(report, large)
         return msgspec.structs.replace(report, output=msgspec.structs.replace(large, path=path))
 
-    def keep(self, running: Running, report: TaskEnded, large: Large) -> None:
-        """Have it checked, redacted and written to the disk; `tell` is called then."""
+    def store(self, running: RunningTask, report: TaskEnded, large: LargeOutput) -> None:
+        """Have the output checked, redacted and written to the disk; then `report_end` is called."""
         target = self._jobs.new_path()
-        args = order_arguments(large, target, self._boundary.secrets(running.own))
-        self._keeping[running.lease.token] = running
-        self._jobs.start(MAKE_READY, args, partial(self._kept, running, report, target), {})
+        args = call_arguments(large, target, self._boundary.secrets(running.resolved))
+        self._storing[running.lease.token] = running
+        self._jobs.call(STORE_OUTPUT, args, partial(self._on_stored, running, report, target), {})
 
-    def _kept(self, running: Running, report: TaskEnded, target: str, answer: Answer | None) -> None:
-        outputs.remove(report.output.path)
-        if self._keeping.pop(running.lease.token, None) is running:
-            self._tell(running, read_answer(report, target, answer))
+    def _on_stored(self, running: RunningTask, report: TaskEnded, target: str, answer: CallResult | None) -> None:
+        outputs.remove_file(report.output.path)
+        if self._storing.pop(running.lease.token, None) is running:
+            self._report(running, report_stored(report, target, answer))
         else:
-            outputs.remove(target)
+            outputs.remove_file(target)

@@ -1,6 +1,6 @@
-"""The hands of an engine: takes leases, has their tasks run, and says what became of them.
+"""Run the tasks that an engine leases as processes of this host, and report how they end.
 
-One thread and one loop: `collect` waits for the supervisor, for the warm children and for what the engine watches.
+One thread, one loop: `collect` waits for the supervisor, the warm children and the descriptor that the engine watches.
 """
 
 from __future__ import annotations
@@ -20,50 +20,56 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
-from mulligan.worker import wall
+from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
 from mulligan.worker.actions.calls import is_built_in
-from mulligan.worker.actions.kinds import SPAWNED, called
-from mulligan.worker.children import Answer, Child, ChildBroke, ChildRaves, Step
-from mulligan.worker.descriptors import take_all
-from mulligan.worker.ended import CANNOT_START, Ended, not_started, unable, warned
-from mulligan.worker.endings import Endings, never_started
-from mulligan.worker.environment import of_worker
-from mulligan.worker.flood import LOG_BYTES_MAX, Flood
+from mulligan.worker.actions.kinds import SPAWNED, called_action
+from mulligan.worker.background_jobs import BackgroundJobs
+from mulligan.worker.child_pool import ChildPool
+from mulligan.worker.deadlines import seconds_left, with_local_deadline
+from mulligan.worker.environment import worker_environment
+from mulligan.worker.exit_reader import ExitReader, exit_before_start
+from mulligan.worker.fd_events import unwatch, watch_reads
+from mulligan.worker.fd_limit import raise_fd_limit
 from mulligan.worker.folders import Folders, remove_folder
-from mulligan.worker.inside import check_paths
-from mulligan.worker.jobs import Jobs
 from mulligan.worker.large_values import LargeValues
-from mulligan.worker.leftovers import kill_leftovers
-from mulligan.worker.listening import forget, listen
-from mulligan.worker.lookups import NotYet
-from mulligan.worker.outputs import Large
-from mulligan.worker.pool import Pool
+from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
+from mulligan.worker.outputs import LargeOutput
+from mulligan.worker.path_containment import check_paths
+from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.programs import Programs
 from mulligan.worker.redactor import Redactor
-from mulligan.worker.reusing import Reusing
-from mulligan.worker.room import Lookahead, Room
-from mulligan.worker.running import Running
+from mulligan.worker.resource_pool import Prefetch, ResourcePool
+from mulligan.worker.result_cache import ResultCache
+from mulligan.worker.running_task import RunningTask
+from mulligan.worker.secret_commands import NotReady
 from mulligan.worker.secrets import Secrets
-from mulligan.worker.supervision import Supervision, SupervisorGone
+from mulligan.worker.supervisor_client import SupervisorClient, SupervisorExited
 from mulligan.worker.task_boundary import TaskBoundary
 from mulligan.worker.task_files import TaskFiles
-from mulligan.worker.timing import seconds_left, timed_here
+from mulligan.worker.task_reports import (
+    START_ERRORS,
+    ProcessExit,
+    report_spawn_error,
+    report_start_error,
+    with_log_warning,
+)
+from mulligan.worker.warm_child import CallResult, ChildDisconnected, ChildProtocolError, ChildTask, WarmChild
 
-# From then on the log of a python step can be found under its attempt's name while it runs.
+# A python step that runs longer than this has its log under the name of its attempt while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
-# A heartbeat older than this share of the lease is renewed before anything is started. The supervisor ends all at two
-# thirds; in quiet times none is so old.
+# Renew a heartbeat older than this share of the lease before starting anything. The supervisor kills everything at two
+# thirds; in quiet times no heartbeat gets this old.
 FRESH_SHARE = 1 / 3
-# A child whose socket is closed is dying, and has so long for it; else its step has closed what is not its own.
+# A child that closed its socket is dying and has this long to exit. Otherwise its step closed our socket.
 CUT_OFF_SECONDS = 1.0
-# A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
+# A child that died while idle is noticed when it gets a step. Several in a row mean that the supervisor is dead too.
 GIVE_ATTEMPTS_MAX = 5
 
 
 class LocalExecutor:
-    """Runs tasks as processes of this host. See `mulligan.ports.Hands` for the promises."""
+    """Run tasks as processes of this host. `mulligan.ports.Executor` documents the methods."""
 
     def __init__(
         self,
@@ -78,94 +84,108 @@ class LocalExecutor:
         lock_fd: int | None = None,
         lease_seconds: float | None = None,
         grace_seconds: float = 10.0,
-        lookahead: int | None = None,
+        prefetch: int | None = None,
         artifacts: Artifacts | None = None,
         results: FindResults | None = None,
         clock: Clock | None = None,
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
-        take_all()
+        raise_fd_limit()
         self.name = name
         self.host = host
-        # By which tasks have their deadlines and reports their times.
+        # Deadlines of tasks and times of reports use this clock.
         self._clock = clock
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._task_files = TaskFiles(self._folders, name)
-        self._flood = Flood(self._task_files, log_bytes_max)
-        self._environment = of_worker(name, dict(os.environ))
+        self._log_limit = LogLimit(self._task_files, log_bytes_max)
+        self._environment = worker_environment(name, dict(os.environ))
         self._selector = selectors.DefaultSelector()
-        self._secrets = Secrets(self._environment, self._selector, self._start_what_wants)
+        self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
-        self._room = Room(cpus, memory, gpus, labels, self._environment)
+        self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
-        self._endings = Endings(name, self._task_files, self._flood, self._programs)
-        self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
-        # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
-        self._waiting: dict[int, Task] = {}
-        # Taken, and to be started as soon as their secrets are known, or the store gives what they read.
-        self._wanting: set[int] = set()
-        # Ended, and to be told as soon as the store keeps what they gave.
-        self._unkept: list[tuple[Running, TaskEnded]] = []
-        # Why the store does neither now.
-        self._away: StoreUnavailable | None = None
-        self._launch = lambda: Supervision(
+        self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
+        self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
+        # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
+        self._prefetched: dict[int, Task] = {}
+        # Taken, but waiting for a secret or for the store to return an artifact.
+        self._not_ready: set[int] = set()
+        # Ended, but waiting for the store to accept their output.
+        self._unstored: list[tuple[RunningTask, TaskEnded]] = []
+        # The last error of the store that made a task wait.
+        self._store_error: StoreUnavailable | None = None
+        self._launch_supervisor = lambda: SupervisorClient(
             name,
             self._environment,
             self._selector,
-            self._hear_supervisor,
+            self._on_supervisor_ready,
             lock_fd=lock_fd,
             lease_seconds=lease_seconds,
-            grace=grace_seconds,
+            grace_seconds=grace_seconds,
         )
         self._fresh_seconds = math.inf if lease_seconds is None else lease_seconds * FRESH_SHARE
         self._renewed_at = time.monotonic()
         self._grace_seconds = grace_seconds
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningTask] = {}
         self._done: list[tuple[Lease, Report]] = []
-        # Nothing is to be done before then if nobody speaks.
+        # The next time at which something has to be done even if no message arrives.
         self._next_due = math.inf
         self._watched: int | None = None
-        self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
-        self._jobs = Jobs(self._children, self._folder, at_once_max=max(1, int(cpus)))
-        self._large = LargeValues(self._jobs, self._boundary, self._task_files, self._on_prepared, self._tell)
-        self._reusing = Reusing(self._jobs, results, artifacts, self._start_what_wants, self._tell)
-        self._supervisor = self._launch()
+        self._children = ChildPool(
+            cpus, self._selector, lambda child: child.launch(self._supervisor), self._on_child_ready
+        )
+        self._background = BackgroundJobs(self._children, self._folder, concurrency_max=max(1, int(cpus)))
+        self._large = LargeValues(
+            self._background,
+            self._boundary,
+            self._task_files,
+            after_preparing=self._on_prepared,
+            report_end=self._report,
+        )
+        self._result_cache = ResultCache(
+            self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
+        )
+        self._supervisor = self._launch_supervisor()
         self._is_dropped = True
 
-    # -- room
+    # -- resources
 
     def fits(self, task: Task) -> bool:
-        return self._room.fits(task) or self._lookahead.fits(task)
+        return self._resources.fits(task) or self._prefetch.fits(task)
 
-    def can_ever(self, task: Task) -> bool:
-        return self._room.can_ever(task)
+    def can_ever_fit(self, task: Task) -> bool:
+        return self._resources.can_ever(task)
 
-    def lacking(self, task: Task) -> str:
-        return self._room.lacking(task)
+    def missing_resources(self, task: Task) -> str:
+        return self._resources.lacking(task)
 
     def offer(self) -> Offer:
-        return self._room.offer(self.host)
+        return self._resources.offer(self.host)
 
     def reserve(self, task: Task) -> None:
-        if not self._room.fits(task) and self._lookahead.fits(task):
-            self._lookahead.take(task)
+        if not self._resources.fits(task) and self._prefetch.fits(task):
+            self._prefetch.reserve(task)
         else:
-            self._room.take(task)
+            self._resources.reserve(task)
 
     def unreserve(self, task: Task) -> None:
-        if not self._lookahead.give_back(task):
-            self._room.give_back(task)
+        if not self._prefetch.release(task):
+            self._resources.release(task)
 
     @property
     def running(self) -> Collection[Lease]:
-        ended = (*self._reusing.recording, *self._large.kept, *(running for running, _ in self._unkept))
-        return [running.lease for running in (*self._running.values(), *ended)]
+        process_exit = (
+            *self._result_cache.recording,
+            *self._large.storing,
+            *(running for running, _ in self._unstored),
+        )
+        return [running.lease for running in (*self._running.values(), *process_exit)]
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything has not come to its end."""
+        """Whether any task is still running."""
         return bool(self._running)
 
     # -- starting
@@ -176,97 +196,96 @@ class LocalExecutor:
             self._supervisor.send(*orders)
 
     def _start(self, lease: Lease) -> tuple | None:
-        """What the supervisor is told, if it is for the supervisor to start. What cannot start has ended."""
+        """Return what to send to the supervisor, or None if a child runs the task or it has ended already."""
         task = lease.task
-        running = self._running.get(lease.token) or self._take(lease)
+        running = self._running.get(lease.token)
+        if running is None:
+            running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
         try:
-            self._task_files.make_ready()
-            inward = self._boundary.inward(lease, is_called=task.kind not in SPAWNED)
-            running.own = timed_here(self._room.equipped(inward), self._clock)
-            if running.own.task.folders:
-                check_paths(running.own.task, self._folders)
-            if (found := self._reusing.find(running)) is not None:
-                self._end(lease.token, found)
+            self._task_files.make_folder()
+            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED)
+            running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
+            if running.resolved.task.folders:
+                check_paths(running.resolved.task, self._folders)
+            if (reused := self._result_cache.find(running)) is not None:
+                self._end(lease.token, reused)
                 return None
-            self._task_files.lay_out(running)
-            self._large.find(running)
+            self._task_files.prepare(running)
+            self._large.prepare_input(running)
             redactor = self._boundary.redactor(lease)
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
                 if redactor is not None:
-                    self._task_files.lay_pipes(running, redactor, self._selector)
-                return self._order(running)
+                    self._task_files.open_pipes(running, redactor, self._selector)
+                return self._command_for(running)
             self._start_call(running, redactor)
-        except NotYet:
-            self._wanting.add(lease.token)
-            self._wake_for(self._secrets.keep_time(time.monotonic()))
+        except NotReady:
+            self._not_ready.add(lease.token)
+            self._wake_for(self._secrets.run_due(time.monotonic()))
         except StoreUnavailable as error:
-            self._wanting.add(lease.token)
-            self._away = error
-        except CANNOT_START as error:
-            if isinstance(error, FileNotFoundError) and self._task_files.is_made_again(self._running.values()):
+            self._not_ready.add(lease.token)
+            self._store_error = error
+        except START_ERRORS as error:
+            if isinstance(error, FileNotFoundError) and self._task_files.restore_folder(self._running.values()):
                 return self._start(self._running.pop(lease.token).lease)
-            self._end(lease.token, unable(task, error))
+            self._end(lease.token, report_start_error(task, error))
         return None
 
-    def _on_prepared(self, running: Running, refusal: TaskEnded | None) -> None:
-        """The files of a process that is to be started are written, or cannot be."""
+    def _on_prepared(self, running: RunningTask, refusal: TaskEnded | None) -> None:
+        """Start the process whose input files are written, or end the task if they could not be."""
         if refusal is None:
-            self._start_what_wants()
+            self._retry_starts()
         else:
             self._end(running.lease.token, refusal)
 
-    def _start_what_wants(self) -> None:
-        """A secret has been looked up, or the store may be back. Who wants something else waits on."""
-        tokens, self._wanting = self._wanting, set()
+    def _retry_starts(self) -> None:
+        """Try again to start the tasks that wait for a secret, for the store or for a child."""
+        tokens, self._not_ready = self._not_ready, set()
         self.start([self._running[token].lease for token in sorted(tokens)])
 
-    def _take(self, lease: Lease) -> Running:
-        running = Running(lease, lease, self._task_files.take())
-        self._running[lease.token] = running
-        return running
-
-    def _order(self, running: Running) -> tuple:
-        lease = running.own
+    def _command_for(self, running: RunningTask) -> tuple:
+        lease = running.resolved
         action = SPAWNED[lease.task.kind]
-        order, running.is_direct = action.order(lease, running.sides, self._folders, self._programs)
-        if not self._lookahead.holds(lease.task):
-            self._name_logs_later(running, time.monotonic())
-            return ("run" if lease.task.cpus >= 1.0 else "part", lease.token, *order)
-        self._waiting[lease.token] = lease.task
-        return ("next", lease.token, *order)
+        order, running.is_direct = action.build_command(lease, running.scratch, self._folders, self._programs)
+        if not self._prefetch.contains(lease.task):
+            self._schedule_log_naming(running, time.monotonic())
+            return ("run" if lease.task.cpus >= 1.0 else "run_fractional", lease.token, *order)
+        self._prefetched[lease.token] = lease.task
+        return ("queue", lease.token, *order)
 
-    def _start_call(self, running: Running, redactor: Redactor | None) -> None:
-        lease = running.own
-        action = called(lease.task)
-        order = msgspec.structs.replace(action.order(lease, running.sides, self._folders), files=running.files)
+    def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
+        lease = running.resolved
+        action = called_action(lease.task)
+        request = msgspec.structs.replace(
+            action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
+        )
         left = seconds_left(lease.task)
         interpreter = action.interpreter_of(lease.task, self._programs)
-        apart = action.kept_apart_by(lease.task)
+        child_group = action.child_group_of(lease.task)
         if lease.task.gpus:
-            # What once looks for GPUs keeps those it found: a child of its own, and no other step in it.
-            apart += f" {lease.token}"
+            # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
+            child_group += f" {lease.token}"
         for _ in range(GIVE_ATTEMPTS_MAX):
-            began = wall.seconds()
-            child = self._children.take(apart, interpreter, self._folder, is_veiled=redactor is not None)
+            began = wall_clock.now()
+            child = self._children.take(child_group, interpreter, self._folder, is_redacted=redactor is not None)
             now = time.monotonic()
-            step = Step(lease, began, None if left is None else now + left)
+            child_task = ChildTask(lease, began, None if left is None else now + left)
             if redactor is not None and child.pipes is not None:
-                # Before it has the step: it may have written to its end by the time that we are back.
+                # Before the child gets the step: it may finish writing before we return here.
                 child.pipes.begin(redactor, self._task_files.logs(lease.task))
             try:
-                self._children.give(child, step, order)
-            except ChildBroke:
-                self._children.let_go(child)
+                self._children.start_task(child, child_task, request)
+            except ChildDisconnected:
+                self._children.retire(child)
                 continue
             running.child, running.pipes = child.key, child.pipes
             child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not is_built_in(lease.task))
-            self._name_logs_later(running, now)
-            self._wake_for(step.due)
+            self._schedule_log_naming(running, now)
+            self._wake_for(child_task.due)
             if lease.task.memory is not None:
                 self._supervisor.send(("limit", child.key, lease.task.memory))
             return
-        self._end(lease.token, self._endings.lost(lease.task))
+        self._end(lease.token, self._exit_reader.report_lost(lease.task))
 
     # -- stopping
 
@@ -275,13 +294,13 @@ class LocalExecutor:
             self._stop(self._running[token], grace_seconds, "stopped")
 
     def stop_all(self, grace_seconds: float) -> None:
-        # Those that wait come first: the end of another would start them.
-        for running in sorted(self._running.values(), key=lambda running: running.lease.token not in self._waiting):
+        # Stop prefetched tasks first: the end of another task would start them.
+        for running in sorted(self._running.values(), key=lambda running: running.lease.token not in self._prefetched):
             self._stop(running, grace_seconds, "interrupted")
 
-    def _stop(self, running: Running, grace_seconds: float, why: str) -> None:
-        if running.lease.token in self._wanting:
-            self._end(running.lease.token, self._endings.told(running, never_started(why)))
+    def _stop(self, running: RunningTask, grace_seconds: float, why: str) -> None:
+        if running.lease.token in self._not_ready:
+            self._end(running.lease.token, self._exit_reader.report_exit(running, exit_before_start(why)))
             return
         if running.child in self._children:
             self._children[running.child].is_leaving = True
@@ -292,12 +311,12 @@ class LocalExecutor:
         for running in dropped:
             self.unreserve(running.lease.task)
         self._running.clear()
-        self._waiting.clear()
-        self._wanting.clear()
-        self._unkept.clear()
-        self._large.forget_all()
-        self._reusing.forget_all()
-        self._jobs.forget_all()
+        self._prefetched.clear()
+        self._not_ready.clear()
+        self._unstored.clear()
+        self._large.clear()
+        self._result_cache.clear()
+        self._background.clear()
         self._done.clear()
         self._children.retire_all()
         self._next_due = math.inf
@@ -309,7 +328,7 @@ class LocalExecutor:
         for running in dropped:
             self._task_files.clear(running)
 
-    def renewed(self, at: float) -> None:
+    def renew(self, at: float) -> None:
         self._renewed_at = at
         self._supervisor.send(("renew", at))
 
@@ -324,34 +343,34 @@ class LocalExecutor:
         self._selector.close()
         remove_folder(self._folder)
 
-    # -- hearing
+    # -- messages
 
     def watch(self, fd: int | None) -> None:
         if self._watched is not None:
-            forget(self._selector, self._watched)
+            unwatch(self._selector, self._watched)
         if fd is not None:
-            listen(self._selector, fd, None)
+            watch_reads(self._selector, fd, None)
         self._watched = fd
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         if not self._done:
             self._wait(timeout)
-        self._keep_time()
-        self._fill()
-        if self._away is not None:
-            self._ask_again()
+        self._run_due()
+        self._start_prefetched()
+        if self._store_error is not None:
+            self._retry_store()
         done, self._done = self._done, []
         return done
 
-    def _ask_again(self) -> None:
-        """The store was away when it was to keep an output, or to give one. That it still is comes after other news."""
-        self._away = None
-        unkept, self._unkept = self._unkept, []
+    def _retry_store(self) -> None:
+        """Retry what the store was unavailable for. Raise its error only if there is nothing to return."""
+        self._store_error = None
+        unkept, self._unstored = self._unstored, []
         for running, report in unkept:
-            self._tell(running, report)
-        self._start_what_wants()
-        if self._away is not None and not self._done:
-            raise self._away
+            self._report(running, report)
+        self._retry_starts()
+        if self._store_error is not None and not self._done:
+            raise self._store_error
 
     def _wait(self, timeout: float | None) -> None:
         if self._next_due < math.inf:
@@ -362,237 +381,245 @@ class LocalExecutor:
                 key.data()
 
     def _end(self, token: int, report: Report) -> None:
-        """The task is over: its room is free, and the engine is told."""
+        """Release the task's resources and queue its report for the engine."""
         if self._clock is not None:
             report = replace(report, at=self._clock.now())
         running = self._running.pop(token)
-        self._waiting.pop(token, None)
-        self._wanting.discard(token)
+        self._prefetched.pop(token, None)
+        self._not_ready.discard(token)
         self.unreserve(running.lease.task)
-        self._large.give_up(running)
-        self._reusing.give_up(running)
+        self._large.forget(running)
+        self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
-            report = self._large.set_aside(running, report)
+            report = self._large.detach_output(running, report)
         self._task_files.clear(running)
-        # A result that is taken over was looked at when it was kept, and may refer to an artifact of another run.
+        # A reused result was checked when it was stored, and may refer to an artifact of another run.
         if isinstance(report, TaskEnded) and not report.reused_run_id:
             if running.log_warning:
-                report = warned(report, running.log_warning)
-            recorded = self._reusing.record(running, report)
+                report = with_log_warning(report, running.log_warning)
+            recorded = self._result_cache.record(running, report)
             if recorded is not None:
-                self._tell(running, recorded)
+                self._report(running, recorded)
         else:
             self._done.append((running.lease, report))
 
-    def _tell(self, running: Running, report: TaskEnded) -> None:
-        """What is large is kept first. While the store is away that waits: the work is done, and not to be lost."""
-        if isinstance(report.output, Large):
-            self._large.keep(running, report, report.output)
+    def _report(self, running: RunningTask, report: TaskEnded) -> None:
+        """Store a large output first, then queue the report. While the store is unavailable the report waits."""
+        if isinstance(report.output, LargeOutput):
+            self._large.store(running, report, report.output)
             return
         try:
-            self._done.append((running.lease, self._boundary.outward(running.own, report)))
+            self._done.append((running.lease, self._boundary.sanitize(running.resolved, report)))
         except StoreUnavailable as error:
-            self._unkept.append((running, report))
-            self._away = error
+            self._unstored.append((running, report))
+            self._store_error = error
 
-    def _hear_supervisor(self) -> None:
+    def _on_supervisor_ready(self) -> None:
         try:
             messages = self._supervisor.receive()
-        except SupervisorGone:
+        except SupervisorExited:
             self._replace_supervisor()
             return
         for kind, *rest in messages:
-            _HEARD[kind](self, *rest)
+            _MESSAGE_HANDLERS[kind](self, *rest)
 
     def _replace_supervisor(self) -> None:
-        """It was killed. What it ran is found by its environment and killed; all of it is lost."""
+        """Kill what the dead supervisor left running, report its tasks as lost, and launch a new one."""
         self._supervisor.close()
-        jobs = self._children.jobs()
+        jobs = self._children.running_jobs()
         self._children.forget_all()
-        kill_leftovers(self.name)
+        kill_worker_processes(self.name)
         for token in list(self._running):
-            self._end(token, self._endings.lost(self._running[token].lease.task))
-        self._supervisor = self._launch()
+            self._end(token, self._exit_reader.report_lost(self._running[token].lease.task))
+        self._supervisor = self._launch_supervisor()
         self._supervisor.send(("renew", self._renewed_at))
         self._is_dropped = True
         for job in jobs:
-            self._jobs.begin(job)
+            self._background.submit(job)
 
     def _on_ended(self, key: int, promoted: int, *measured: Any) -> None:
-        ended = Ended(*measured)
+        process_exit = ProcessExit(*measured)
         if key in self._children:
-            self._on_child_ended(self._children[key], ended)
+            self._on_child_ended(self._children[key], process_exit)
         elif key in self._running:
-            if key not in self._waiting:
-                self._lookahead.measure(ended.ended - ended.started)
-            self._end(key, self._endings.told(self._running[key], ended))
-        if promoted in self._waiting:
+            if key not in self._prefetched:
+                self._prefetch.record_duration(process_exit.ended - process_exit.started)
+            self._end(key, self._exit_reader.report_exit(self._running[key], process_exit))
+        if promoted in self._prefetched:
             self._promote(promoted)
 
     def _promote(self, token: int) -> None:
-        """One that waited has a place of its own now."""
-        task = self._waiting.pop(token)
-        self._lookahead.give_back(task)
-        self._room.take(task)
-        self._name_logs_later(self._running[token], time.monotonic())
+        """Move a prefetched task to the reserved resources."""
+        task = self._prefetched.pop(token)
+        self._prefetch.release(task)
+        self._resources.reserve(task)
+        self._schedule_log_naming(self._running[token], time.monotonic())
 
-    def _fill(self) -> None:
-        """Let the supervisor start what waits wherever there is room: not only a shell task makes some when it ends."""
-        while self._waiting:
-            token, task = next(iter(self._waiting.items()))
-            if not self._room.fits(task):
+    def _start_prefetched(self) -> None:
+        """Start prefetched tasks while resources are free: not only the end of a shell task frees some."""
+        while self._prefetched:
+            token, task = next(iter(self._prefetched.items()))
+            if not self._resources.fits(task):
                 return
             self._promote(token)
-            self._supervisor.send(("go", token))
+            self._supervisor.send(("start_queued", token))
 
-    def _on_refused(self, key: int, what: str, number: int, text: str) -> None:
-        """It could not be started."""
+    def _on_start_failed(self, key: int, what: str, number: int, text: str) -> None:
+        """Handle a process that could not be started."""
         token = key
         if key in self._children:
             child = self._children[key]
-            token = child.step.lease.token if child.step else 0
+            token = child.task.lease.token if child.task else 0
             self._children.forget(child)
             if child.job is not None:
-                self._task_files.is_made_again(self._running.values())
-                self._jobs.lost(child)
+                self._task_files.restore_folder(self._running.values())
+                self._background.restart(child)
         if token not in self._running:
             return
         running = self._running[token]
-        if not what and self._task_files.is_made_again(self._running.values()):
+        if not what and self._task_files.restore_folder(self._running.values()):
             if running.pipes is not None:
                 running.pipes.close()
             self.start([self._running.pop(token).lease])
             return
         if running.is_direct and not what:
-            self._programs.refuse_direct(running.own.task.params["text"])
-            self._supervisor.send(self._order(running))
+            self._programs.require_bash(running.resolved.task.params["text"])
+            self._supervisor.send(self._command_for(running))
             return
-        self._end(token, not_started(running.lease.task, what, number, text))
+        self._end(token, report_spawn_error(running.lease.task, what, number, text))
 
     def _on_swept(self, key: int) -> None:
-        """Nothing is left of what a step in a child had started."""
+        """Report a step whose background processes are all dead."""
         for token, running in list(self._running.items()):
-            if running.child == key and running.held is not None:
-                self._end(token, running.held)
+            if running.child == key and running.pending_report is not None:
+                self._end(token, running.pending_report)
 
     def _on_dropped(self) -> None:
         self._is_dropped = True
 
     # -- children
 
-    def _hear_child(self, child: Child) -> None:
+    def _on_child_ready(self, child: WarmChild) -> None:
         try:
             answer = child.receive()
-        except ChildRaves:
-            self._children.let_go(child)
-            self._supervisor.send(("stop", child.key, 0.0, "raves"))
+        except ChildProtocolError:
+            self._children.retire(child)
+            self._supervisor.send(("stop", child.key, 0.0, "protocol error"))
             return
-        except ChildBroke:
-            self._children.let_go(child)
-            self._wait_for_its_end(child)
+        except ChildDisconnected:
+            self._children.retire(child)
+            self._expect_exit(child)
             return
         if answer is not None and child.job is not None:
-            if not self._jobs.answered(child, answer):
-                self._supervisor.send(("stop", child.key, 0.0, "worn"))
-        elif answer is not None and child.step is not None:
-            self._on_answer(child, child.step, answer)
+            if not self._background.finish(child, answer):
+                self._supervisor.send(("stop", child.key, 0.0, "dirty"))
+        elif answer is not None and child.task is not None:
+            self._on_answer(child, child.task, answer)
 
-    def _wait_for_its_end(self, child: Child) -> None:
-        """It says no more. Most likely it is dying, and how is for the supervisor to say."""
-        if child.step is None:
-            self._supervisor.send(("stop", child.key, 0.0, "cut off"))
+    def _expect_exit(self, child: WarmChild) -> None:
+        """Give a child that closed its socket a moment to exit; the supervisor reports how it ended."""
+        if child.task is None:
+            self._supervisor.send(("stop", child.key, 0.0, "disconnected"))
         else:
-            child.step.cut_off_at = time.monotonic() + CUT_OFF_SECONDS
-            self._wake_for(child.step.cut_off_at)
+            child.task.cut_off_at = time.monotonic() + CUT_OFF_SECONDS
+            self._wake_for(child.task.cut_off_at)
 
-    def _on_answer(self, child: Child, step: Step, answer: Answer) -> None:
-        lease = step.lease
+    def _on_answer(self, child: WarmChild, child_task: ChildTask, answer: CallResult) -> None:
+        lease = child_task.lease
         running = self._running[lease.token]
         if answer.out or answer.err:
             child.name_logs(self._task_files.logs(running.lease.task), answer.out > 0, answer.err > 0)
         if child.pipes is not None:
             child.pipes.drain()
-        child.end_step()
-        if answer.filed:
-            path = self._jobs.new_path()
-            child.take_result(path)
-            answer = msgspec.structs.replace(answer, output=Large(path, "result"))
-        ended = Ended(0, step.started, wall.seconds(), answer.cpu, answer.peak)
-        told = python.read_answer(running.own, self._folders, running.sides, answer, ended)
+        child.end_task()
+        if answer.in_file:
+            path = self._background.new_path()
+            child.move_result(path)
+            answer = msgspec.structs.replace(answer, output=LargeOutput(path, "result"))
+        process_exit = ProcessExit(
+            0, child_task.started, ended=wall_clock.now(), cpu_seconds=answer.cpu, peak_memory=answer.peak
+        )
+        result = python.report_result(
+            running.resolved, self._folders, running.scratch, result=answer, process_exit=process_exit
+        )
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))
-        if not (child.is_leaving or answer.worn or answer.forked):
-            self._end(lease.token, told)
+        if not (child.is_leaving or answer.dirty or answer.forked):
+            self._end(lease.token, result)
             return
-        # The end is told when nothing is left of what the step has started.
-        running.held, running.named_at = told, None
-        if answer.worn:
+        # Report the end when everything that the step started is dead.
+        running.pending_report, running.name_logs_at = result, None
+        if answer.dirty:
             child.is_leaving = True
-        self._supervisor.send(("stop", child.key, 0.0, "worn") if child.is_leaving else ("sweep", child.key))
+        self._supervisor.send(("stop", child.key, 0.0, "dirty") if child.is_leaving else ("sweep", child.key))
 
-    def _on_child_ended(self, child: Child, ended: Ended) -> None:
-        step = child.step
-        if step is not None:
-            child.name_logs(self._task_files.logs(step.lease.task))
-            child.end_step()
+    def _on_child_ended(self, child: WarmChild, process_exit: ProcessExit) -> None:
+        child_task = child.task
+        if child_task is not None:
+            child.name_logs(self._task_files.logs(child_task.lease.task))
+            child.end_task()
         self._children.forget(child)
         if child.job is not None:
-            self._jobs.lost(child)
+            self._background.restart(child)
         self._on_swept(child.key)
-        if step is None or step.lease.token not in self._running:
+        if child_task is None or child_task.lease.token not in self._running:
             return
-        if ended.ended < step.started:
-            # It was gone before it got the step, and nobody had noticed.
-            self._start_call(self._running[step.lease.token], self._boundary.redactor(step.lease))
+        if process_exit.ended < child_task.started:
+            # The child was dead before it got the step.
+            self._start_call(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
             return
-        own = msgspec.structs.replace(ended, started=step.started)
-        self._end(step.lease.token, self._endings.told(self._running[step.lease.token], own))
+        own = msgspec.structs.replace(process_exit, started=child_task.started)
+        self._end(child_task.lease.token, self._exit_reader.report_exit(self._running[child_task.lease.token], own))
 
     # -- time
 
-    def _name_logs_later(self, running: Running, now: float) -> None:
-        running.named_at = now + LOGS_NAMED_AFTER_SECONDS
-        self._wake_for(running.named_at)
+    def _schedule_log_naming(self, running: RunningTask, now: float) -> None:
+        running.name_logs_at = now + LOGS_NAMED_AFTER_SECONDS
+        self._wake_for(running.name_logs_at)
 
     def _wake_for(self, due: float | None) -> None:
         if due is not None and due < self._next_due:
             self._next_due = due
 
-    def _keep_time(self) -> None:
-        """Do what is due. What has ended before it was wakes us once for nothing, and nobody has to keep account."""
+    def _run_due(self) -> None:
+        """Do what is due. Timers of tasks that have ended are not cancelled: they cause one useless wake-up each."""
         now = time.monotonic()
         if now < self._next_due:
             return
-        self._next_due = self._secrets.keep_time(now)
+        self._next_due = self._secrets.run_due(now)
         for running in self._running.values():
-            if running.named_at is not None and running.named_at <= now:
+            if running.name_logs_at is not None and running.name_logs_at <= now:
                 self._name_logs(running, now)
-            self._wake_for(running.named_at)
-            if running.weighed_at is not None and running.weighed_at <= now and self._flood.is_flooding(running, now):
-                self._stop(running, 0.0, "flood")
-            self._wake_for(running.weighed_at)
-        for child, step in self._children.busy():
-            if step.due is not None and step.due <= now:
-                step.due = None
+            self._wake_for(running.name_logs_at)
+            if (
+                running.check_logs_at is not None
+                and running.check_logs_at <= now
+                and self._log_limit.is_exceeded(running, now)
+            ):
+                self._stop(running, 0.0, "log limit")
+            self._wake_for(running.check_logs_at)
+        for child, child_task in self._children.busy_children():
+            if child_task.due is not None and child_task.due <= now:
+                child_task.due = None
                 child.is_leaving = True
                 self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
-            if step.cut_off_at is not None and step.cut_off_at <= now:
-                step.cut_off_at = None
-                self._supervisor.send(("stop", child.key, 0.0, "cut off"))
-            self._wake_for(step.due)
-            self._wake_for(step.cut_off_at)
+            if child_task.cut_off_at is not None and child_task.cut_off_at <= now:
+                child_task.cut_off_at = None
+                self._supervisor.send(("stop", child.key, 0.0, "disconnected"))
+            self._wake_for(child_task.due)
+            self._wake_for(child_task.cut_off_at)
 
-    def _name_logs(self, running: Running, now: float) -> None:
-        """It runs for a while now: its logs can be found under the name of its attempt."""
-        running.named_at, running.weighed_at = None, self._flood.next_look(now)
+    def _name_logs(self, running: RunningTask, now: float) -> None:
+        """Give the logs of a task that has run for a while the name of its attempt."""
+        running.name_logs_at, running.check_logs_at = None, self._log_limit.next_check(now)
         if not self._task_files.name_logs(running, self._children[running.child] if running.child else None):
-            self._name_logs_later(running, now)
+            self._schedule_log_naming(running, now)
         self._task_files.link_logs(running)
 
 
-_HEARD: dict[str, Callable[..., None]] = {
+_MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {
     "ended": LocalExecutor._on_ended,
-    "refused": LocalExecutor._on_refused,
+    "start_failed": LocalExecutor._on_start_failed,
     "swept": LocalExecutor._on_swept,
     "dropped": LocalExecutor._on_dropped,
 }

@@ -1,4 +1,4 @@
-"""A lock file that says whether a worker is alive: the kernel frees it when the last of its holders is gone."""
+"""A lock file that shows whether a worker is alive: the kernel unlocks it when the last process that holds it exits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mulligan.ports import LockState
 from mulligan.worker.folders import make_private
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# What a lock file says: the boot of the kernel it was made under, its device and its inode.
+# Content: boot id of the kernel, device and inode of the file.
 _CONTENT_BYTES_MAX = 200
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """A lock that is held by whoever has `fd` open: the worker, and its supervisor until all its tasks are dead."""
+    """A lock that is held while `fd` is open: by the worker, and by its supervisor until all tasks are dead."""
 
     path: str
     fd: int
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file that we hold is still the one at our path: not where its folder was moved or removed."""
+        """Whether the file that we hold is still the one at our path. False after its folder was moved or removed."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self.fd))
         except OSError:
@@ -33,22 +33,22 @@ class Lock(msgspec.Struct, frozen=True):
 
     @property
     def moved_to(self) -> Path | None:
-        """Where the file is now, if it was moved and the system tells."""
+        """The file's current path, if it was moved and the system can tell."""
         try:
             path = Path(os.readlink(f"/proc/self/fd/{self.fd}"))
             return path if os.path.samestat(os.stat(path), os.fstat(self.fd)) else None
         except OSError:
             return None  # it was removed, or this is not Linux
 
-    def release(self, *, is_known: bool = True) -> None:
-        """Let go, and remove the file: its name is never used again. Where the store does not know yet, it stays."""
-        if is_known:
+    def release(self, *, is_recorded: bool = True) -> None:
+        """Unlock and remove the file, whose name is never reused. Keep it until the store has recorded the exit."""
+        if is_recorded:
             (self.moved_to or Path(self.path)).unlink(missing_ok=True)
         os.close(self.fd)
 
 
-def hold(folder: Path, name: str) -> Lock:
-    """A new lock file, held."""
+def acquire(folder: Path, name: str) -> Lock:
+    """Create a lock file and lock it."""
     make_private(str(folder))
     path = folder / f"{name}.lock"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -57,18 +57,18 @@ def hold(folder: Path, name: str) -> Lock:
     return Lock(str(path), fd)
 
 
-def look(path: str) -> LockState:
-    """What the lock file at `path` proves.
+def state_of(path: str) -> LockState:
+    """Return what the lock file at `path` proves.
 
-    `held`: its worker, or something that it runs, is alive. `free`: all of it is dead. A file that is not there, or is
-    a copy of the one that the worker holds, proves nothing: its home may have been moved while the worker lives.
+    `held`: the worker, or something that it runs, is alive. `free`: all of it is dead. A file that is missing, or is a
+    copy of the one that the worker holds, proves nothing: its home may have been moved while the worker is alive.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return "unknown"
     except OSError:
-        # Another user's. It may be alive.
+        # It belongs to another user and may be alive.
         return "held"
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,7 +81,7 @@ def look(path: str) -> LockState:
 
 
 def is_of_this_machine(path: str) -> bool:
-    """Whether the lock file was made under the kernel that runs now, whatever host name its worker had."""
+    """Whether the lock file was created under the kernel that runs now, whatever the host name was."""
     try:
         with open(path, "rb") as file:
             boot = file.read(_CONTENT_BYTES_MAX).split()[:1]
@@ -92,7 +92,7 @@ def is_of_this_machine(path: str) -> bool:
 
 @cache
 def boot_id() -> bytes:
-    """Names the running kernel from one boot to the next; the same in all of its containers. b"-" if unknown."""
+    """Return the id of the kernel's current boot, the same in all containers; b"-" if unknown."""
     try:
         return Path(_BOOT_ID).read_bytes().strip() or b"-"
     except OSError:
@@ -100,11 +100,11 @@ def boot_id() -> bytes:
 
 
 def _content(fd: int) -> bytes:
-    found = os.fstat(fd)
-    return b"%s %d %d\n" % (boot_id(), found.st_dev, found.st_ino)
+    stat = os.fstat(fd)
+    return b"%s %d %d\n" % (boot_id(), stat.st_dev, stat.st_ino)
 
 
 def _is_copy(fd: int) -> bool:
-    """Whether the file was copied since this machine was started. Older files say nothing, and count as no copies."""
-    said = os.pread(fd, _CONTENT_BYTES_MAX, 0)
-    return said.split()[:1] == [boot_id()] and said != _content(fd)
+    """Whether the file was copied since the machine booted. Older files do not say, and count as originals."""
+    content = os.pread(fd, _CONTENT_BYTES_MAX, 0)
+    return content.split()[:1] == [boot_id()] and content != _content(fd)

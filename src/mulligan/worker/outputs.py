@@ -1,4 +1,4 @@
-"""What a task gave: its standard output or the file that it wrote, declared files, errors that it reported. Bounded."""
+"""Read what a task produced: standard output or an output file, declared files, reported errors. All are limited."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.formatting import error_reason
-from mulligan.core.model.formatting import format_size as in_words
-from mulligan.worker.folders import opened
+from mulligan.core.model.formatting import error_reason, format_size
+from mulligan.worker.folders import open_regular_file
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
@@ -19,102 +18,104 @@ STDERR_TAIL_CHARS = 2000
 _UTF8_BYTES_PER_CHAR_MAX = 4
 
 
-class NotUsable(Exception):
-    """What was written cannot be taken; the message says why."""
+class OutputInvalid(Exception):
+    """What was written is not a valid output; the message says why."""
 
 
-class TooLarge(NotUsable):
-    """There is more of it than anybody takes."""
+class OutputTooLarge(OutputInvalid):
+    """It is larger than the limit."""
 
 
-class Large(msgspec.Struct, frozen=True):
-    """In the place of an output: there is so much of it that another process is to read it, see `large_outputs`."""
+class LargeOutput(msgspec.Struct, frozen=True):
+    """A placeholder for an output that is so large that another process has to read it, see `large_outputs`."""
 
     path: str
-    # As that of a shell step; or "written": JSON in $MULLIGAN_OUTPUT; or "result": JSON of what a function returned.
+    # The `capture` of a shell step; or "written": JSON in $MULLIGAN_OUTPUT; or "result": JSON that a function returned.
     capture: str
 
 
 class NoOutput(Exception):
-    """There is no output, and nothing is wrong with that; the message says why."""
+    """There is no output, which is not an error; the message says why."""
 
 
-def large(out: str, written: str, capture: str, bytes_max: int) -> Large | None:
-    """Where an output is that has more than `bytes_max` bytes, and not more than anybody takes; None: it has not."""
-    path, how = (written, "written") if _is_there(written) else (out, capture)
+def find_large_output(out: str, output_file: str, capture: str, bytes_max: int) -> LargeOutput | None:
+    """Return where an output is that has more than `bytes_max` bytes and is not too large; otherwise None."""
+    path, how = (output_file, "written") if _exists(output_file) else (out, capture)
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return None
-    return Large(path, how) if stat.S_ISREG(found.st_mode) and bytes_max < found.st_size <= OUTPUT_BYTES_MAX else None
+    return (
+        LargeOutput(path, how) if stat.S_ISREG(info.st_mode) and bytes_max < info.st_size <= OUTPUT_BYTES_MAX else None
+    )
 
 
-def captured(out: str, written: str, capture: str) -> Any:
-    """The JSON in `written` if that file is there, else what is in the file `out`, as `capture` says.
+def read_output(out: str, output_file: str, capture: str) -> Any:
+    """Return the JSON in `output_file` if that exists, otherwise the content of `out` as `capture` says.
 
-    NoOutput: it is text, and there is too much of it. Nobody said that he wants it: many a program just talks a lot.
+    NoOutput if it is text that is too large. Nothing asked for it: many programs print a lot.
     """
-    found = _content(written, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
-    if found is not None:
-        return from_json(found, "$MULLIGAN_OUTPUT")
-    return printed(out, capture)
+    info = _read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
+    if info is not None:
+        return decode_json(info, "$MULLIGAN_OUTPUT")
+    return read_printed(out, capture)
 
 
-def printed(out: str, capture: str) -> Any:
-    """What is in the file `out`, as `capture` says; NotUsable and NoOutput as `captured`."""
+def read_printed(out: str, capture: str) -> Any:
+    """Return the content of `out` as `capture` says; raise OutputInvalid or NoOutput."""
     try:
         data = _read(out, OUTPUT_BYTES_MAX, "its standard output")
-    except TooLarge as problem:
+    except OutputTooLarge as problem:
         if capture != "text":
             raise
-        raise NoOutput(f"{problem}, so it has no output: all of it is in the log") from None
+        raise NoOutput(f"{problem}, so there is no output; the log has all of it") from None
     if data is None:
-        raise NotUsable("its standard output is gone: the file was removed while it ran")
+        raise OutputInvalid("its standard output is gone: the file was removed while it ran")
     if capture == "json":
-        return from_json(data, "its standard output")
+        return decode_json(data, "its standard output")
     text = data.decode("utf-8", "replace").removesuffix("\n")
     if capture == "lines":
         return text.split("\n") if text else []
     return text
 
 
-def written_json(path: str, label: str) -> Any:
-    """The JSON in a file; NotUsable where it is none."""
+def read_json_file(path: str, label: str) -> Any:
+    """Return the JSON in a file; raise OutputInvalid if it is not JSON."""
     data = _read(path, OUTPUT_BYTES_MAX, label)
     if data is None:
-        raise NotUsable(f"{label} is gone: the file was removed")
-    return from_json(data, label)
+        raise OutputInvalid(f"{label} is gone: the file was removed")
+    return decode_json(data, label)
 
 
-def reports(path: str) -> tuple[tuple[Any, ...], str]:
-    """The errors that a task wrote to the file, and why they cannot be read."""
+def read_reported_errors(path: str) -> tuple[tuple[Any, ...], str]:
+    """Return the errors that a task wrote to the file, and why they cannot be read."""
     try:
-        return _reported(path), ""
-    except NotUsable as problem:
+        return _parse_reported(path), ""
+    except OutputInvalid as problem:
         return (), str(problem).removeprefix("it ")
 
 
-def missing(task: Task) -> tuple[str, ...]:
-    """The declared files that are not there. They are relative to where `run` was called."""
+def missing_files(task: Task) -> tuple[str, ...]:
+    """Return the declared files that do not exist. Paths are relative to where `run` was called."""
     home = task.home or "/"
     return tuple(name for name, path in task.files.items() if not os.path.exists(os.path.join(home, path)))
 
 
-def _reported(path: str) -> tuple[Any, ...]:
-    """One object, or a list of them."""
-    found = _content(path, ERROR_BYTES_MAX, "it")
-    if found is None:
+def _parse_reported(path: str) -> tuple[Any, ...]:
+    """Parse one object, or a list of them."""
+    info = _read_if_there(path, ERROR_BYTES_MAX, "it")
+    if info is None:
         return ()
-    if not found.strip():
-        return ()  # somebody opened it, and had nothing to say
-    value = from_json(found, "it")
+    if not info.strip():
+        return ()  # the file was opened and nothing was written
+    value = decode_json(info, "it")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def tail(path: str) -> str:
-    """The last characters of a log, whatever bytes are in it."""
+def read_tail(path: str) -> str:
+    """Return the last characters of a log, whatever bytes are in it."""
     try:
-        with opened(path) as log:
+        with open_regular_file(path) as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - STDERR_TAIL_CHARS * _UTF8_BYTES_PER_CHAR_MAX))
             return log.read().decode("utf-8", "replace")[-STDERR_TAIL_CHARS:]
@@ -122,34 +123,35 @@ def tail(path: str) -> str:
         return ""
 
 
-def _content(path: str, bytes_max: int, label: str) -> bytes | None:
-    """What is in the file, or None if there is none: nearly always, and an exception is dear."""
-    return _read(path, bytes_max, label) if _is_there(path) else None
+def _read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
+    """Return the content of the file, or None if it does not exist: the usual case, and exceptions are expensive."""
+    return _read(path, bytes_max, label) if _exists(path) else None
 
 
-def _is_there(path: str) -> bool:
-    """A link that leads nowhere is there, too."""
+def _exists(path: str) -> bool:
+    """Whether there is anything, even a dangling link."""
     return os.access(path, os.F_OK, follow_symlinks=False)
 
 
 def _read(path: str, bytes_max: int, label: str) -> bytes | None:
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
-            # Nobody opens a pipe or a device, which may never end.
-            raise NotUsable(f"{label} is {_kind(found.st_mode)}, and not a file")
-        if found.st_size > bytes_max:
-            raise TooLarge(f"{label} has {in_words(found.st_size)}, and {in_words(bytes_max)} is the most")
-        if not found.st_size:
-            return b""  # most say nothing, and opening a file costs more than a short task has to spare
-        with opened(path, may_be_link=True) as file:
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):
+            # Never open a pipe or a device, which may never end.
+            raise OutputInvalid(f"{label} is {_kind(info.st_mode)}, not a file")
+        if info.st_size > bytes_max:
+            size, limit = format_size(info.st_size), format_size(bytes_max)
+            raise OutputTooLarge(f"{label} has {size}, more than the limit of {limit}")
+        if not info.st_size:
+            return b""  # the usual case, and opening a file is expensive compared with a short task
+        with open_regular_file(path, may_be_link=True) as file:
             return file.read(bytes_max)
     except FileNotFoundError:
-        if _is_there(path):
-            raise NotUsable(f"{label} is a link that leads nowhere") from None
+        if _exists(path):
+            raise OutputInvalid(f"{label} is a dangling link") from None
         return None
     except OSError as error:
-        raise NotUsable(f"{label} cannot be read: {error_reason(error)}") from None
+        raise OutputInvalid(f"{label} cannot be read: {error_reason(error)}") from None
 
 
 def _kind(mode: int) -> str:
@@ -158,25 +160,25 @@ def _kind(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def from_json(data: bytes, label: str) -> Any:
-    """Strict: no NaN, no lone surrogate, no byte that is not UTF-8."""
+def decode_json(data: bytes, label: str) -> Any:
+    """Decode strictly: no NaN, no lone surrogates, no invalid UTF-8."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
-        raise NotUsable(f"{label} is not JSON that anybody can read: it is nested too deep") from None
+        raise OutputInvalid(f"{label} is not readable JSON: it is nested too deep") from None
     except ValueError as error:
         reason = str(error)[:200] if data.strip() else "it is empty"
-        raise NotUsable(f"{label} is not JSON: {reason}") from None
+        raise OutputInvalid(f"{label} is not JSON: {reason}") from None
 
 
-def remove(path: str) -> bool:
-    """Whether nothing is there any more."""
-    if not _is_there(path):
+def remove_file(path: str) -> bool:
+    """Remove a file; return whether nothing is left at the path."""
+    if not _exists(path):
         return True
     try:
         os.unlink(path)
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # somebody has made a folder of it
+        return False  # there is a folder now
     return True

@@ -1,9 +1,9 @@
-"""Processes as /proc shows them: who descends from whom, what they hold, and how they are ended.
+"""Processes as /proc shows them: descendants, memory, environment, signals.
 
-The kernel gives the id of a process that is gone to another one. So a process is remembered by its id and its start
-time, and is signalled only while both still belong together.
+The kernel reuses the ids of dead processes. So a process is identified by its id and start time, and is signalled only
+while both still match.
 
-Loaded by the supervisor too, which must stay small: nothing is imported that it does not need.
+Loaded by the supervisor too, which must stay small: import only what it needs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from _collections_abc import Callable, Iterable
 
 SIGKILL = 9
-# How long one waits for a process that is just becoming another program to be that program.
+# How long to wait for a process in the middle of `exec`.
 EXEC_SECONDS = 5.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -29,65 +29,71 @@ class Process:
         self.parent = parent
         self.session = session
         self.resident_bytes = resident_bytes
-        # Since the machine started. Ids are not given out again within one tick, which is 10 ms.
+        # Since boot. Ids are not reused within one tick, which is 10 ms.
         self.start_ticks = start_ticks
 
     @property
     def identity(self) -> tuple[int, int]:
-        """What no other process has, before or after it."""
+        """Identify the process among all that ever had its id."""
         return self.pid, self.start_ticks
 
 
 def snapshot() -> dict[int, Process]:
-    """Every live process that can be seen, by its id."""
-    found = {}
+    """Return every live process that can be seen, by its id."""
+    results = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (process := look_at(int(name))) is not None:
-            found[process.pid] = process
-    return found
+        if name.isdigit() and (process := find_process(int(name))) is not None:
+            results[process.pid] = process
+    return results
 
 
-def look_at(pid: int) -> Process | None:
-    """The process, or None if it is gone or only waits for its parent to notice."""
+def find_process(pid: int) -> Process | None:
+    """Return the process, or None if it is gone or a zombie."""
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES, int(fields[19]))
+    return Process(
+        pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        resident_bytes=int(fields[21]) * PAGE_BYTES,
+        start_ticks=int(fields[19]),
+    )
 
 
 def is_still_running(process: Process) -> bool:
-    """Whether this very process is there, and not another one that was given its id."""
-    found = look_at(process.pid)
-    return found is not None and found.start_ticks == process.start_ticks
+    """Whether this very process is alive, not another one with its id."""
+    results = find_process(process.pid)
+    return results is not None and results.start_ticks == process.start_ticks
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and not only what its parent has not noticed yet."""
+    """Whether there is such a process, not counting zombies."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # another user's
-    return look_at(pid) is not None or not os.path.exists("/proc/self/stat")
+        pass  # it belongs to another user
+    return find_process(pid) is not None or not os.path.exists("/proc/self/stat")
 
 
 def descendants(processes: dict[int, Process], roots: list[int]) -> list[Process]:
-    """The live ones among `roots`, and all that come from them, parents first.
+    """Return the live processes among `roots` and all their descendants, parents first.
 
-    They are signalled in this order: a shell that sees its command die first would go on with the next one.
+    Signals are sent in this order: a shell whose command dies first would run the next one.
     """
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found = list(roots)
-    for pid in found:
-        found += children.get(pid, ())
-    return [processes[pid] for pid in found if pid in processes]
+    results = list(roots)
+    for pid in results:
+        results += children.get(pid, ())
+    return [processes[pid] for pid in results if pid in processes]
 
 
 def children_of_this_process() -> set[int] | None:
-    """The direct children, zombies too, with one cheap read; None where the kernel does not tell."""
+    """Return the direct children, including zombies, with one cheap read; None if the kernel does not support it."""
     pid = os.getpid()
     try:
         fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
@@ -100,9 +106,9 @@ def children_of_this_process() -> set[int] | None:
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """The environment that the process was started with; empty if it is gone or not ours to read.
+    """Return the environment with which the process was started; empty if it is gone or not readable.
 
-    In the middle of an exec the old one is gone and the new one not there: whoever believed that would let it live.
+    In the middle of an exec it is briefly empty, and a process with an empty environment would be spared by mistake.
     """
     until = time.monotonic() + EXEC_SECONDS
     while (text := _environ(pid)) == b"" and _has_environment(pid) and time.monotonic() < until:
@@ -125,7 +131,7 @@ def _environ(pid: int) -> bytes | None:
 
 
 def _has_environment(pid: int) -> bool:
-    """Whether one that showed none has one by now, or is about to: it has memory, and nothing is known of that yet."""
+    """Whether a process with an empty environment has one by now, or will: it has memory that is not set up yet."""
     fields = _stat(pid)
     if fields is None:
         return False
@@ -133,47 +139,47 @@ def _has_environment(pid: int) -> bool:
     return size > 0 and (start == 0 or start != end)
 
 
-def shared_fairly_bytes(pids: list[int]) -> int:
-    """What the processes hold together, where a page that several hold counts once. Dearer than the plain sum."""
+def proportional_bytes(pids: list[int]) -> int:
+    """Return what the processes use together, counting a shared page once. More expensive than the plain sum."""
     total = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/smaps_rollup", "rb") as lines:
                 total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
         except OSError:
-            continue  # gone meanwhile, or not ours to read
+            continue  # it is gone, or not readable
     return total
 
 
-def send(processes: Iterable[Process], signal: int) -> None:
-    """Signal each. One that has gone is passed over, also where another process has its id now."""
+def send_signal(processes: Iterable[Process], signal: int) -> None:
+    """Signal each process. Skip one that is gone, even if another process has its id now."""
     for process in processes:
         try:
-            _send(process, signal)
+            _send_signal(process, signal)
         except (ProcessLookupError, PermissionError):
             continue
 
 
-def _send(process: Process, signal: int) -> None:
-    handle = _handle(process.pid)
+def _send_signal(process: Process, signal: int) -> None:
+    handle = _open_pidfd(process.pid)
     try:
         if not is_still_running(process):
             return
         if handle is None:
             os.kill(process.pid, signal)
         else:
-            # The handle was there before the look: what was looked at is what is signalled, even if it ends just now.
+            # The handle is older than the check, so it refers to the process that was checked, even if that ends now.
             _signal.pidfd_send_signal(handle, signal)
     finally:
         if handle is not None:
             os.close(handle)
 
 
-def _handle(pid: int) -> int | None:
-    """A descriptor of the process that has this id now; None where none can be had.
+def _open_pidfd(pid: int) -> int | None:
+    """Return a descriptor of the process that has this id now; None if there can be none.
 
-    Without one (no such call, no descriptor left) the id may pass to another process between the look and the signal,
-    a moment in which the kernel would have to give out all its other ids.
+    Without one (no such system call, no descriptor left) the id could be reused between the check and the signal. For
+    that the kernel would have to use up all other ids in that moment.
     """
     if not hasattr(os, "pidfd_open"):
         return None
@@ -185,33 +191,38 @@ def _handle(pid: int) -> int | None:
         return None
 
 
-def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> bool:
-    """Kill every process that was started with `name=value` in its environment, and what comes from them.
+def kill_with_variable(name: bytes, value: bytes, patience_seconds: float = 5.0) -> bool:
+    """Kill every process that was started with `name=value` in its environment, and its descendants.
 
-    They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
+    They are not our children, so their death is polled. Return False if one does not die.
     """
-    return kill_all(lambda: marked(name, value), patience_seconds)
+    return kill_all(lambda: find_with_variable(name, value), patience_seconds)
+
+
+def kill_worker_processes(worker: str) -> bool:
+    """Kill what a dead worker of this host left running: needed if its supervisor was killed with it."""
+    return kill_with_variable(b"MULLIGAN_WORKER", os.fsencode(worker))
 
 
 def kill_all(find: Callable[[], list[Process]], patience_seconds: float) -> bool:
-    """Kill what `find` finds, until it finds nothing and all that it found are dead. False if one does not die."""
+    """Kill what `find` returns until it returns nothing and all of it is dead. Return False if one does not die."""
     until = time.monotonic() + patience_seconds
-    # One that is dying has no environment any more, and is not dead yet. Who is not there before one looks for the
-    # others leaves no child that is not seen.
+    # A dying process has no environment any more but is not dead yet. Check those first: a process that is dead before
+    # the search starts leaves no child that the search could miss.
     dying: dict[tuple[int, int], Process] = {}
-    while found := [*filter(is_still_running, dying.values()), *find()]:
+    while results := [*filter(is_still_running, dying.values()), *find()]:
         if time.monotonic() > until:
             return False
-        send(found, SIGKILL)
-        dying.update((process.identity, process) for process in found)
+        send_signal(results, SIGKILL)
+        dying.update((process.identity, process) for process in results)
         time.sleep(0.002)
     return True
 
 
-def marked(name: bytes, value: bytes) -> list[Process]:
-    """All processes but this one that were started with `name=value` in their environment, and what comes from them."""
+def find_with_variable(name: bytes, value: bytes) -> list[Process]:
+    """Return the other processes that were started with `name=value` in their environment, and their descendants."""
     processes = snapshot()
-    # The environment is read later than the rest: by then the id may be another's, who has other children.
+    # The environment is read after the snapshot: by then the id may belong to another process with other children.
     roots = [
         process.pid
         for process in processes.values()
@@ -221,7 +232,7 @@ def marked(name: bytes, value: bytes) -> list[Process]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the third on; None if there is no such process."""
+    """Return the fields of /proc/PID/stat from the third on; None if there is no such process."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
@@ -229,10 +240,10 @@ def _stat(pid: int) -> list[bytes] | None:
     try:
         line = os.read(fd, 4096)
     except OSError:
-        return None  # it went while it was looked at
+        return None  # it exited meanwhile
     finally:
         os.close(fd)
-    # The name of the program is in brackets and may hold anything, brackets too.
+    # The program's name is in brackets and may contain anything, even brackets.
     return line[line.rindex(b")") + 2 :].split()
 
 

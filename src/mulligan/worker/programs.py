@@ -1,8 +1,8 @@
-"""Programs: where they are found, and which commands need no shell.
+"""Find programs, and decide which commands need no shell.
 
-`bash -c 'make all'` becomes `make all` in the end, and costs more than a short program does. A command that is only
-words, the first of which bash would look up on the path, is started without it: with the same words, the same
-environment as bash would hand on, the same end. Whoever changes how bash starts gets bash.
+`bash -c 'make all'` ends up running `make all`, and costs more than a short program. A command that consists only of
+words, the first of which bash would look up on the path, is started directly: with the same words, environment and
+exit. With settings that change how bash starts, bash is used.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _BUILTINS_AND_KEYWORDS = frozenset(
     "in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt "
     "source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while".split()
 )
-# Builtins whose program does the same, as long as it gets no argument.
+# Builtins that are equal to the program of the same name if they get no argument.
 _SAME_WITHOUT_ARGUMENTS = frozenset({"true", "false"})
-# Variables that change what bash does before, or how it reads, a command.
+# Variables that change how bash starts or reads a command.
 _CHANGES_BASH = frozenset(
     {"BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "PATH", "PWD", "OLDPWD", "SHLVL", "_"}
 )
 
 
-def find(name: str, path: str) -> str | None:
-    """The file that `name` means to a shell with this PATH, or None."""
+def find_program(name: str, path: str) -> str | None:
+    """Return the file that a shell with this PATH would run for `name`, or None."""
     if "/" in name:
         return name if os.access(name, os.F_OK) else None
     for folder in path.split(":"):
@@ -37,64 +37,66 @@ def find(name: str, path: str) -> str | None:
     return None
 
 
-def located(name: str, home: str) -> str:
-    """An interpreter as it is named; a path that is relative is so to where `run` was called."""
+def resolve_interpreter(name: str, home: str) -> str:
+    """Resolve an interpreter's relative path against the folder where `run` was called."""
     return f"{home}/{name}" if "/" in name and not name.startswith("/") else name
 
 
 class Programs:
-    """Finds programs for the tasks of one worker, which all inherit one environment."""
+    """Find programs for the tasks of one worker, which all inherit one environment."""
 
     def __init__(self, environment: Mapping[str, str], *, is_direct: bool) -> None:
         self._environment = environment
         self._path = environment.get("PATH", os.defpath)
-        self._level = environment.get("SHLVL", "0")
+        self._shell_level = environment.get("SHLVL", "0")
         self._folder = environment.get("PWD", "")
         self._found: dict[str, str] = {}
-        # Programs that only bash can start: scripts that do not say what they are for.
-        self._refused: set[str] = set()
-        self._is_direct = is_direct and _leaves_bash_alone(environment)
+        # Programs that only bash can start: scripts without a shebang.
+        self._needs_bash: set[str] = set()
+        self._is_direct = is_direct and _is_plain_bash(environment)
 
     def variable(self, name: str) -> str:
-        """What the environment of the worker says; nothing where it does not."""
+        """Return a variable of the worker's environment, or ""."""
         return self._environment.get(name, "")
 
-    def interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
-        """Where an interpreter is. Looked for once, unless the task has a path of its own."""
-        if "PATH" in own:
-            return find(name, own["PATH"])
+    def find_interpreter(self, name: str, task_environment: Mapping[str, str]) -> str | None:
+        """Return the path of an interpreter, cached unless the task sets its own PATH."""
+        if "PATH" in task_environment:
+            return find_program(name, task_environment["PATH"])
         if name not in self._found:
-            found = find(name, self._path)
-            if found is None:
+            path = find_program(name, self._path)
+            if path is None:
                 return None
-            self._found[name] = found
+            self._found[name] = path
         return self._found[name]
 
-    def direct(self, text: str, own: Mapping[str, str], folder: str) -> tuple[str, list[str], dict[str, str]] | None:
-        """The program, its words, and what bash would add to its environment; None where only bash will do."""
+    def direct_command(
+        self, text: str, task_environment: Mapping[str, str], folder: str
+    ) -> tuple[str, list[str], dict[str, str]] | None:
+        """Return program, arguments and the variables that bash would add; None if the command needs bash."""
         match = _PLAIN.fullmatch(text) if self._is_direct and len(text) < 1000 else None
-        if match is None or any(_changes_bash(name) for name in own):
+        if match is None or any(_changes_bash(name) for name in task_environment):
             return None
         name, words = match[1], match[2].split()
         if name in _BUILTINS_AND_KEYWORDS and (words or name not in _SAME_WITHOUT_ARGUMENTS):
             return None
-        program = self._program(name) if name not in self._refused else None
+        program = self._program(name) if name not in self._needs_bash else None
         if program is None:
             return None
-        return program, [name, *words], {"_": program, "SHLVL": self._level, "PWD": self._told_folder(folder)}
+        return program, [name, *words], {"_": program, "SHLVL": self._shell_level, "PWD": self._folder_variable(folder)}
 
     def _program(self, name: str) -> str | None:
-        """Looked for each time, as bash does: a step may have put another one first. But not for its own builtins."""
-        return self.interpreter(name, {}) if name in _SAME_WITHOUT_ARGUMENTS else find(name, self._path)
+        """Look up the program each time, as bash does, because a step may add one; but cache our own builtins."""
+        return self.find_interpreter(name, {}) if name in _SAME_WITHOUT_ARGUMENTS else find_program(name, self._path)
 
-    def refuse_direct(self, text: str) -> None:
-        """The system did not start it. Whatever bash makes of it then is the answer."""
+    def require_bash(self, text: str) -> None:
+        """Use bash for this program from now on: the system could not start it."""
         match = _PLAIN.fullmatch(text)
         if match is not None:
-            self._refused.add(match[1])
+            self._needs_bash.add(match[1])
 
-    def _told_folder(self, folder: str) -> str:
-        """As bash says it: the name that was inherited while that is right, else the one without links."""
+    def _folder_variable(self, folder: str) -> str:
+        """Return PWD as bash sets it: the inherited name while it is right, otherwise the path without links."""
         return folder if folder == self._folder else os.path.realpath(folder)
 
 
@@ -102,7 +104,7 @@ def _changes_bash(name: str) -> bool:
     return name in _CHANGES_BASH or name.startswith("BASH_FUNC_")
 
 
-def _leaves_bash_alone(environment: Mapping[str, str]) -> bool:
+def _is_plain_bash(environment: Mapping[str, str]) -> bool:
     if any(name in environment for name in ("BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT")):
         return False
     if any(name.startswith("BASH_FUNC_") for name in environment):

@@ -1,7 +1,7 @@
-"""The veil: what is told of a task passes through it, and no secret does, in none of its forms.
+"""Redact secrets, in all their encodings, from everything that leaves a task.
 
-Whatever belongs to a form is hidden, also where two overlap; what is hidden in one piece becomes `***`. A stream is
-hidden as its whole text would be, however it was cut into writes, and holds back only what may still become a form.
+Every byte of an encoding is redacted, also where two overlap; each contiguous piece becomes `***`. A stream is redacted
+as its whole text would be, however it was split into writes, and holds back only what may still become a secret.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.secret_encodings import Form, forms_of
+from mulligan.worker.secret_encodings import Encoding, encodings_of
 
-HIDDEN = b"***"
-# What of an outcome is text of the task's, or of whoever spoke for it.
-_TOLD = (
+MASK = b"***"
+# The fields of an outcome that contain text of the task.
+_TEXT_FIELDS = (
     *(
         "message",
         "stderr_tail",
@@ -33,85 +33,90 @@ _TOLD = (
     ),
     "log_warning",
 )
-# So many bytes of a form are reason enough to look closer. No form is shorter.
-_HEAD_BYTES = 3
-# So much of the beginning of a secret is hidden where a text was cut; less tells nothing.
-_CUT_BYTES_MIN = 4
-# What is larger no event can hold.
+# This many bytes of an encoding trigger a closer look. No encoding is shorter.
+_PREFIX_BYTES = 3
+# A truncated secret is redacted if at least this many bytes of it are left; fewer reveal nothing.
+_TRUNCATED_BYTES_MIN = 4
+# An event cannot hold a larger number.
 _NUMBER_MAX = 1 << 64
-TOO_DEEP = "its output is nested too deep to be looked through for secrets"
+TOO_DEEP = "its output is nested too deep to be searched for secrets"
 
 Span = tuple[int, int]
 
 
 class Redactor:
-    """Hides these secrets."""
+    """Redact these secrets."""
 
     def __init__(self, values: Collection[str]) -> None:
-        forms = {form for value in values for form in forms_of(value)}
-        # The forms that begin so: with as many bytes, or with fewer where there are no more.
-        self._by_head: dict[bytes, list[_Sought]] = {}
-        for sought in map(_Sought, forms):
-            for head in {head[:length] for head in sought.heads() for length in range(1, _HEAD_BYTES + 1)}:
-                self._by_head.setdefault(head, []).append(sought)
-        self._head = re.compile(_any_of({head for head in self._by_head if len(head) == _HEAD_BYTES}))
-        self._bytes_max = max((sum(max(map(len, piece)) for piece in form) for form in forms), default=0)
+        encodings = {encoding for value in values for encoding in encodings_of(value)}
+        # Encodings by their first bytes, and by fewer bytes for the end of the data.
+        self._by_prefix: dict[bytes, list[_Pattern]] = {}
+        for patterns in map(_Pattern, encodings):
+            for head in {head[:length] for head in patterns.prefixes() for length in range(1, _PREFIX_BYTES + 1)}:
+                self._by_prefix.setdefault(head, []).append(patterns)
+        self._prefix = re.compile(_alternatives({head for head in self._by_prefix if len(head) == _PREFIX_BYTES}))
+        self._bytes_max = max((sum(max(map(len, piece)) for piece in encoding) for encoding in encodings), default=0)
 
-    # -- what is whole
+    # -- complete values
 
-    def data(self, data: bytes) -> bytes:
-        stream = Stream(self)
+    def redact_bytes(self, data: bytes) -> bytes:
+        stream = RedactingStream(self)
         return stream.feed(data) + stream.end()
 
-    def text(self, text: str) -> str:
-        """The text without secrets; itself where there is none in it."""
+    def redact_text(self, text: str) -> str:
+        """Return the text without secrets; the same object if it contains none."""
         data = text.encode("utf-8", "surrogatepass")
         if self._search(data) is None:
             return text
-        return self.data(data).decode("utf-8", "surrogatepass")
+        return self.redact_bytes(data).decode("utf-8", "surrogatepass")
 
-    def cut_text(self, text: str) -> str:
-        """The same of a text that somebody may have cut at its end, within a secret."""
+    def redact_truncated(self, text: str) -> str:
+        """Redact a text that may have been truncated within a secret."""
         kept = text.rstrip("…")
         data = kept.encode("utf-8", "surrogatepass")
-        start = self.open_at(data)
-        if len(data) - start < _CUT_BYTES_MIN:
-            return self.text(text)
-        before = self.text(data[:start].decode("utf-8", "surrogatepass"))
-        return f"{before}{HIDDEN.decode()}{text[len(kept) :]}"
+        start = self.partial_match_at(data)
+        if len(data) - start < _TRUNCATED_BYTES_MIN:
+            return self.redact_text(text)
+        before = self.redact_text(data[:start].decode("utf-8", "surrogatepass"))
+        return f"{before}{MASK.decode()}{text[len(kept) :]}"
 
-    def value(self, value: Any, *, is_cut: bool = False) -> Any:
-        """A value of JSON, its strings and keys without secrets. A number that spells one is none any more."""
+    def redact_value(self, value: Any, *, is_truncated: bool = False) -> Any:
+        """Redact the strings and keys of a JSON value. A number that spells a secret becomes a string."""
         if isinstance(value, str):
-            return self.cut_text(value) if is_cut else self.text(value)
+            return self.redact_truncated(value) if is_truncated else self.redact_text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(key)): self.value(inner, is_cut=is_cut) for key, inner in value.items()}
+            return {
+                self.redact_text(str(key)): self.redact_value(inner, is_truncated=is_truncated)
+                for key, inner in value.items()
+            }
         if isinstance(value, list | tuple):
-            return type(value)([self.value(inner, is_cut=is_cut) for inner in value])
+            return type(value)([self.redact_value(inner, is_truncated=is_truncated) for inner in value])
         if isinstance(value, int | float) and abs(value) <= _NUMBER_MAX and not isinstance(value, bool):
-            return value if self._search(str(value).encode()) is None else HIDDEN.decode()
+            return value if self._search(str(value).encode()) is None else MASK.decode()
         return value
 
-    def report(self, report: TaskEnded) -> TaskEnded:
-        """What may be told of a task's end."""
+    def redact_report(self, report: TaskEnded) -> TaskEnded:
+        """Return the report without secrets."""
         try:
-            told = {name: self.value(getattr(report.outcome, name), is_cut=True) for name in _TOLD}
-            output = self.output(report.output)
-            outcome = msgspec.structs.replace(report.outcome, **told)
+            redacted = {
+                name: self.redact_value(getattr(report.outcome, name), is_truncated=True) for name in _TEXT_FIELDS
+            }
+            output = self.redact_output(report.output)
+            outcome = msgspec.structs.replace(report.outcome, **redacted)
         except RecursionError:
             outcome, output = Outcome(output_error=TOO_DEEP), None
-        # Nearly all figures; an agent names its model, and may say anything.
-        usage = self.value(report.usage)
+        # Mostly numbers, but an agent names its model, which may be any text.
+        usage = self.redact_value(report.usage)
         return msgspec.structs.replace(report, outcome=outcome, output=output, usage=usage)
 
-    def output(self, output: Any) -> Any:
-        """What a task gave, without secrets; RecursionError where it is nested too deep."""
-        return output if self._is_clear(output) else self.value(output)
+    def redact_output(self, output: Any) -> Any:
+        """Return a task's output without secrets; raise RecursionError if it is nested too deep."""
+        return output if self._has_no_secret(output) else self.redact_value(output)
 
-    def _is_clear(self, output: Any) -> bool:
-        """Whether there is surely nothing to hide: a million rows are looked through at once, and not one by one.
+    def _has_no_secret(self, output: Any) -> bool:
+        """Whether there is certainly nothing to redact: a million rows are searched at once, not one by one.
 
-        As JSON, where nothing in that is escaped: then every text stands there as it is.
+        This searches the JSON text, if nothing in it is escaped: then every string is there unchanged.
         """
         if not isinstance(output, list | dict):
             return False
@@ -121,133 +126,136 @@ class Redactor:
             return False
         return b"\\" not in data and self._search(data) is None
 
-    # -- what is still coming
+    # -- streams
 
-    def spans(self, data: bytes, covered: int = 0) -> Iterator[Span]:
-        """What is to be hidden, in order: forms that overlap or touch are one. `covered` is known to be part of one."""
+    def find_spans(self, data: bytes, covered: int = 0) -> Iterator[Span]:
+        """Yield what to redact, in order; matches that overlap or touch are merged. `covered` bytes are part of one."""
         start, end = (0, covered) if covered else (-1, -1)
-        found = self._search(data)
-        while found is not None:
-            if found[0] > end:
+        match = self._search(data)
+        while match is not None:
+            if match[0] > end:
                 if start >= 0:
                     yield start, end
-                start = found[0]
-            end = max(end, found[1])
-            found = self._search(data, found[0] + 1)
+                start = match[0]
+            end = max(end, match[1])
+            match = self._search(data, match[0] + 1)
         if start >= 0:
             yield start, end
 
     def _search(self, data: bytes, position: int = 0) -> Span | None:
-        """The next place where forms begin, and where the longest of them ends."""
-        for start, sought in self._starts(data, position):
-            if (end := max(one.end(data, start) for one in sought)) >= 0:
+        """Return where the next match starts, and where the longest one there ends."""
+        for start, patterns in self._starts(data, position):
+            if (end := max(pattern.end(data, start) for pattern in patterns)) >= 0:
                 return start, end
         return None
 
-    def open_at(self, data: bytes) -> int:
-        """Where the first form begins that is not complete when `data` ends; its length if there is none."""
-        for start, sought in self._starts(data, max(0, len(data) - self._bytes_max)):
-            if any(one.is_open(data, start) for one in sought):
+    def partial_match_at(self, data: bytes) -> int:
+        """Return where the first encoding starts that `data` may have cut off; its length if there is none."""
+        for start, patterns in self._starts(data, max(0, len(data) - self._bytes_max)):
+            if any(pattern.is_open(data, start) for pattern in patterns):
                 return start
-        return next((at for at in (len(data) - 2, len(data) - 1) if at >= 0 and data[at:] in self._by_head), len(data))
+        return next(
+            (at for at in (len(data) - 2, len(data) - 1) if at >= 0 and data[at:] in self._by_prefix), len(data)
+        )
 
-    def _starts(self, data: bytes, position: int) -> Iterator[tuple[int, list[_Sought]]]:
-        """Where something begins as forms do, and which."""
-        while (head := self._head.search(data, position)) is not None:
-            yield head.start(), self._by_head[head[0]]
+    def _starts(self, data: bytes, position: int) -> Iterator[tuple[int, list[_Pattern]]]:
+        """Yield where something starts like an encoding, and which ones."""
+        while (head := self._prefix.search(data, position)) is not None:
+            yield head.start(), self._by_prefix[head[0]]
             position = head.start() + 1
 
 
-class Stream:
-    """Bytes that come bit by bit, without secrets."""
+class RedactingStream:
+    """A stream of bytes without secrets."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        # It may still become a form.
-        self.held = b""
-        # How much of what is held is hidden already, as part of what was hidden before it; -1: what was before is not.
+        # It may still become a secret.
+        self.pending = b""
+        # How much of `pending` is redacted already, as part of the last match; -1 if the last byte was not redacted.
         self._covered = -1
 
     def feed(self, data: bytes) -> bytes:
-        """What may be told now."""
-        self.held += data
-        return self._tell(self._redactor.open_at(self.held))
+        """Return what can be released now."""
+        self.pending += data
+        return self._release(self._redactor.partial_match_at(self.pending))
 
     def end(self) -> bytes:
-        """The rest: no more will come."""
-        return self._tell(len(self.held))
+        """Return the rest."""
+        return self._release(len(self.pending))
 
-    def _tell(self, until: int) -> bytes:
+    def _release(self, until: int) -> bytes:
         if not until:
-            return b""  # looked through once it may be told, and not with every byte that comes
-        told, position = [], max(0, self._covered)
+            return b""  # search only when something can be released, not for every byte
+        redacted, position = [], max(0, self._covered)
         is_hidden = self._covered >= 0
-        for start, end in self._redactor.spans(self.held, max(0, self._covered)):
+        for start, end in self._redactor.find_spans(self.pending, max(0, self._covered)):
             if start >= until:
                 break
             if not (is_hidden and start <= position):
-                told += [self.held[position:start], HIDDEN]
+                redacted += [self.pending[position:start], MASK]
             position, is_hidden = end, True
-        told.append(self.held[position:until])
+        redacted.append(self.pending[position:until])
         is_hidden = is_hidden and position >= until
         self._covered = position - until if is_hidden else -1
-        self.held = self.held[until:]
-        return b"".join(told)
+        self.pending = self.pending[until:]
+        return b"".join(redacted)
 
 
-class _Sought:
-    """A form that is looked for."""
+class _Pattern:
+    """An encoding to search for."""
 
-    def __init__(self, form: Form) -> None:
-        self._form = tuple(_joined(form))
+    def __init__(self, encoding: Encoding) -> None:
+        self._form = tuple(_merge_pieces(encoding))
 
-    def heads(self) -> set[bytes]:
-        """Its first bytes, in every spelling."""
-        heads = {b""}
+    def prefixes(self) -> set[bytes]:
+        """Return its first bytes, in every spelling."""
+        prefixes = {b""}
         for piece in self._form:
-            heads = {(head + one)[:_HEAD_BYTES] for head in heads for one in piece}
-            if all(len(head) == _HEAD_BYTES for head in heads):
+            prefixes = {(head + pattern)[:_PREFIX_BYTES] for head in prefixes for pattern in piece}
+            if all(len(head) == _PREFIX_BYTES for head in prefixes):
                 break
-        return heads
+        return prefixes
 
     def end(self, data: bytes, start: int) -> int:
-        """Where it ends if it begins at `start`, the latest if it may be read in several ways; -1 if it does not."""
+        """Return where it ends if it starts at `start`, the latest end if there are several; -1 if it does not."""
         positions = {start}
         for piece in self._form:
-            # All ways at once: one after the other, as a regular expression tries them, takes for ever.
-            positions = {at + len(one) for at in positions for one in piece if data.startswith(one, at)}
+            # All alternatives at once: a regular expression would try them one by one, which is exponential.
+            positions = {at + len(pattern) for at in positions for pattern in piece if data.startswith(pattern, at)}
             if not positions:
                 return -1
         return max(positions)
 
     def is_open(self, data: bytes, start: int) -> bool:
-        """Whether `data` ends within it, if it begins at `start`: in any of the ways in which it may be written."""
+        """Whether `data` ends within it, in any spelling, if it starts at `start`."""
         positions = {start}
         for piece in self._form:
             rests = [data[at : at + max(map(len, piece))] for at in positions]
-            if any(one != rest and one.startswith(rest) for rest in rests for one in piece):
+            if any(pattern != rest and pattern.startswith(rest) for rest in rests for pattern in piece):
                 return True
-            positions = {at + len(one) for at in positions for one in piece if data.startswith(one, at)}
+            positions = {at + len(pattern) for at in positions for pattern in piece if data.startswith(pattern, at)}
             if not positions:
                 return False
         return False
 
 
-def _joined(form: Form) -> Iterator[tuple[bytes, ...]]:
-    """The pieces, those that follow one another and have one spelling each as one: fewer to look at."""
-    for is_single, pieces in groupby(form, lambda piece: len(piece) == 1):
+def _merge_pieces(encoding: Encoding) -> Iterator[tuple[bytes, ...]]:
+    """Merge consecutive pieces that have one spelling each: fewer to compare."""
+    for is_single, pieces in groupby(encoding, lambda piece: len(piece) == 1):
         if is_single:
             yield (b"".join(piece[0] for piece in pieces),)
         else:
             yield from pieces
 
 
-def _any_of(words: Collection[bytes]) -> bytes:
-    """An expression for any of these, which are of one length: what begins alike is looked at once."""
+def _alternatives(words: Collection[bytes]) -> bytes:
+    """Return a regular expression for these words of equal length, with common prefixes merged."""
     by_first: dict[bytes, set[bytes]] = {}
     for word in words:
         by_first.setdefault(word[:1], set()).add(word[1:])
     parts = [
-        re.escape(first) + (b"" if rests == {b""} else _any_of(rests)) for first, rests in sorted(by_first.items())
+        re.escape(first) + (b"" if rests == {b""} else _alternatives(rests))
+        for first, rests in sorted(by_first.items())
     ]
     return b"(?:%s)" % b"|".join(parts or [b"(?!)"])

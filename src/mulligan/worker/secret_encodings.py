@@ -1,7 +1,7 @@
-"""How a secret may be written: as it is, or as base64, percent, JSON and other encoders write it.
+"""How a secret may be encoded: as it is, or as base64, percent encoding, JSON and others write it.
 
-A form is a row of pieces, each in one of its spellings. Of base64 there are three, for what
-stands before the secret shifts it: what is caught is the secret wherever it stands in what was encoded.
+An encoding is a sequence of pieces, each with its possible spellings. For base64 there are three, because the bytes
+before the secret shift it: they match the secret wherever it is in the encoded data.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from itertools import groupby, product
 
 from mulligan.core.model.lazy_regex import lazy_regex
 
-# A line of a secret is one itself from so many characters on.
+# A line of a secret is a secret too if it has this many characters.
 LINE_CHARS_MIN = 8
-# A shorter password in an address would hide every other word.
+# A shorter password in a URL would occur in ordinary words.
 PASSWORD_CHARS_MIN = 4
-# What a credential says beside its secrets. Hidden, it would take the sense out of messages.
+# Fields of a credential that are not secret. Without them many messages would make no sense.
 _NO_SECRETS = frozenset(
     "type host hostname port user username login database dbname name schema sslmode driver region scheme".split()
 )
@@ -26,7 +26,7 @@ _ADDRESS = lazy_regex(r"[A-Za-z][\w+.-]*://[^\s/@:]*:([^\s/@]+)@")
 _PLAIN = lazy_regex(r"[A-Za-z0-9_.~-]+", re.ASCII)
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BITS = 6
-# Encoders that break lines do so from 60 characters on, with whatever stands before it on the first.
+# Encoders wrap lines at 60 characters or more, counting what precedes the secret on the first line.
 _WRAPPED_FROM = 48
 _LINE_END = (b"", b"\n", b"\r\n", b"\\n", b"\\r\\n")
 _JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -35,60 +35,56 @@ _SHELL_QUOTES = ("'\\''", "'\"'\"'", "\\'")
 _BASE64_SPELLINGS = {"+": (b"+", b"-", b"%2B", b"%2b"), "/": (b"/", b"_", b"%2F", b"%2f", b"\\/")}
 
 
-# Pieces, one after the other, each in one of its spellings.
-Form = tuple[tuple[bytes, ...], ...]
+# Pieces in order, each with its possible spellings.
+Encoding = tuple[tuple[bytes, ...], ...]
 
 
-def forms_of(value: str) -> set[Form]:
-    """Every form of a secret, and of what of it may be seen alone."""
-    found = {form for part in _parts(value) for form in _forms(part)}
-    return found.union(map(_literal, _all_escaped(value.strip())))
+def encodings_of(value: str) -> set[Encoding]:
+    """Return all encodings of a secret, and of the parts of it that may appear alone."""
+    results = {encoding for part in _parts(value) for encoding in _encodings(part)}
+    return results.union(((text.encode(),),) for text in _all_escaped(value.strip()))
 
 
 def _parts(value: str) -> set[str]:
-    """It, without the blanks around it; each of its lines; of an address the password; of an object what is in it."""
+    """Return the value, stripped too; each of its lines; the password of a URL; the fields of an object."""
     lines = [line.strip() for line in value.strip().splitlines()]
-    found = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
+    results = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
     if (address := _ADDRESS.match(value.strip())) is not None:
-        found |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
+        results |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
     if value.lstrip().startswith("{"):
-        found |= {part for part in _fields(value) if len(part) >= PASSWORD_CHARS_MIN}
-    return found
+        results |= {part for part in _fields(value) if len(part) >= PASSWORD_CHARS_MIN}
+    return results
 
 
 def _fields(value: str) -> Iterator[str]:
-    """The texts in a credential that is an object, without those that say where and who, and are no secret."""
+    """Yield the strings in a credential that is an object, without fields such as host and user."""
     try:
-        inside = [json.loads(value)]
+        pending = [json.loads(value)]
     except (ValueError, RecursionError):
         return
-    while inside:
-        one = inside.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, list):
-            inside += one
-        elif isinstance(one, dict):
-            inside += [field for key, field in one.items() if key.lower().removeprefix("db_") not in _NO_SECRETS]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list):
+            pending += item
+        elif isinstance(item, dict):
+            pending += [field for key, field in item.items() if key.lower().removeprefix("db_") not in _NO_SECRETS]
 
 
 def _unquoted(text: str) -> str:
-    """Without its percent signs."""
-    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    """Decode percent escapes."""
+    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda results: bytes.fromhex(results[1].decode()), text.encode())
     return data.decode("utf-8", "replace")
 
 
-def _forms(value: str) -> Iterator[Form]:
+def _encodings(value: str) -> Iterator[Encoding]:
     yield _written(value)
     yield from (_base64(value.encode(), offset) for offset in range(3))
 
 
-def _literal(text: str) -> Form:
-    return ((text.encode(),),)
-
-
 def _all_escaped(value: str) -> Iterator[str]:
-    """Where an encoder leaves no character as it is."""
+    """Yield the encodings that escape every character."""
     data = value.encode()
     yield from (data.hex(), data.hex().upper())
     units = value.encode("utf-16-be").hex()
@@ -98,11 +94,11 @@ def _all_escaped(value: str) -> Iterator[str]:
         yield "".join(f"\\u{digits(units[at : at + 4])}" for at in range(0, len(units), 4))
 
 
-# -- written: each character as it is, or as one of the encoders writes it
+# -- character by character: each as it is, or as one of the encoders writes it
 
 
-def _written(value: str) -> Form:
-    """Plain characters are written as they are by all encoders; any other, in any of its spellings."""
+def _written(value: str) -> Encoding:
+    """Encode by character. Plain characters have one spelling in all encoders, any other has several."""
     pieces: list[tuple[bytes, ...]] = []
     position = 0
     for match in _PLAIN.finditer(value):
@@ -114,16 +110,16 @@ def _written(value: str) -> Form:
 
 
 def _runs(text: str) -> Iterator[tuple[bytes, ...]]:
-    """A row of one character is one piece: encoders write all of it alike, and trying every mixture takes for ever."""
+    """Make one piece of a repeated character: encoders write all alike, and trying mixtures is exponential."""
     for char, run in groupby(text):
         count = len(list(run))
         yield tuple(spelling * count for spelling in _spellings(char))
 
 
 def _spellings(char: str) -> tuple[bytes, ...]:
-    """Raw first, then the others; none twice."""
-    found = [char, *_percent(char), *_json(char), *_html(char), *_shell(char)]
-    return tuple(dict.fromkeys(text.encode() for text in found))
+    """Return the raw character first, then other spellings, without duplicates."""
+    results = [char, *_percent(char), *_json(char), *_html(char), *_shell(char)]
+    return tuple(dict.fromkeys(text.encode() for text in results))
 
 
 def _percent(char: str) -> Iterator[str]:
@@ -135,7 +131,7 @@ def _percent(char: str) -> Iterator[str]:
 
 
 def _json(char: str) -> Iterator[str]:
-    """As a string of JSON, of Python or of another such language; and that as a string once more."""
+    """Escape as in a string of JSON, Python and the like; and that once more."""
     units = char.encode("utf-16-be").hex()
     escapes = [_JSON_ESCAPES[char]] if char in _JSON_ESCAPES else []
     for digits in (str.upper, str.lower):
@@ -162,29 +158,29 @@ def _shell(char: str) -> Iterator[str]:
 # -- base64
 
 
-def _base64(data: bytes, offset: int) -> Form:
-    """The secret behind `offset` bytes: what is shared with a neighbour at either end is any that fits."""
+def _base64(data: bytes, offset: int) -> Encoding:
+    """Encode the secret after `offset` bytes. Characters that share bits with a neighbour match any that fit."""
     unknown, rest = 8 * offset % _BITS, (offset + len(data)) % 3
-    known = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
-    known = known[8 * offset // _BITS : (8 * (offset + len(data)) + _BITS - 1) // _BITS]
-    pieces = [_BASE64_SPELLINGS.get(char, (char.encode(),)) for char in known]
+    text = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
+    text = text[8 * offset // _BITS : (8 * (offset + len(data)) + _BITS - 1) // _BITS]
+    pieces = [_BASE64_SPELLINGS.get(char, (char.encode(),)) for char in text]
     if unknown:
-        pieces[0] = _fitting(known[0], unknown, 0)
+        pieces[0] = _fitting(text[0], unknown, 0)
     if rest:
-        pieces[-1] = _fitting(known[-1], 0, _BITS - 8 * (offset + len(data)) % _BITS)
+        pieces[-1] = _fitting(text[-1], 0, _BITS - 8 * (offset + len(data)) % _BITS)
     return _wrapped(pieces) if len(pieces) >= _WRAPPED_FROM else tuple(pieces)
 
 
-def _wrapped(pieces: list[tuple[bytes, ...]]) -> Form:
-    """A line may end behind any of them."""
-    return tuple(one for piece in pieces for one in (piece, _LINE_END))[:-1]
+def _wrapped(pieces: list[tuple[bytes, ...]]) -> Encoding:
+    """Allow a line end after each piece."""
+    return tuple(item for piece in pieces for item in (piece, _LINE_END))[:-1]
 
 
 def _fitting(char: str, high: int, low: int) -> tuple[bytes, ...]:
-    """The characters that differ from this one at most in their so many highest, or lowest, bits."""
+    """Return the characters that differ from this one at most in the given number of highest or lowest bits."""
     index = _BASE64.index(char)
-    kept = index & ((1 << (_BITS - high)) - 1) & ~((1 << low) - 1)
-    found = (kept | above << (_BITS - high) | below for above, below in product(range(1 << high), range(1 << low)))
+    base = index & ((1 << (_BITS - high)) - 1) & ~((1 << low) - 1)
+    results = (base | above << (_BITS - high) | below for above, below in product(range(1 << high), range(1 << low)))
     return tuple(
-        spelling for one in found for spelling in _BASE64_SPELLINGS.get(_BASE64[one], (_BASE64[one].encode(),))
+        spelling for item in results for spelling in _BASE64_SPELLINGS.get(_BASE64[item], (_BASE64[item].encode(),))
     )

@@ -1,4 +1,4 @@
-"""Secrets: looked up where a task says that they are, handed to it alone, and remembered so that they can be hidden."""
+"""Look up the secrets of tasks, give them to their tasks only, and remember them so that they can be redacted."""
 
 from __future__ import annotations
 
@@ -9,156 +9,158 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mulligan.core.effects.tasks import Task, completed
+from mulligan.core.effects.tasks import Task, fill_late_values
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.workflow import Secret
 from mulligan.language.expressions import as_text, check, evaluate
-from mulligan.worker.lookups import LookupFailed, Lookups, NotYet
 from mulligan.worker.redactor import Redactor
+from mulligan.worker.secret_commands import LookupFailed, NotReady, SecretCommands
 
-# A shorter one would be found in every other word, and hiding it would tell what it is.
+# A shorter value would occur in ordinary words, and redacting it would reveal it.
 VALUE_CHARS_MIN = 4
 VALUE_BYTES_MAX = 16 * 1024
-# One more than that, and a line end: what is longer is too long.
+# One byte more than the limit, and a line end: a longer value is too long.
 READ_BYTES_MAX = VALUE_BYTES_MAX + 3
-# Runs, with those that they have called, whose secrets are remembered.
-TREES_MAX = 10_000
+# The number of top-level runs whose secrets are remembered.
+ROOTS_MAX = 10_000
 
 
 class SecretMissing(Exception):
-    """A secret that the task reads cannot be had. The message says which and why; `code` is what the failure is."""
+    """A secret that the task reads is not available. The message says which and why; `code` is the failure's code."""
 
     def __init__(self, name: str, reason: str, code: str = "INPUT_INVALID") -> None:
-        super().__init__(f"the secret '{name}' cannot be had: {reason}")
+        super().__init__(f"secret '{name}' is not available: {reason}")
         self.code = code
 
 
 class Source(NamedTuple):
-    """Where a value was found; of one that was made of others, the run that it was made for."""
+    """Where a value comes from; for one that was computed from secrets, the run it was computed for."""
 
     folder: str
     secret: Secret | None = None
 
 
 class Secrets:
-    """The secrets of the tasks of one worker. `on_news` is called when one that took its time is known, or is not."""
+    """The secrets of one worker's tasks. `on_change` is called when a command that looks one up has ended."""
 
     def __init__(
-        self, environment: Mapping[str, str], selector: selectors.BaseSelector, on_news: Callable[[], None]
+        self, environment: Mapping[str, str], selector: selectors.BaseSelector, on_change: Callable[[], None]
     ) -> None:
         self._environment = environment
-        self._lookups = Lookups(selector, environment, on_news)
-        # Every value that was ever found there: one that was changed since may still be in a file.
+        self._commands = SecretCommands(selector, environment, on_change)
+        # All values that were ever found there: an old value may still be in a file.
         self._values: dict[Source, dict[str, None]] = {}
-        # Commands that were run for whoever might print what they gave.
-        self._asked: set[Source] = set()
-        # By the run at the top: what one run has written, those that it calls may print.
-        self._trees: dict[str, set[Source]] = {}
+        # Commands that were run only so that their secret can be redacted.
+        self._commands_run: set[Source] = set()
+        # By top-level run: child runs may print what other runs of the same tree have written.
+        self._sources_by_root: dict[str, set[Source]] = {}
 
-    def given(self, task: Task) -> Task:
-        """The task with its secrets in hand.
+    def resolve(self, task: Task) -> Task:
+        """Return the task with its secrets filled in.
 
-        SecretMissing where one cannot be had, ExpressionFailed where nothing can be made of it; NotYet while one is
-        looked up.
+        Raise SecretMissing if one is not available, ExpressionFailed if an expression over one fails, NotReady while
+        one is being looked up.
         """
-        self._tree(task).update(_own_sources(task))
-        self._look_around(task)
+        self._sources_of(task).update(_own_sources(task))
+        self._find_all(task)
         if not task.late:
             return task
         parts = [part["secret"] for parts in task.late.values() for part in parts if not isinstance(part, str)]
-        read = {name: task.secrets[name] for name in task.secrets if _reads(parts, name)}
-        values = {name: self._value(name, secret, task.home) for name, secret in read.items()}
-        return completed(task, {name: self._made(parts, values, task) for name, parts in task.late.items()})
+        read = {name: task.secrets[name] for name in task.secrets if _is_read(parts, name)}
+        values = {name: self._find_value(name, secret, task.home) for name, secret in read.items()}
+        return fill_late_values(
+            task, {name: self._fill_template(parts, values, task) for name, parts in task.late.items()}
+        )
 
     def redactor(self, task: Task) -> Redactor | None:
-        """What hides the secrets that the task may know, by its own workflow or by one that called it."""
+        """Return the redactor for the secrets that the task may know, from its own workflow or from a calling one."""
         values = self.values(task)
         return _redactor(values) if values else None
 
     def values(self, task: Task) -> frozenset[str]:
-        """The secrets that the task may know."""
-        if not self._trees:
+        """Return the secrets that the task may know."""
+        if not self._sources_by_root:
             return frozenset()
-        # Its own are known, too, where so many others were begun since that its tree is forgotten.
-        sources = self._trees.get(_root(task), set()).union(_own_sources(task))
+        # Add its own, in case its tree was forgotten because so many others came later.
+        sources = self._sources_by_root.get(_root_run_of(task), set()).union(_own_sources(task))
         return frozenset(value for source in sources for value in self._values.get(source, ()))
 
-    def keep_time(self, now: float) -> float:
-        """Do what is due; when to do so next."""
-        return self._lookups.keep_time(now)
+    def run_due(self, now: float) -> float:
+        """Do what is due; return when to call it again."""
+        return self._commands.run_due(now)
 
     def close(self) -> None:
-        self._lookups.close()
+        self._commands.close()
 
     # -- values
 
-    def _look_around(self, task: Task) -> None:
-        """A step may print what it was not given: every secret of its workflow is looked up before it runs.
+    def _find_all(self, task: Task) -> None:
+        """Look up every secret of the workflow: a step may print one that it was not given.
 
-        All commands are run at once, and only once for who does not read what they give; whoever does asks anew.
+        All commands run at once. Those that the task does not read run only once; those that it reads run again.
         """
         is_waiting = False
         for name, secret in task.secrets.items():
             source = Source(task.home, secret)
-            if source in self._asked:
+            if source in self._commands_run:
                 continue
             try:
-                self._value(name, secret, task.home)
-            except NotYet:
+                self._find_value(name, secret, task.home)
+            except NotReady:
                 is_waiting = True
                 continue
             except SecretMissing:
                 pass
             if secret.command is not None:
-                self._asked.add(source)
+                self._commands_run.add(source)
         if is_waiting:
-            raise NotYet
+            raise NotReady
 
-    def _value(self, name: str, secret: Secret, folder: str) -> str:
+    def _find_value(self, name: str, secret: Secret, folder: str) -> str:
         try:
-            value = usable(self._found(secret, folder))
-        except NotUsable as problem:
+            value = decode_secret(self._read_source(secret, folder))
+        except SecretUnusable as problem:
             raise SecretMissing(name, str(problem)) from None
         except LookupFailed as failed:
             raise SecretMissing(name, str(failed), failed.code) from None
         self._remember(Source(folder, secret), value)
         return value
 
-    def _found(self, secret: Secret, folder: str) -> bytes:
+    def _read_source(self, secret: Secret, folder: str) -> bytes:
         if secret.env is not None:
-            return of_environment(secret.env, self._environment)
+            return read_variable(secret.env, self._environment)
         if secret.file is not None:
-            return of_file(secret.file, folder)
+            return read_secret_file(secret.file, folder)
         assert secret.command is not None
-        return _without_line_end(self._lookups.ask(folder or "/", secret.command, READ_BYTES_MAX))
+        return _strip_line_end(self._commands.run(folder or "/", secret.command, READ_BYTES_MAX))
 
-    def _made(self, parts: list[Any], values: Mapping[str, str], task: Task) -> Any:
-        """What a template comes to: of one expression its value with its type, else text."""
-        found = [part if isinstance(part, str) else self._evaluated(part["secret"], values, task) for part in parts]
-        return found[0] if len(found) == 1 else "".join(map(as_text, found))
+    def _fill_template(self, parts: list[Any], values: Mapping[str, str], task: Task) -> Any:
+        """Evaluate a template: a single expression keeps its type, anything else is text."""
+        filled = [part if isinstance(part, str) else self._evaluate(part["secret"], values, task) for part in parts]
+        return filled[0] if len(filled) == 1 else "".join(map(as_text, filled))
 
-    def _evaluated(self, source: str, values: Mapping[str, str], task: Task) -> Any:
-        """What is made of a secret is one as well."""
-        found = evaluate(check(source), {"secrets": values})
-        for text in _texts_in(found):
+    def _evaluate(self, expression: str, values: Mapping[str, str], task: Task) -> Any:
+        """Evaluate an expression. What is computed from a secret is a secret too."""
+        value = evaluate(check(expression), {"secrets": values})
+        for text in _strings_in(value):
             if len(text.strip()) >= VALUE_CHARS_MIN and text not in values.values():
-                made = Source(_root(task))
-                self._tree(task).add(made)
-                self._remember(made, text)
-        return found
+                source = Source(_root_run_of(task))
+                self._sources_of(task).add(source)
+                self._remember(source, text)
+        return value
 
-    # -- memory
+    # -- remembering
 
     def _remember(self, source: Source, value: str) -> None:
         self._values.setdefault(source, {})[value] = None
 
-    def _tree(self, task: Task) -> set[Source]:
-        root = _root(task)
-        if root not in self._trees and len(self._trees) >= TREES_MAX:
-            oldest = next(iter(self._trees))
-            del self._trees[oldest]
+    def _sources_of(self, task: Task) -> set[Source]:
+        root = _root_run_of(task)
+        if root not in self._sources_by_root and len(self._sources_by_root) >= ROOTS_MAX:
+            oldest = next(iter(self._sources_by_root))
+            del self._sources_by_root[oldest]
             self._values.pop(Source(oldest), None)
-        return self._trees.setdefault(root, set())
+        return self._sources_by_root.setdefault(root, set())
 
 
 @lru_cache(maxsize=64)
@@ -166,7 +168,7 @@ def _redactor(values: frozenset[str]) -> Redactor:
     return Redactor(values)
 
 
-def _reads(sources: Collection[str], name: str) -> bool:
+def _is_read(sources: Collection[str], name: str) -> bool:
     return any(f"secrets.{name}" in check(source).reads for source in sources)
 
 
@@ -174,78 +176,78 @@ def _own_sources(task: Task) -> list[Source]:
     return [Source(task.home, secret) for secret in task.secrets.values()]
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    """Every text in a value of JSON, keys too."""
+def _strings_in(value: Any) -> Iterator[str]:
+    """Yield every string in a JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         yield from value
-        yield from _texts_in(list(value.values()))
+        yield from _strings_in(list(value.values()))
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts_in(inner)
+            yield from _strings_in(inner)
 
 
-def _root(task: Task) -> str:
-    """The run at the top: a child run is named after it."""
+def _root_run_of(task: Task) -> str:
+    """Return the top-level run: child runs are named after it."""
     return task.uid.partition(".")[0] or str(task.run_id)
 
 
-def trouble_with(secret: Secret, folder: str, environment: Mapping[str, str]) -> str | None:
-    """Why the secret cannot be had, as far as that can be seen without running anything; None where it can."""
+def problem_of(secret: Secret, folder: str, environment: Mapping[str, str]) -> str | None:
+    """Return why the secret is not available, as far as that is known without running anything; None if it is."""
     try:
         if secret.env is not None:
-            usable(of_environment(secret.env, environment))
+            decode_secret(read_variable(secret.env, environment))
         elif secret.file is not None:
-            usable(of_file(secret.file, folder))
-    except NotUsable as problem:
+            decode_secret(read_secret_file(secret.file, folder))
+    except SecretUnusable as problem:
         return str(problem)
     return None
 
 
-# -- where they are
+# -- sources
 
 
-class NotUsable(Exception):
-    """There is no such secret there; the message says why, and never what is there."""
+class SecretUnusable(Exception):
+    """There is no usable secret; the message says why, and never contains the value."""
 
 
-def of_environment(name: str, environment: Mapping[str, str]) -> bytes:
+def read_variable(name: str, environment: Mapping[str, str]) -> bytes:
     if name not in environment:
-        raise NotUsable(f"the environment of the worker has no '{name}'")
+        raise SecretUnusable(f"environment variable '{name}' is not set where the worker runs")
     return environment[name].encode("utf-8", "surrogateescape")
 
 
-def of_file(path: str, folder: str) -> bytes:
-    """What is in the file, without its last line end. Relative to where `run` was called."""
+def read_secret_file(path: str, folder: str) -> bytes:
+    """Return the content of the file without its last line end. The path is relative to where `run` was called."""
     try:
         fd = os.open(os.path.join(folder, os.path.expanduser(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotUsable(f"'{path}' is no file")
-            return _without_line_end(file.read(READ_BYTES_MAX))
+                raise SecretUnusable(f"'{path}' is not a file")
+            return _strip_line_end(file.read(READ_BYTES_MAX))
     except FileNotFoundError:
-        raise NotUsable(f"there is no file '{path}'") from None
+        raise SecretUnusable(f"there is no file '{path}'") from None
     except (OSError, ValueError) as error:
-        raise NotUsable(f"'{path}' cannot be read: {error_reason(error)}") from None
+        raise SecretUnusable(f"'{path}' cannot be read: {error_reason(error)}") from None
 
 
-def _without_line_end(data: bytes) -> bytes:
+def _strip_line_end(data: bytes) -> bytes:
     return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
 
 
-def usable(found: bytes) -> str:
-    """The value; NotUsable where it could not be handed over, or not be hidden."""
-    if len(found) > VALUE_BYTES_MAX:
-        raise NotUsable(f"it has more than {VALUE_BYTES_MAX} bytes")
-    if b"\0" in found:
-        raise NotUsable("it has a NUL in it")
+def decode_secret(data: bytes) -> str:
+    """Return the value; raise SecretUnusable if it cannot be passed on, or not be redacted."""
+    if len(data) > VALUE_BYTES_MAX:
+        raise SecretUnusable(f"it is longer than {VALUE_BYTES_MAX} bytes")
+    if b"\0" in data:
+        raise SecretUnusable("it contains a NUL byte")
     try:
-        value = found.decode()
+        value = data.decode()
     except UnicodeDecodeError:
-        raise NotUsable("it is not UTF-8") from None
+        raise SecretUnusable("it is not UTF-8") from None
     if not value.strip():
-        raise NotUsable("it is empty")
+        raise SecretUnusable("it is empty")
     if len(value.strip()) < VALUE_CHARS_MIN:
-        raise NotUsable(f"it has fewer than {VALUE_CHARS_MIN} characters, and so short a value cannot be hidden")
+        raise SecretUnusable(f"it has fewer than {VALUE_CHARS_MIN} characters, too few to be redacted")
     return value

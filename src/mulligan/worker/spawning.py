@@ -1,6 +1,6 @@
-"""How processes are started below the supervisor, and that they stay below it.
+"""Start processes below the supervisor, and keep them below it.
 
-Loaded by the supervisor, which must stay small: nothing is imported that it does not need.
+Loaded by the supervisor, which must stay small: import only what it needs.
 """
 
 from __future__ import annotations
@@ -10,68 +10,68 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
-from mulligan.worker import wall
-from mulligan.worker.groups import Group
+from mulligan.worker import wall_clock
+from mulligan.worker.task_cgroups import TaskCgroup
 
 PR_SET_CHILD_SUBREAPER = 36
-# What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more. For reading as
-# well: they may be pipes, and whoever opens one only to write waits for a reader, who may have been killed just now.
+# Flags for the logs of an attempt. Append, because a program may open /dev/stdout again. Read and write, because the
+# logs may be pipes, and opening a pipe only for writing blocks until there is a reader, which may have been killed.
 LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
-# Python ignores these, and what is ignored stays so in a new program.
+# Python ignores these, and a new program would inherit that.
 RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
-class Running:
+class ManagedProcess:
     """A process that was started, and what is known of its end."""
 
     __slots__ = (
-        "asked",
-        "due",
-        "group",
-        "is_done",
-        "is_part",
-        "is_swept",
+        "cgroup",
+        "deadline",
+        "has_exited",
+        "is_fractional",
+        "is_sweeping",
         "key",
         "kill_at",
         "memory",
-        "nudge_at",
         "peak",
         "pid",
+        "rough_peak",
         "started",
+        "stop_reason",
+        "terminated",
         "usage",
-        "weighed",
-        "why",
+        "wake_at",
     )
 
     def __init__(self, key: int, pid: int, timeout: float | None, memory: int | None) -> None:
         self.key = key
         self.pid = pid
-        self.started = wall.seconds()
-        self.due = None if timeout is None else time.monotonic() + timeout
+        self.started = wall_clock.now()
+        self.deadline = None if timeout is None else time.monotonic() + timeout
         self.memory = memory
-        # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.
-        self.group: Group | None = None
-        # The most that all its processes had together: counted in haste, and as it was when that was looked at closely.
-        self.weighed = 0
+        # Its control group, if it has one: then the kernel enforces the limit, and polling is only a backup.
+        self.cgroup: TaskCgroup | None = None
+        # Peak memory of all its processes: the rough sum, and the precise figure when that was last measured.
+        self.rough_peak = 0
         self.peak = 0
-        # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
-        self.why = ""
+        # Why it was ended: "timeout", "memory", "expired", or the worker's reason. "" if it ended by itself.
+        self.stop_reason = ""
         self.kill_at: float | None = None
-        self.nudge_at = 0.0
-        # The processes that were sent SIGTERM: their ids and start times.
-        self.asked: set[tuple[int, int]] = set()
-        # The main process is gone; what it left behind may not be.
-        self.is_done = False
-        self.is_part = False
-        # What comes from it is to die, and the main process is to live.
-        self.is_swept = False
+        self.wake_at = 0.0
+        # The processes that got SIGTERM: their ids and start times.
+        self.terminated: set[tuple[int, int]] = set()
+        # The main process is gone; background processes may be left.
+        self.has_exited = False
+        self.is_fractional = False
+        # Its descendants must die, and the main process stays alive.
+        self.is_sweeping = False
         self.usage: tuple = ()
 
 
 def spawn(
-    program: str, argv: list[str], environment: dict[str, str], stdin: str | None, stdin_fd: int, out: str, err: str
+    program: str, argv: list[str], environment: dict[str, str], *, stdin: str | None, stdin_fd: int, out: str, err: str
 ) -> int:
-    """The id of a process in a session of its own. Its input is the file `stdin`, or else the descriptor."""
+    """Start a process in a new session and return its id. Its input is the file `stdin`, or the descriptor."""
     feed = (os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0) if stdin else (os.POSIX_SPAWN_DUP2, stdin_fd, 0)
     return os.posix_spawn(
         program,
@@ -89,17 +89,17 @@ def spawn(
 
 
 def close_others(kept: list[int]) -> None:
-    """Close what this process was handed by whoever started the worker: it is nothing to a task."""
+    """Close the descriptors that were inherited from the process that started the worker."""
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         if fd > 2 and fd not in kept:
             try:
                 os.close(fd)
             except OSError:
-                continue  # the one that has read the list
+                continue  # the descriptor that listed the folder
 
 
 def become_subreaper() -> None:
-    """Whoever loses its parent below this process becomes its child, not that of process 1."""
+    """Make orphans below this process its children, not those of process 1."""
     prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""The one way into a task and out of it: what it needs is put in its hands, what it gave is looked at."""
+"""What goes into a task and what comes out of it: values are resolved before, results are sanitized after."""
 
 from __future__ import annotations
 
@@ -9,55 +9,54 @@ import msgspec
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Artifacts, Lease
-from mulligan.worker.fetching import fetched, located
+from mulligan.worker.artifact_inputs import fetch_artifacts, locate_artifacts
+from mulligan.worker.output_storage import OutputStorage
 from mulligan.worker.redactor import Redactor
-from mulligan.worker.results import Results
 from mulligan.worker.secrets import Secrets
 
 
 class TaskBoundary:
-    """Every task goes in through `inward`, and every result comes out through `outward`."""
+    """Every task goes in through `prepare`, and every result comes out through `sanitize`."""
 
     def __init__(self, secrets: Secrets, artifacts: Artifacts | None = None) -> None:
         self._secrets = secrets
         self._artifacts = artifacts
-        self._results = Results(artifacts)
+        self._output_storage = OutputStorage(artifacts)
 
-    def inward(self, lease: Lease, *, is_called: bool) -> Lease:
-        """The lease with every value of its task in hand; an exception where one cannot be had.
+    def prepare(self, lease: Lease, *, is_called: bool) -> Lease:
+        """Return the lease with every value of its task resolved; raise if one is not available.
 
-        What is large stays in its artifact, and so does what a called function reads: see `fetching`.
-        NotYet while a secret is looked up: then it is to be asked again.
+        Large values stay in their artifacts, and so do those that a called function reads: see `artifact_inputs`.
+        NotReady while a secret is being looked up: then call it again.
         """
         if lease.task.secrets:
-            lease = msgspec.structs.replace(lease, task=self._secrets.given(lease.task))
-        # Last: what is in an artifact is nothing to look into.
-        return lease if self._artifacts is None else self._fetched(lease, self._artifacts, is_called)
-
-    def _fetched(self, lease: Lease, artifacts: Artifacts, is_called: bool) -> Lease:
-        task = fetched(lease.task, artifacts, is_called=is_called)
+            lease = msgspec.structs.replace(lease, task=self._secrets.resolve(lease.task))
+        # Last, so that the content of artifacts is not searched for references to secrets.
+        if self._artifacts is None:
+            return lease
+        task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
 
-    def files(self, value: Any, spool: Callable[[bytes], str]) -> dict[str, str]:
-        """The files of the artifacts that a value refers to, by name; InputInvalid where one cannot be had."""
-        return {} if self._artifacts is None else located(value, self._artifacts, spool)
+    def locate_artifacts(self, value: Any, spool: Callable[[bytes], str]) -> dict[str, str]:
+        """Return the files of the artifacts that a value refers to, by name; InputInvalid if one is not available."""
+        return {} if self._artifacts is None else locate_artifacts(value, self._artifacts, spool)
 
     @property
-    def keeps_large(self) -> bool:
-        """Whether there is a place for large outputs beside the log."""
+    def can_store_large(self) -> bool:
+        """Whether large outputs can be stored as artifacts."""
         return self._artifacts is not None
 
     def secrets(self, lease: Lease) -> list[str]:
-        """The secrets that the task may know."""
+        """Return the secrets that the task may know."""
         return sorted(self._secrets.values(lease.task))
 
     def redactor(self, lease: Lease) -> Redactor | None:
-        """What hides the secrets that the task may know; None where it can know none."""
+        """Return the redactor for the secrets that the task may know; None if there are none."""
         return self._secrets.redactor(lease.task)
 
-    def outward(self, lease: Lease, report: TaskEnded) -> TaskEnded:
-        """What may be told of the task's end."""
+    def sanitize(self, lease: Lease, report: TaskEnded) -> TaskEnded:
+        """Return the report without secrets, and with a large output stored as an artifact."""
         redactor = self.redactor(lease)
         if redactor is not None:
-            report = redactor.report(report)
-        return self._results.kept(lease.task, report)
+            report = redactor.redact_report(report)
+        return self._output_storage.store(lease.task, report)

@@ -1,4 +1,4 @@
-"""The files of the tasks that are at work: side files, used again and again, and logs, named for their attempts."""
+"""The files of running tasks: scratch files, which are reused, and logs, which are named after attempts."""
 
 from __future__ import annotations
 
@@ -8,112 +8,120 @@ from collections.abc import Iterable
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.workflow import AGENT
 from mulligan.worker import outputs
-from mulligan.worker.children import Child
-from mulligan.worker.folders import Folders, Logs, Sides, file_size, move, name_also, write_side
+from mulligan.worker.folders import (
+    Folders,
+    Logs,
+    ScratchFiles,
+    file_size,
+    link_log_names,
+    move_file,
+    write_private_file,
+)
 from mulligan.worker.log_links import link_logs
 from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
-from mulligan.worker.running import Running
+from mulligan.worker.running_task import RunningTask
+from mulligan.worker.warm_child import WarmChild
 
 
 class TaskFiles:
-    """Hands each task its side files, and leaves nothing in them for the next one."""
+    """Give each task its scratch files, and leave nothing in them for the next task."""
 
     def __init__(self, folders: Folders, worker: str) -> None:
         self._folders = folders
         self._worker = worker
-        self._free: list[Sides] = []
-        self._made = 0
+        self._free: list[ScratchFiles] = []
+        self._last_number = 0
         self._is_ready = False
 
-    def make_ready(self) -> None:
-        """The folder, when the first task comes: the start of a worker waits for no disk."""
+    def make_folder(self) -> None:
+        """Create the folder when the first task comes, so that the start of a worker does not wait for the disk."""
         if not self._is_ready:
             self._folders.make_worker(self._worker)
             self._is_ready = True
 
-    def is_made_again(self, at_work: Iterable[Running]) -> bool:
-        """Whether somebody had removed the folder, and it is there again. What is at work has lost its files."""
+    def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
+        """Create the folder again if it was removed; return whether it was. Running tasks have lost their files."""
         try:
             is_new = self._folders.make_worker(self._worker)
         except OSError:
             return False
-        for running in at_work if is_new else ():
+        for running in running_tasks if is_new else ():
             running.has_lost_files = True
         return is_new
 
-    def take(self) -> Sides:
+    def take_scratch(self) -> ScratchFiles:
         if self._free:
             return self._free.pop()
-        self._made += 1
-        return self._folders.sides(self._worker, self._made)
+        self._last_number += 1
+        return self._folders.scratch(self._worker, self._last_number)
 
-    def lay_out(self, running: Running) -> None:
-        """What it is told in a file whatever its action is: $MULLIGAN_FAILURE_CONTEXT."""
-        if running.own.task.context:
-            write_side(running.sides.context, running.own.task.context)
+    def prepare(self, running: RunningTask) -> None:
+        """Write the file that any kind of task may get: $MULLIGAN_FAILURE_CONTEXT."""
+        if running.resolved.task.context:
+            write_private_file(running.scratch.context, running.resolved.task.context)
 
     def logs(self, task: Task) -> Logs:
-        """The names that its logs get; most have nothing in them, and never get any."""
+        """Return the final paths of its logs; most logs are empty and never get there."""
         return self._folders.logs(task.run_id, task.place, task.attempt)
 
-    def name_logs(self, running: Running, child: Child | None) -> bool:
-        """Give the logs of a task that runs their names; False where its child has not opened them yet."""
+    def name_logs(self, running: RunningTask, child: WarmChild | None) -> bool:
+        """Give the logs of a running task their names; return False if its child has not opened them yet."""
         logs = self.logs(running.lease.task)
         if running.pipes is not None:
-            pass  # they have their names
+            pass  # they have their names already
         elif child is None:
-            # Whether it has been started by now or not: what it opens is what has the name.
-            running.has_named_logs = not running.has_lost_files and name_also(running.sides, logs)
-        elif child.has_logs:
+            # Works before the process has opened them too: it opens the same files.
+            running.has_named_logs = not running.has_lost_files and link_log_names(running.scratch, logs)
+        elif child.has_open_logs:
             child.name_logs(logs)
         else:
             return False
         return True
 
-    def link_logs(self, running: Running) -> None:
-        """Have the paths that it names lead to its logs: when they have names, and when it has ended."""
-        task = running.own.task
+    def link_logs(self, running: RunningTask) -> None:
+        """Link the paths that the task names to its logs: when they are named, and when the task has ended."""
+        task = running.resolved.task
         if task.logs:
             running.log_warning = link_logs(task, self._folders)
 
-    def written(self, running: Running) -> Logs | Sides:
-        """Where its logs are now."""
-        return self.logs(running.lease.task) if running.child or running.has_named_logs else running.sides
+    def log_paths(self, running: RunningTask) -> Logs | ScratchFiles:
+        """Return where its logs are now."""
+        return self.logs(running.lease.task) if running.child or running.has_named_logs else running.scratch
 
-    def lay_pipes(self, running: Running, redactor: Redactor, selector: selectors.BaseSelector) -> None:
-        """In the place of its logs: it may print a secret."""
-        running.pipes = RedactedLogs(selector, running.sides.out, running.sides.err)
+    def open_pipes(self, running: RunningTask, redactor: Redactor, selector: selectors.BaseSelector) -> None:
+        """Replace its logs by pipes, because it may print a secret."""
+        running.pipes = RedactedLogs(selector, running.scratch.out, running.scratch.err)
         running.pipes.begin(redactor, self.logs(running.lease.task))
         running.has_named_logs = True
 
-    def clear(self, running: Running) -> None:
-        """Name what it wrote, and leave nothing for the next task that gets the same side files."""
-        sides = running.sides
+    def clear(self, running: RunningTask) -> None:
+        """Name its logs, and leave nothing for the next task that gets the same scratch files."""
+        scratch = running.scratch
         if running.pipes is not None:
-            running.pipes.tidy()
+            running.pipes.remove_empty()
             if not running.child:
                 running.pipes.close()
-        used = [sides.output, sides.error, *running.spooled]
-        if running.has_named_logs or (not running.child and not self._keep_logs(running)):
-            used += [sides.out, sides.err]
+        used = [scratch.output, scratch.error, *running.spooled_files]
+        if running.has_named_logs or (not running.child and not self._rename_logs(running)):
+            used += [scratch.out, scratch.err]
         if running.lease.task.context:
-            used.append(sides.context)
+            used.append(scratch.context)
         if running.lease.task.kind == AGENT:
-            used += [sides.stdin, sides.prompt, sides.told]
+            used += [scratch.stdin, scratch.prompt, scratch.agent_context]
         elif "stdin" in running.lease.task.params:
-            used.append(sides.stdin)
-        if all(outputs.remove(path) for path in used):
-            self._free.append(sides)
+            used.append(scratch.stdin)
+        if all(outputs.remove_file(path) for path in used):
+            self._free.append(scratch)
         self.link_logs(running)
 
-    def _keep_logs(self, running: Running) -> bool:
-        """What is in them gets its name; an empty one stays for the next task. False: that could not use it."""
-        sides = running.sides
-        out, err = file_size(sides.out), file_size(sides.err)
+    def _rename_logs(self, running: RunningTask) -> bool:
+        """Rename logs that are not empty; empty ones stay for the next task. Return False if that cannot use them."""
+        scratch = running.scratch
+        out, err = file_size(scratch.out), file_size(scratch.err)
         if out or err:
             logs = self.logs(running.lease.task)
-            for size, side, name in ((out, sides.out, logs.out), (err, sides.err, logs.err)):
+            for size, scratch_path, name in ((out, scratch.out, logs.out), (err, scratch.err, logs.err)):
                 if size:
-                    move(side, name)
+                    move_file(scratch_path, name)
         return out is not None and err is not None

@@ -39,7 +39,7 @@ def test_a_paused_run_goes_on_with_the_next_node(drafted: Live) -> None:
     paused = drafted.run(drafted.folder / "draft.json", meanwhile=pause_in_the_middle)
     until_then = drafted.lines("done")
 
-    drafted.service.lift_pause(paused.run_id)
+    drafted.service.resume(paused.run_id)
     ran = drafted.resume(paused.run_id)
 
     assert (paused.status, until_then) == ("paused", ["plan", "write"])

@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.errors import LanguageError
 from mulligan.formats import examine
-from mulligan.formats.loading import parsed
+from mulligan.formats.loading import parse_file
 from mulligan.language.document import decode
 from mulligan.language.nodes import plain
 
@@ -54,7 +54,7 @@ def spoilt(value: Any, rng: Random) -> Any:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_a_spoilt_file_is_read_or_refused(path: Path):
-    whole = plain(parsed(decode(path.read_bytes(), str(path))))
+    whole = plain(parse_file(decode(path.read_bytes(), str(path))))
 
     for seed in range(40):
         text = json.dumps(spoilt(whole, Random(f"{path.name} {seed}")), indent=1)

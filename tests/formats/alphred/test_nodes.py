@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.formats.alphred import translate
-from mulligan.formats.alphred.recovery import PROMPT
-from mulligan.formats.alphred.steps import VISITS_MAX
+from mulligan.formats.alphred.steps import SUMMARY_PROMPT, VISITS_MAX
 from mulligan.formats.translation import Translation
 from mulligan.language.document import parse
 from mulligan.language.nodes import Source, plain
@@ -100,7 +99,7 @@ def test_a_failure_is_summed_up_before_each_retry_by_the_small_model_of_the_prov
             "agent": {
                 "provider": provider,
                 "model": model,
-                "prompt": PROMPT,
+                "prompt": SUMMARY_PROMPT,
                 "context": {"node_key": "a", "node_prompt": "do a"},
                 "upstream": False,
             }
@@ -130,7 +129,7 @@ def test_a_custom_handler_that_leaves_things_open_has_them_from_the_node():
     found = step(node("a", model="own", maxRetries=1, error_handler_config={"mode": "custom", "prompt": None}))
 
     agent = found["retry"]["recovery_script"]["agent"]
-    assert (agent["provider"], agent["model"], agent["prompt"]) == ("claude", "claude-3-5-haiku-latest", PROMPT)
+    assert (agent["provider"], agent["model"], agent["prompt"]) == ("claude", "claude-3-5-haiku-latest", SUMMARY_PROMPT)
 
 
 # -- permissions -----------------------------------------------------------------------------------------------------
@@ -166,7 +165,7 @@ def test_that_the_command_decides_is_said_once_a_file():
     said = [node("a", executionPermissions=PERMISSIONS), node("b", executionPermissions=PERMISSIONS)]
 
     assert warnings(said) == [
-        "executionPermissions become variables: what an agent may do, the command of its provider decides"
+        "executionPermissions become environment variables: the provider's command decides what the agent may do"
     ]
 
 
@@ -195,7 +194,7 @@ def test_a_node_that_others_lead_to_is_no_start_whatever_the_file_says():
 
     assert [name for name, step in found.items() if step.get("start")] == []
     assert warnings(*said, initialRunnableNodeKeys=["a", "b"]) == [
-        "'b' does not start at once: it waits for the edges that lead to it"
+        "'b' does not start immediately: it waits for its incoming edges"
     ]
 
 

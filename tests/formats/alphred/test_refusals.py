@@ -68,7 +68,7 @@ def test_guards_inside_each_other_have_an_end():
     )
 
     assert said.partition("\n")[0] == (
-        "error[language.guard]: w.json:2:737: a guard has more than 20 others inside each other"
+        "error[language.guard]: w.json:2:737: guards are nested more than 20 levels deep"
     )
 
 

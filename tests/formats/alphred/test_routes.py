@@ -71,8 +71,8 @@ def test_an_agent_is_told_which_words_there_are():
         "decision: WORD\n"
         "where WORD is one of\n"
         "- changes_requested\n"
-        "- approved: it is done, and well\n"
-        "- blocked: you cannot go on, and somebody has to look"
+        "- approved: the work is done and correct\n"
+        "- blocked: you cannot continue, and a person has to look at it"
     )
 
 
@@ -83,8 +83,8 @@ def test_an_agent_of_whom_any_other_word_is_asked_is_told_which_those_are():
         "\nwhere WORD is one of\n"
         "- changes_requested\n"
         "- retry\n"
-        "- approved: it is done, and well\n"
-        "- blocked: you cannot go on, and somebody has to look"
+        "- approved: the work is done and correct\n"
+        "- blocked: you cannot continue, and a person has to look at it"
     )
 
 
@@ -238,9 +238,9 @@ def test_of_an_answer_that_is_no_json_it_may_ask_for_what_the_agent_wrote_beside
 @pytest.mark.parametrize(
     ("guard", "said"),
     [
-        (on("decision", ">", "a"), "this guard never holds: a decision is a word, and only numbers have an order"),
-        (on("score", ">", "5"), """this guard never holds: '>' compares numbers, and "5" is none"""),
-        (on("score", "<=", None), "this guard never holds: '<=' compares numbers, and null is none"),
+        (on("decision", ">", "a"), "this guard is never true: a decision is a word, and only numbers can be ordered"),
+        (on("score", ">", "5"), """this guard is never true: '>' compares numbers, and "5" is not a number"""),
+        (on("score", "<=", None), "this guard is never true: '<=' compares numbers, and null is not a number"),
     ],
 )
 def test_a_guard_that_cannot_hold_is_warned_of(guard: Any, said: str):

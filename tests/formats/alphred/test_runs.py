@@ -16,7 +16,7 @@ from .reading import decides, edge, failing, node, text
 
 # An agent that does, for each node and attempt, what the test has written down: NODE-ATTEMPT, else NODE.
 AGENT = """\
-cat > "told-$MULLIGAN_STEP"
+cat > "prompt-$MULLIGAN_STEP"
 act="act-$MULLIGAN_STEP${MULLIGAN_ERROR_CODE:+-summary}"
 [ -e "$act-$MULLIGAN_ATTEMPT" ] && act="$act-$MULLIGAN_ATTEMPT"
 echo "${act#act-}" >> done
@@ -45,7 +45,7 @@ class Agent:
         return self.live.lines("done")
 
     def told(self, step: str) -> str:
-        return self.live.read(f"told-{step}")
+        return self.live.read(f"prompt-{step}")
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_retry_goes_on_where_nobody_can_sum_up(agent_here: Agent):
     ran = agent_here.run([node("a", 1, maxRetries=1)])
 
     assert (ran.status, agent_here.done) == ("completed", ["a", "a-summary", "a-2"])
-    assert "attempt 1 ended with EXIT_NONZERO, exit code 1; the last it said:\nlocked" in agent_here.told("a")
+    assert "attempt 1 ended with EXIT_NONZERO, exit code 1; its last message:\nlocked" in agent_here.told("a")
 
 
 def test_no_failure_is_summed_up_after_the_last_attempt(agent_here: Agent):
@@ -203,7 +203,7 @@ def test_the_join_runs_though_there_is_nothing_to_do(agent_here: Agent):
 @pytest.mark.parametrize(
     ("said", "failure"),
     [
-        (subtasks("x", "y", "z"), "SPAWNER_OUTPUT_INVALID: there are 3 subtasks, and 2 are the most"),
+        (subtasks("x", "y", "z"), "SPAWNER_OUTPUT_INVALID: there are 3 subtasks, but at most 2 are allowed"),
         ("echo a list", "its answer is not JSON: JSON is malformed: invalid character (byte 0); it says: a list"),
     ],
 )
@@ -263,5 +263,5 @@ def test_an_example_of_ours_runs_from_any_folder(tmp_path: Path, monkeypatch: py
 
     assert (said.json["status"], sorted(os.listdir(tmp_path))) == (
         "completed",
-        [".mulligan", "fixed", "told-fix", "told-publish", "told-tests", "work"],
+        [".mulligan", "fixed", "prompt-fix", "prompt-publish", "prompt-tests", "work"],
     )

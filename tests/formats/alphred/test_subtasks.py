@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import mulligan
-from mulligan.formats.alphred.subtasks import PREVIEW_CHARS_MAX, ROWS_CHARS_MAX, check, listed, told
+from mulligan.formats.alphred import subtasks
+from mulligan.formats.alphred.subtasks import (
+    PREVIEW_CHARS_MAX,
+    ROWS_CHARS_MAX,
+    check_answer,
+    list_subtasks,
+    summarize_subtasks,
+)
 
 from .reading import edge, failing, node, ours, steps
 
@@ -41,7 +48,7 @@ def test_a_spawner_is_told_how_to_list_its_subtasks_and_its_answer_is_checked():
     assert "\nIt has from 0 to 3 subtasks, " in found["agent"]["prompt"]
     assert found["agent"]["answer"] == "json"
     assert found["validate"] == {
-        "python": {"call": "mulligan.formats.alphred.subtasks:check"},
+        "python": {"call": "mulligan.formats.alphred.subtasks:check_answer"},
         "args": {"answer": "${output.json}", "most": 3, "taken": ["split", "merge", "fix"]},
     }
 
@@ -132,34 +139,34 @@ def answer(*subtasks: Any, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_list_of_subtasks_is_an_answer(said: Any):
-    check(said, 3, ["split"])
+    check_answer(said, 3, ["split"])
 
 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        (None, 'the answer is no object such as {"schemaVersion": 1, "subtasks": []}'),
-        ([], 'the answer is no object such as {"schemaVersion": 1, "subtasks": []}'),
+        (None, 'the answer is not an object such as {"schemaVersion": 1, "subtasks": []}'),
+        ([], 'the answer is not an object such as {"schemaVersion": 1, "subtasks": []}'),
         ({"subtasks": []}, "'schemaVersion' is not 1"),
         (answer(schemaVersion=2), "'schemaVersion' is not 1"),
         (answer(schemaVersion=True), "'schemaVersion' is not 1"),
-        ({"schemaVersion": 1}, "'subtasks' is no list"),
-        ({"schemaVersion": 1, "subtasks": {"a": TASK}}, "'subtasks' is no list"),
-        (answer(TASK, TASK, TASK, TASK), "there are 4 subtasks, and 3 are the most"),
-        (answer(TASK, "docs"), "subtask 2 is no object"),
+        ({"schemaVersion": 1}, "'subtasks' is not a list"),
+        ({"schemaVersion": 1, "subtasks": {"a": TASK}}, "'subtasks' is not a list"),
+        (answer(TASK, TASK, TASK, TASK), "there are 4 subtasks, but at most 3 are allowed"),
+        (answer(TASK, "docs"), "subtask 2 is not an object"),
         (answer({"title": "Docs"}), "subtask 1 has no 'prompt'"),
         (answer({**TASK, "title": " "}), "subtask 1 has no 'title'"),
         (answer({**TASK, "prompt": 7}), "subtask 1 has no 'prompt'"),
-        (answer({**TASK, "model": ["big"]}), "'model' of subtask 1 is no text"),
-        (answer({**TASK, "nodeKey": ""}), "'nodeKey' of subtask 1 is no text"),
-        (answer({**TASK, "nodeRole": "spawner"}), "subtask 1 has 'nodeRole', which is no key of a subtask"),
-        (answer({**TASK, "nodeKey": "a"}, {**TASK, "nodeKey": "a"}), "the nodeKey 'a' is there already"),
-        (answer({**TASK, "nodeKey": "split"}), "the nodeKey 'split' is there already"),
+        (answer({**TASK, "model": ["big"]}), "'model' of subtask 1 is not a text"),
+        (answer({**TASK, "nodeKey": ""}), "'nodeKey' of subtask 1 is not a text"),
+        (answer({**TASK, "nodeRole": "spawner"}), "subtask 1 has 'nodeRole', which is not a key of a subtask"),
+        (answer({**TASK, "nodeKey": "a"}, {**TASK, "nodeKey": "a"}), "the nodeKey 'a' is already used"),
+        (answer({**TASK, "nodeKey": "split"}), "the nodeKey 'split' is already used"),
     ],
 )
 def test_what_is_wrong_with_an_answer_is_said(said: Any, problem: str):
     with pytest.raises(mulligan.StepError) as refused:
-        check(said, 3, ["split"])
+        check_answer(said, 3, ["split"])
 
     assert (refused.value.code, refused.value.message) == (
         "SPAWNER_OUTPUT_INVALID",
@@ -168,7 +175,7 @@ def test_what_is_wrong_with_an_answer_is_said(said: Any, problem: str):
 
 
 def test_what_a_subtask_does_not_say_is_the_spawner_s():
-    found = listed(answer(TASK, {**TASK, "nodeKey": "x", "model": "small"}), "split", 2, "codex", "big")
+    found = list_subtasks(answer(TASK, {**TASK, "nodeKey": "x", "model": "small"}), "split", 2, "codex", "big")
 
     assert [(one["nodeKey"], one["provider"], one["model"]) for one in found] == [
         ("split__2__1", "codex", "big"),
@@ -177,7 +184,7 @@ def test_what_a_subtask_does_not_say_is_the_spawner_s():
 
 
 def test_the_model_of_the_spawner_is_none_of_another_provider():
-    [found] = listed(answer({**TASK, "provider": "claude"}), "split", 1, "codex", "big")
+    [found] = list_subtasks(answer({**TASK, "provider": "claude"}), "split", 1, "codex", "big")
 
     assert (found["provider"], found["model"]) == ("claude", "")
 
@@ -202,7 +209,7 @@ def outcome(*results: str | None) -> dict[str, Any]:
 
 
 def told_of(*results: str | None) -> str:
-    return told(answer(*[TASK] * len(results)), "split", 1, outcome(*results))
+    return summarize_subtasks(answer(*[TASK] * len(results)), "split", 1, outcome(*results))
 
 
 def test_the_join_is_told_of_each_subtask_and_what_it_said_those_that_failed_first():
@@ -252,3 +259,10 @@ def test_many_rows_are_cut_in_the_middle():
 
 def test_what_is_told_is_text_that_a_step_can_give():
     assert json.loads(json.dumps(told_of("é\u2028"))).endswith("é\u2028")
+
+
+# -- stored runs and converted files ---------------------------------------------------------------------------------
+
+
+def test_the_former_names_of_the_functions_still_work() -> None:
+    assert (subtasks.check, subtasks.listed, subtasks.told) == (check_answer, list_subtasks, summarize_subtasks)

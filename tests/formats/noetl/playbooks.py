@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import Any
 
 from mulligan.formats import translation
-from mulligan.formats.noetl import translate
+from mulligan.formats.noetl.workflow import translate
 from mulligan.language.document import parse
 from mulligan.language.nodes import Source, plain
 

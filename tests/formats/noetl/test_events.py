@@ -97,4 +97,4 @@ def test_names_of_other_systems_are_refused(system: str):
 
     said = mulligan("events", 1, "--as", system)
 
-    assert said.plain == (2, "", f"error[usage]: events have no names of '{system}'\n  there is 'noetl'\n")
+    assert said.plain == (2, "", f"error[usage]: '{system}' has no names for events\n  systems that have: noetl\n")

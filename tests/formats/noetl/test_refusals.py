@@ -112,7 +112,7 @@ WARNED = [
             "'admit' of a step's policy is not honoured",
             "'lifecycle' of a step's policy is not honoured",
             "'emit' of a step's policy is not honoured",
-            "'output.select' is not honoured: the result is there whole",
+            "'output.select' is not honoured: the whole result is available",
             "'before' of a policy is not honoured",
             "'policy' of 'next.spec' is not honoured",
             "'spec' of an arc is not honoured",
@@ -157,4 +157,4 @@ def test_that_a_call_is_waited_for_is_said_once():
         """)
     )
 
-    assert said == ["the step waits for the playbook that it calls, which NoETL does only with 'return_step'"]
+    assert said == ["the step waits for the playbook that it calls; NoETL does so only with 'return_step'"]

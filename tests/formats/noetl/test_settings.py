@@ -82,8 +82,8 @@ def test_what_is_there_for_people_and_for_noetl_alone_stays_as_comments():
         '# path: "shop/test"',
         '# tags: ["shop"]',
         '# owner: "me"',
-        "# it requires of NoETL: loops",
-        "# NoETL looks the credential 'shop' up as oauth2; here the variable NOETL_SHOP holds it",
+        "# requires of NoETL: loops",
+        "# NoETL looks up the credential 'shop' as oauth2; here it is in the variable NOETL_SHOP",
         "# 'shout' of the workbook: Loudly",
         "# the tool of step 'a': Once",
     ]

@@ -209,7 +209,7 @@ def test_a_command_that_is_what_a_step_gave_is_refused_when_the_file_is_read():
           - {step: b, INPUT tool: {kind: shell, cmds: ["{{ a.command }}"]}}
         """)
 
-    assert "is a command as a whole" in refused(text.replace("INPUT", ""))
+    assert "is the whole of a command" in refused(text.replace("INPUT", ""))
     # another name that is called so: known when it runs
     assert mulligan("validate", written(text.replace("INPUT", "input: {a: {command: ls}},"))).code == 0
     assert mulligan("validate", written(text.replace("INPUT", "")), "--trust-templates").code == 0

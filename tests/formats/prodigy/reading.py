@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.errors import LanguageError
-from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Steps
-from mulligan.formats.prodigy.steps import commands
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, StepSlots
+from mulligan.formats.prodigy.steps import translate_steps
 from mulligan.formats.translation import Translation, made
 from mulligan.language.document import parse
 from mulligan.language.nodes import Refusal, Sequence, Source, plain
 
 
-def steps(text: str, place: Place | None = None) -> list[dict[str, Any]]:
+def steps(text: str, place: Context | None = None) -> list[dict[str, Any]]:
     """The steps of ours that a list of Prodigy's becomes, and behind them what only an edge leads to."""
-    place = place or Place(Steps(), is_regular=True)
+    place = place or Context(StepSlots(), is_regular=True)
     source = Source(text, "flow.yml")
     try:
         root = parse(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
     assert isinstance(root, Sequence)
-    found = commands(root, place, Translation(source)).commands
+    found = translate_steps(root, place, Translation(source)).commands
     if source.problems:
         raise LanguageError(source.problems)
-    aside = place.row.aside if isinstance(place.row, Steps) else []
+    aside = place.slots.edge_targets if isinstance(place.slots, StepSlots) else []
     tree: list[dict[str, Any]] = plain(made([*found, *aside], root))
     return tree
 
@@ -37,4 +37,4 @@ def step(text: str) -> dict[str, Any]:
 
 def item_commands(text: str) -> list[dict[str, Any]]:
     """The entries of `do` that a list becomes, where there is an item."""
-    return steps(text, Place(Commands(), {"item": "item"}, names=ITEM_NAMES))
+    return steps(text, Context(ItemSlots(), {"item": "item"}, names=ITEM_NAMES))

@@ -126,7 +126,7 @@ REFUSED = {
         "env_files: [no.env]\n",
         "error[language.prodigy]: flow.yml:1:13: there is no file 'no.env'\n"
         "  1 | env_files: [no.env]\n"
-        "    |             ^^^^^^ remove it, or make it before the run",
+        "    |             ^^^^^^ remove the entry, or create the file before the run",
     ),
     "a line that sets nothing": (
         "env_files: [bad.env]\n",
@@ -136,10 +136,10 @@ REFUSED = {
     ),
     "a vault": (
         "secrets: {A: {provider: vault, key: x}}\n",
-        "error[language.prodigy]: flow.yml:1:25: secrets of the provider 'vault' are not looked up\n"
+        "error[language.prodigy]: flow.yml:1:25: secrets of the provider 'vault' are not supported\n"
         "  1 | secrets: {A: {provider: vault, key: x}}\n"
-        "    |                         ^^^^^ have a variable hold it, and write 'provider: env'; "
-        "converted, the file may say '{command: …}' instead",
+        "    |                         ^^^^^ set an environment variable and write 'provider: env', "
+        "or convert the file and write '{command: …}'",
     ),
     "a secret with a version": (
         "secrets: {A: {provider: env, key: x, version: 2}}\n",
@@ -163,7 +163,7 @@ REFUSED = {
     ),
     "a profile that would show a secret": (
         "secrets: {A: '${env:A}'}\nprofiles: {dev: {A: x}}\n",
-        "error[language.secret]: flow.yml:2:21: 'A' is a secret, and a profile would show it\n"
+        "error[language.secret]: flow.yml:2:21: 'A' is a secret, and the value in a profile would be readable\n"
         "  2 | profiles: {dev: {A: x}}\n"
         "    |                     ^",
     ),
@@ -182,5 +182,5 @@ def test_a_secret_that_is_written_in_the_file_is_refused_and_not_repeated(text: 
     said = refusal(text + STEP, tmp_path)
 
     assert "the secret 'A' is written in the file" in said
-    assert "put it into a variable of your environment, and write '${env:A}' here" in said
+    assert "set it as an environment variable and write '${env:A}' here" in said
     assert "sesame" not in said

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.formats.prodigy.conditions import condition
-from mulligan.formats.prodigy.grammar import GrammarRefused
-from mulligan.formats.prodigy.json_path import items_at
-from mulligan.formats.prodigy.sorting import order
+from mulligan.formats.prodigy.queries import GrammarError, parse_filter, parse_order, parse_path
 
 ITEM: dict[str, Any] = {
     "score": 7,
@@ -78,23 +75,23 @@ HOLDS = {
 
 @pytest.mark.parametrize(("text", "holds"), HOLDS.items())
 def test_a_filter_says_which_items_hold(text: str, holds: bool) -> None:
-    assert condition(text)(ITEM) is holds
+    assert parse_filter(text)(ITEM) is holds
 
 
 def test_an_item_that_is_a_text_is_itself_under_both_of_its_names() -> None:
-    assert condition("item == 'a' && item.item == 'a' && item matches 'a'")("a")
-    assert not condition("item == 'a'")("b")
+    assert parse_filter("item == 'a' && item.item == 'a' && item matches 'a'")("a")
+    assert not parse_filter("item == 'a'")("b")
 
 
 def test_a_filter_may_have_thousands_of_parts() -> None:
-    holds = condition(" || ".join(f"score == {number}" for number in range(3000)))
+    holds = parse_filter(" || ".join(f"score == {number}" for number in range(3000)))
 
     assert holds({"score": 2999})
     assert not holds({"score": 3000})
 
 
 def test_an_item_with_a_field_of_that_name_is_asked_for_the_field() -> None:
-    assert condition("item == 'a'")({"item": "a"})
+    assert parse_filter("item == 'a'")({"item": "a"})
 
 
 REFUSED = {
@@ -104,21 +101,21 @@ REFUSED = {
     "upper(name) == 'X'": ("there is no function 'upper' in filters", 0, 5),
     "score == 1 score": ("'score' is not expected in a filter here", 11, 5),
     "(score == 1": ("the filter ends too early", 10, 1),
-    "contains(tags)": ("'contains' takes 2 arguments, and here it has 1", 0, 8),
-    "is_null()": ("'is_null' takes 1 argument, and here it has 0", 0, 7),
+    "contains(tags)": ("'contains' takes 2 arguments, but has 1", 0, 8),
+    "is_null()": ("'is_null' takes 1 argument, but has 0", 0, 7),
     "score in 5": ("'5' is not expected in a filter here", 9, 1),
     "name matches other": ("'other' is not expected in a filter here", 13, 5),
-    "name matches '('": ("'(' is no pattern: missing ), unterminated subpattern at position 0", 13, 3),
-    f"{'(' * 51}a{')' * 51}": ("more than 50 conditions inside each other", 50, 1),
-    f"{'!' * 51}a": ("more than 50 conditions inside each other", 50, 1),
+    "name matches '('": ("'(' is not a regular expression: missing ), unterminated subpattern at position 0", 13, 3),
+    f"{'(' * 51}a{')' * 51}": ("conditions are nested more than 50 levels deep", 50, 1),
+    f"{'!' * 51}a": ("conditions are nested more than 50 levels deep", 50, 1),
     "name == 'open": ("''' is not expected in a filter", 8, 1),
 }
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.items())
 def test_what_is_no_filter_is_refused_with_its_place(text: str, said: tuple[str, int, int]) -> None:
-    with pytest.raises(GrammarRefused) as caught:
-        condition(text)
+    with pytest.raises(GrammarError) as caught:
+        parse_filter(text)
 
     assert (caught.value.message, caught.value.offset, caught.value.length) == said
 
@@ -164,7 +161,7 @@ FOUND = {
 
 @pytest.mark.parametrize(("path", "found"), FOUND.items())
 def test_a_path_finds_items(path: str, found: list[Any]) -> None:
-    assert items_at(path)(VALUE) == found
+    assert parse_path(path)(VALUE) == found
 
 
 BAD_PATHS = {
@@ -177,8 +174,8 @@ BAD_PATHS = {
 
 @pytest.mark.parametrize(("path", "said"), BAD_PATHS.items())
 def test_what_is_no_path_is_refused_with_its_place(path: str, said: tuple[str, int, int]) -> None:
-    with pytest.raises(GrammarRefused) as caught:
-        items_at(path)
+    with pytest.raises(GrammarError) as caught:
+        parse_path(path)
 
     assert (caught.value.message, caught.value.offset, caught.value.length) == said
 
@@ -200,16 +197,16 @@ ORDERS = {
 
 @pytest.mark.parametrize(("text", "sorted_items"), ORDERS.items())
 def test_items_are_sorted_by_each_field_in_turn(text: str, sorted_items: list[str]) -> None:
-    assert [item["b"] for item in order(text)(ITEMS)] == sorted_items
+    assert [item["b"] for item in parse_order(text)(ITEMS)] == sorted_items
 
 
 def test_values_of_unlike_types_sort_by_type() -> None:
     items = [{"a": "x"}, {"a": [1]}, {"a": 2}, {"a": True}]
 
-    assert [item["a"] for item in order("a")(items)] == [True, 2, "x", [1]]
+    assert [item["a"] for item in parse_order("a")(items)] == [True, 2, "x", [1]]
 
 
 @pytest.mark.parametrize("text", ["a UPWARDS", "a NULLS", "a,,b", "", "1"])
 def test_what_is_no_order_is_refused(text: str) -> None:
-    with pytest.raises(GrammarRefused):
-        order(text)
+    with pytest.raises(GrammarError):
+        parse_order(text)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.formats import examine
-from mulligan.formats.prodigy.places import Place, Steps
+from mulligan.formats.prodigy.context import Context, StepSlots
 
 from .reading import item_commands, step, steps
 from .whole import tree
@@ -87,7 +87,7 @@ ELSEWHERE: list[tuple[str, dict[str, Any], bool]] = [
 def test_outside_of_regular_workflows_a_plain_handler_runs_once(
     form: str, handler: dict[str, Any], goes_on: bool
 ) -> None:
-    (found,) = steps(f"- {{shell: make, on_failure: {form}}}", Place(Steps()))
+    (found,) = steps(f"- {{shell: make, on_failure: {form}}}", Context(StepSlots()))
 
     assert (found["on_failure"], found.get("continue_on_error", False)) == (handler, goes_on)
 
@@ -192,7 +192,7 @@ def test_a_handler_that_must_commit_is_asked_for_it() -> None:
     before, agent, check = found["on_failure"]["commands"]
     assert agent == AGENT
     assert before["shell"].endswith('> "$(git rev-parse --git-dir)/prodigy-head-1-29"')
-    assert check["shell"].endswith("{ echo 'no commit was made by the handler' >&2; exit 1; }")
+    assert check["shell"].endswith("{ echo 'the handler made no commit' >&2; exit 1; }")
 
 
 def test_a_handler_reads_what_the_step_would_have_captured() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
-from mulligan.formats.prodigy.listing import items
-from mulligan.formats.prodigy.setup_outputs import captured
+from mulligan.formats.prodigy.runtime.items import list_items
+from mulligan.formats.prodigy.runtime.outputs import capture_variables
 
 
 @pytest.fixture(autouse=True)
@@ -20,32 +20,32 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_of_json_is_its_list() -> None:
     Path("items.json").write_text('[{"n": 1}, {"n": 2}]')
 
-    assert items("items.json") == [{"n": 1}, {"n": 2}]
+    assert list_items("items.json") == [{"n": 1}, {"n": 2}]
 
 
 def test_another_file_is_its_lines_without_the_empty_ones() -> None:
     Path("my names.txt").write_text("a b\n\nc\n")
 
-    assert items("my names.txt") == ["a b", "c"]
+    assert list_items("my names.txt") == ["a b", "c"]
 
 
 def test_json_in_another_file_is_json() -> None:
     Path("items").write_text('{"all": [1, 2]}')
 
-    assert items("items", json_path="$.all") == [1, 2]
+    assert list_items("items", json_path="$.all") == [1, 2]
 
 
 def test_a_file_is_looked_for_where_the_run_was_started_too(tmp_path: Path) -> None:
     Path("worktree").mkdir()
     Path("items.json").write_text("[1]")
 
-    assert items("items.json", origin=str(tmp_path)) == [1]
+    assert list_items("items.json", origin=str(tmp_path)) == [1]
 
 
 def test_an_object_is_one_item() -> None:
     Path("one.json").write_text('{"n": 1}')
 
-    assert items("one.json") == [{"n": 1}]
+    assert list_items("one.json") == [{"n": 1}]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_object_is_one_item() -> None:
     ],
 )
 def test_what_is_no_file_is_a_command_that_prints_them(command: str, found: list[Any]) -> None:
-    assert items(command) == found
+    assert list_items(command) == found
 
 
 def test_items_are_found_filtered_sorted_and_told_apart_in_this_order() -> None:
@@ -67,16 +67,16 @@ def test_items_are_found_filtered_sorted_and_told_apart_in_this_order() -> None:
         '{"all": [{"n": 3, "k": "a"}, {"n": 1, "k": "b"}, {"n": 2, "k": "a"}, {"n": 0, "k": "c"}]}'
     )
 
-    found = items("x.json", json_path="$.all[*]", filter="n > 0", sort_by="n", distinct="k")
+    found = list_items("x.json", json_path="$.all[*]", filter="n > 0", sort_by="n", distinct="k")
 
     assert found == [{"n": 1, "k": "b"}, {"n": 2, "k": "a"}]
 
 
 def test_a_command_that_fails_says_how() -> None:
     with pytest.raises(StepError) as caught:
-        items("echo no such thing >&2; exit 3")
+        list_items("echo no such thing >&2; exit 3")
 
-    said = "'echo no such thing >&2; exit 3' is no file, and as a command it ended with 3: no such thing"
+    said = "'echo no such thing >&2; exit 3' is not a file, and as a command it exited with 3: no such thing"
     assert (caught.value.code, caught.value.message) == ("INPUT_FAILED", said)
 
 
@@ -84,9 +84,9 @@ def test_a_file_that_should_be_json_and_is_not_says_so() -> None:
     Path("bad.json").write_text("[1,")
 
     with pytest.raises(StepError) as caught:
-        items("bad.json")
+        list_items("bad.json")
 
-    assert caught.value.message.startswith("'bad.json' is no JSON: ")
+    assert caught.value.message.startswith("'bad.json' is not JSON: ")
     assert caught.value.retryable is False
 
 
@@ -114,11 +114,11 @@ CAPTURED = [
 
 @pytest.mark.parametrize(("output", "rule", "value"), CAPTURED)
 def test_a_variable_is_taken_from_an_output(output: Any, rule: dict[str, Any], value: Any) -> None:
-    assert captured({"x": output}, {"x": {"command_index": 0, **rule}}) == {"x": value}
+    assert capture_variables({"x": output}, {"x": {"command_index": 0, **rule}}) == {"x": value}
 
 
 def test_a_variable_that_is_nowhere_to_be_found_fails() -> None:
     with pytest.raises(StepError) as caught:
-        captured({"x": "nothing"}, {"x": {"command_index": 2, "pattern": "y"}})
+        capture_variables({"x": "nothing"}, {"x": {"command_index": 2, "pattern": "y"}})
 
-    assert caught.value.message == "nothing was found for 'x' in what command 2 printed"
+    assert caught.value.message == "'x' was not found in the output of command 2"

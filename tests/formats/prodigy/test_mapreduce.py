@@ -41,7 +41,7 @@ def test_a_list_of_steps_beside_the_map_is_its_setup(word: str) -> None:
 
 
 def test_an_item_opens_its_worktree_first_and_is_merged_last() -> None:
-    calls = "mulligan.formats.prodigy.worktrees"
+    calls = "mulligan.formats.prodigy.runtime"
 
     assert mapped()["do"] == [
         {
@@ -64,7 +64,7 @@ def test_the_list_is_made_by_prodigys_own_rules() -> None:
 
     assert found == {
         "over": {
-            "python": {"call": "mulligan.formats.prodigy.listing:items"},
+            "python": {"call": "mulligan.formats.prodigy.runtime:list_items"},
             "args": {
                 "input": "items.json",
                 "origin": "${steps.worktree.output.checkout}",
@@ -222,12 +222,12 @@ def test_what_is_not_honoured_is_warned_about_by_name(tmp_path: Path) -> None:
     )
 
     assert said == [
-        "the time of an agent holds for each of its commands, not for all together",
-        "'timeout_action: Fail' is not honoured: a timeout fails its item, and 'max_failures' the map",
-        "'cleanup_grace_period_secs' is not honoured: what runs too long has 10s to end",
-        "'max_failures' makes no difference: the first failure stops the map",
-        "'success_threshold' is not honoured: one success closes a breaker",
-        "'half_open_requests' is not honoured: one command at a time is let through",
+        "the timeout of an agent applies to each of its commands, not to all of them together",
+        "'timeout_action: Fail' is ignored: a timeout fails its item; use 'max_failures' to fail the map",
+        "'cleanup_grace_period_secs' is ignored: a command that timed out has 10s to end",
+        "'max_failures' has no effect: the first failure stops the map",
+        "'success_threshold' is ignored: one success closes a breaker",
+        "'half_open_requests' is ignored: a half-open breaker lets one command through at a time",
     ]
 
 
@@ -246,25 +246,25 @@ REFUSED = {
     ),
     "an order that is none": (
         "map: {input: x, sort_by: a UP, agent_template: [{shell: a}]}\n",
-        "error[language.prodigy]: flow.yml:1:26: 'a UP' is no order such as 'priority DESC NULLS LAST'\n"
+        "error[language.prodigy]: flow.yml:1:26: 'a UP' is not a sort order such as 'priority DESC NULLS LAST'\n"
         "  1 | map: {input: x, sort_by: a UP, agent_template: [{shell: a}]}\n"
         "    |                          ^^^^",
     ),
     "a variable that nobody has set": (
         "map: {input: x, max_parallel: $N, agent_template: [{shell: a}]}\n",
-        "error[language.prodigy]: flow.yml:1:31: 'max_parallel' is '$N', and 'env' has no number under that name\n"
+        "error[language.prodigy]: flow.yml:1:31: 'max_parallel' is '$N', but 'env' has no number with that name\n"
         "  1 | map: {input: x, max_parallel: $N, agent_template: [{shell: a}]}\n"
-        "    |                               ^^ add 'env: {N: 5}': it is needed before the run starts",
+        "    |                               ^^ add 'env: {N: 5}': the number must be known before the run starts",
     ),
     "a policy that stands twice": (
         f"{MAP}max_failures: 1\nerror_policy: {{max_failures: 2}}\n",
-        "error[language.prodigy]: flow.yml:2:1: 'max_failures' stands in 'error_policy', too\n"
+        "error[language.prodigy]: flow.yml:2:1: 'max_failures' is also in 'error_policy'\n"
         "  2 | max_failures: 1\n"
         "    | ^^^^^^^^^^^^ remove one of them",
     ),
     "a command of the setup that there is not": (
         f"setup: {{commands: [{{shell: a}}], capture_outputs: {{x: 1}}}}\n{MAP}",
-        "error[language.prodigy]: flow.yml:1:51: 'x' is of command 1, and the setup has 1, counted from 0\n"
+        "error[language.prodigy]: flow.yml:1:51: 'x' refers to command 1, but the setup has 1 (counted from 0)\n"
         "  1 | setup: {commands: [{shell: a}], capture_outputs: {x: 1}}\n"
         "    |                                                   ^",
     ),
@@ -296,7 +296,7 @@ REFUSED = {
     ),
     "an empty list of steps": (
         "map: {input: x, agent_template: []}\n",
-        "error[language.type]: flow.yml:1:33: 'agent_template' has no steps in it, a list of them is expected\n"
+        "error[language.type]: flow.yml:1:33: 'agent_template' has no steps, a list of steps is expected\n"
         "  1 | map: {input: x, agent_template: []}\n"
         "    |                                 ^",
     ),

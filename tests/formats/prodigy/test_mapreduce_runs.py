@@ -157,7 +157,7 @@ def test_a_run_that_failed_goes_on_in_its_worktree_and_says_where_that_is(
     worktree = live_file.home.folder / "worktrees/run-1"
     assert ran.shown["end"]["output"] == {
         "status": "failed",
-        "reason": f"its work is in {worktree}, on the branch 'mulligan/run-1': a retry goes on there",
+        "reason": f"its work is in {worktree} on branch 'mulligan/run-1'; a retry continues there",
     }
     assert repository.read("one.txt") is None
     (tmp_path / "ok").touch()

@@ -68,7 +68,7 @@ def test_parameters_may_stand_under_their_names() -> None:
 def test_what_a_parameter_is_checked_by_is_not_honoured_and_that_is_said(tmp_path: Path) -> None:
     text = "parameters: {n: {type: integer, default: 1, validation: n > 0}}\ncommands: [{claude: '/x ${n}'}]\n"
 
-    assert warnings(text, tmp_path) == ["'validation' of a parameter is not honoured"]
+    assert warnings(text, tmp_path) == ["'validation' of a parameter is ignored"]
 
 
 # -- conditions ------------------------------------------------------------------------------------------------------
@@ -105,12 +105,12 @@ def test_what_is_not_honoured_is_said_by_name(tmp_path: Path) -> None:
     )
 
     assert warnings(text, tmp_path) == [
-        "'analysis' is not honoured: Prodigy has removed it",
-        "'clear_env' is not honoured: a step has the environment of the worker",
-        "'options' is not honoured: write them into the arguments",
-        "'analysis' is not honoured: Prodigy has removed it",
-        "'squash' is not honoured: the commits of a step stay as they were made",
-        "'${nobody.knows}' is not known here, and stays as it is written",
+        "'analysis' is ignored: Prodigy has removed it",
+        "'clear_env' is ignored: a step has the environment of the worker",
+        "'options' is ignored: write the options into the arguments",
+        "'analysis' is ignored: Prodigy has removed it",
+        "'squash' is ignored: the commits of a step are kept as they are",
+        "'${nobody.knows}' is not a known variable here and is left as written",
     ]
 
 
@@ -118,34 +118,34 @@ REFUSED = [
     (
         "imports: [{path: a.yml}]\nextends: base\ntemplate: {name: t}\nworkflows: {a: {source: b}}\n"
         "commands: [shell: a]\n",
-        "error[language.prodigy]: flow.yml:1:1: 'imports' puts workflows together, which is not done here\n"
+        "error[language.prodigy]: flow.yml:1:1: 'imports' composes workflows, which is not supported\n"
         "  1 | imports: [{path: a.yml}]\n"
-        "    | ^^^^^^^ copy what is used into this file, or make it a step with our 'workflow'\n"
-        "error[language.prodigy]: flow.yml:2:1: 'extends' puts workflows together, which is not done here\n"
+        "    | ^^^^^^^ copy what is used into this file, or convert the file and call the other one with 'workflow'\n"
+        "error[language.prodigy]: flow.yml:2:1: 'extends' composes workflows, which is not supported\n"
         "  2 | extends: base\n"
         "    | ^^^^^^^ copy the other file's steps into this one\n"
-        "error[language.prodigy]: flow.yml:3:1: 'template' puts workflows together, which is not done here\n"
+        "error[language.prodigy]: flow.yml:3:1: 'template' composes workflows, which is not supported\n"
         "  3 | template: {name: t}\n"
         "    | ^^^^^^^^ copy the template's steps into this file\n"
-        "error[language.prodigy]: flow.yml:4:1: 'workflows' puts workflows together, which is not done here\n"
+        "error[language.prodigy]: flow.yml:4:1: 'workflows' composes workflows, which is not supported\n"
         "  4 | workflows: {a: {source: b}}\n"
-        "    | ^^^^^^^^^ convert both files, and make the other one a step: 'workflow: {file: …}'",
+        "    | ^^^^^^^^^ convert both files, and call the other one in a step: 'workflow: {file: …}'",
     ),
     (
         "commands: [shell: a]\ntasks: [shell: b]\n",
-        "error[language.prodigy]: flow.yml:2:1: the workflow has 'commands' and 'tasks'\n"
+        "error[language.prodigy]: flow.yml:2:1: the workflow has both 'commands' and 'tasks'\n"
         "  2 | tasks: [shell: b]\n"
-        "    | ^^^^^ put them into one list, 'commands:'",
+        "    | ^^^^^ write all steps in one list, 'commands:'",
     ),
     (
         "name: empty\n",
         "error[language.prodigy]: flow.yml:1:1: the workflow has no steps\n"
         "  1 | name: empty\n"
-        "    | ^ put them into one list, 'commands:'",
+        "    | ^ write all steps in one list, 'commands:'",
     ),
     (
         "commands: []\n",
-        "error[language.type]: flow.yml:1:11: 'commands' has no steps in it, a list is expected\n"
+        "error[language.type]: flow.yml:1:11: 'commands' has no steps, a list of steps is expected\n"
         "  1 | commands: []\n"
         "    |           ^",
     ),

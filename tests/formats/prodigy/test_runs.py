@@ -346,7 +346,7 @@ def test_checks_that_are_counted_need_as_many_as_they_say(live_file: Live) -> No
     two, three = (run(live_file, text.replace("CRITERIA", needed)) for needed in ("{atleast: 2}", "all"))
 
     assert (two.status, three.status) == ("completed", "failed")
-    said = "2 of 3 checks passed, 3 must: 'false' ended with 1, 0 is expected"
+    said = "2 of 3 checks passed, 3 required: 'false' exited with 1, expected 0"
     assert three.steps["a"]["failure"]["message"] == said
 
 
@@ -386,7 +386,7 @@ def test_a_step_that_must_make_a_commit_is_held_to_it(live_file: Live, prompt: s
 
     assert ran.status == status
     if status == "failed":
-        assert ran.steps["work"]["failure"]["message"] == "no commit was made by work"
+        assert ran.steps["work"]["failure"]["message"] == "work made no commit"
 
 
 def test_what_has_changed_is_known_to_who_asks(live_file: Live) -> None:
@@ -427,5 +427,5 @@ def test_the_file_that_a_step_made_is_known_to_those_after_it(live_file: Live) -
 def test_a_file_that_a_step_did_not_make_is_a_failure(live_file: Live) -> None:
     ran = run(live_file, "- {id: plan, shell: 'true', outputs: {spec: {file_pattern: '*-plan.md'}}}\n")
 
-    said = "no file fits '*-plan.md', which is among the 'outputs' of the step"
+    said = "no file matches '*-plan.md', one of the step's 'outputs'"
     assert (ran.status, ran.steps["plan_outputs"]["failure"]["message"]) == ("failed", said)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Steps
-from mulligan.formats.prodigy.shell_text import SCRIPT_VARIABLE, shell_text
-from mulligan.formats.prodigy.variables import filled
+from mulligan.formats.prodigy.actions import SCRIPT_VARIABLE, shell_text
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, StepSlots
+from mulligan.formats.prodigy.variables import fill_in
 
-ITEM = Place(
-    Commands(),
+ITEM = Context(
+    ItemSlots(),
     {"item": "item", "index": "index", "v": "outputs[0]", "n": "3", "flag": "true"},
     names=ITEM_NAMES,
 )
-STEP = Place(Steps(), {"v": 'steps["a-b"].output'}, env={"REGION": "'eu'"})
+STEP = Context(StepSlots(), {"v": 'steps["a-b"].output'}, env={"REGION": "'eu'"})
 
 TEXTS = [
     # outside quotes and within double quotes it stands as it is
@@ -129,4 +129,4 @@ PROMPTS = [
 
 @pytest.mark.parametrize(("theirs", "ours"), PROMPTS)
 def test_elsewhere_a_value_is_part_of_the_text(theirs: str, ours: str) -> None:
-    assert filled(theirs, STEP) == ours
+    assert fill_in(theirs, STEP) == ours

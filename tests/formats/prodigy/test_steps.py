@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.formats.prodigy.places import Place, Steps
+from mulligan.formats.prodigy.context import Context, StepSlots
 
 from .reading import item_commands, step, steps
 
@@ -53,7 +53,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
         {
             "shell": "make",
             "validate": {
-                "python": {"call": "mulligan.formats.prodigy.files:write"},
+                "python": {"call": "mulligan.formats.prodigy.runtime:write_file"},
                 "args": {"path": "out/log.txt", "content": "${output}", "create_dirs": True},
             },
         },
@@ -61,7 +61,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     (
         "- write_file: {path: a.json, content: '{\"a\": 1}', format: json, mode: '0600', create_dirs: true}",
         {
-            "python": {"call": "mulligan.formats.prodigy.files:write"},
+            "python": {"call": "mulligan.formats.prodigy.runtime:write_file"},
             "args": {"path": "a.json", "content": '{"a": 1}', "format": "json", "create_dirs": True, "mode": "0600"},
         },
     ),
@@ -234,7 +234,7 @@ def test_a_commit_that_is_required_is_told_from_what_was_there_before() -> None:
     }
     assert work["validate"]["shell"] == (
         f'{inside}[ "$(git rev-parse -q --verify HEAD)" != "$(cat {kept})" ] || '
-        "{ echo 'no commit was made by work' >&2; exit 1; }"
+        "{ echo 'work made no commit' >&2; exit 1; }"
     )
 
 
@@ -335,14 +335,14 @@ def test_a_step_that_asks_what_the_one_before_it_changed_is_told() -> None:
     assert found[0]["shell"].endswith('> "$(git rev-parse --git-dir)/prodigy-head-1-3"')
     assert found[2] == {
         "step": "look_changes",
-        "python": {"call": "mulligan.formats.prodigy.changes:since"},
+        "python": {"call": "mulligan.formats.prodigy.runtime:changes_since"},
         "args": {"remembered": "prodigy-head-1-3"},
     }
     assert found[3]["agent"]["prompt"] == "/review ${steps.look_changes.output.files_changed}"
 
 
 def test_a_step_that_asks_what_the_run_changed_is_told() -> None:
-    place = Place(Steps(), {"merge.target_branch": "steps.worktree.output.target"})
+    place = Context(StepSlots(), {"merge.target_branch": "steps.worktree.output.target"})
 
     look, tell = steps("- {id: tell, shell: 'echo ${workflow.commit_count}'}", place)
 

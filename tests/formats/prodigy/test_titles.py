@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.formats.prodigy.titles import of_prompt, of_script
+from mulligan.formats.prodigy.forms import prompt_title, script_title
 
 SCRIPTS = {
     "npm run build": "npm_run_build",
@@ -27,11 +27,11 @@ SCRIPTS = {
 
 @pytest.mark.parametrize(("script", "title"), SCRIPTS.items())
 def test_a_script_is_called_by_its_program_and_the_plain_words_behind_it(script: str, title: str) -> None:
-    assert of_script(script) == title
+    assert script_title(script) == title
 
 
 @pytest.mark.parametrize(
     ("prompt", "title"), {"/review a.py": "review", "lint": "lint", "Mend the tests.": "claude"}.items()
 )
 def test_a_prompt_is_called_by_its_command(prompt: str, title: str) -> None:
-    assert of_prompt(prompt) == title
+    assert prompt_title(prompt) == title

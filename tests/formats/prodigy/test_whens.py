@@ -81,38 +81,38 @@ REFUSED = [
         "${x} =~ 'a'",
         "error[language.prodigy]: flow.yml:4:14: '=' is not expected in a condition\n"
         "  4 |   when: ${x} =~ 'a'\n"
-        "    |              ^ a condition compares, as in ${count} > 5 && ${branch} == 'main'",
+        "    |              ^ write a comparison such as ${count} > 5 && ${branch} == 'main'",
     ),
     (
         "${x} ==",
         "error[language.prodigy]: flow.yml:4:15: the condition ends too early\n"
         "  4 |   when: ${x} ==\n"
-        "    |               ^ a condition compares, as in ${count} > 5 && ${branch} == 'main'",
+        "    |               ^ write a comparison such as ${count} > 5 && ${branch} == 'main'",
     ),
     (
         "(${x} == 1",
         "error[language.prodigy]: flow.yml:4:18: the condition ends too early\n"
         "  4 |   when: (${x} == 1\n"
-        "    |                  ^ a condition compares, as in ${count} > 5 && ${branch} == 'main'",
+        "    |                  ^ write a comparison such as ${count} > 5 && ${branch} == 'main'",
     ),
     (
         "${x} == 1 2",
         "error[language.prodigy]: flow.yml:4:19: '2' is not expected in a condition here\n"
         "  4 |   when: ${x} == 1 2\n"
-        "    |                   ^ a condition compares, as in ${count} > 5 && ${branch} == 'main'",
+        "    |                   ^ write a comparison such as ${count} > 5 && ${branch} == 'main'",
     ),
     (
         "&& ${x}",
         "error[language.prodigy]: flow.yml:4:10: '&&' is not expected in a condition here\n"
         "  4 |   when: '&& ${x}'\n"
-        "    |          ^^ a condition compares, as in ${count} > 5 && ${branch} == 'main'",
+        "    |          ^^ write a comparison such as ${count} > 5 && ${branch} == 'main'",
     ),
 ]
 
 
 @pytest.mark.parametrize("when", ["!" * 51 + "x", "(" * 51 + "x" + ")" * 51, "exists(" * 51 + "x" + ")" * 51])
 def test_conditions_that_nest_too_deep_are_refused(when: str) -> None:
-    with pytest.raises(LanguageError, match="more than 50 conditions inside each other"):
+    with pytest.raises(LanguageError, match="conditions are nested more than 50 levels deep"):
         steps(f"- {{shell: date, when: '{when}'}}\n")
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
-from mulligan.formats.prodigy.worktrees import (
+from mulligan.formats.prodigy.runtime.worktrees import (
     close_run,
     merge_item,
     merge_run,
     open_item,
     open_run,
-    say_where,
+    report_worktree,
 )
 
 from .repository import Repository, repository
@@ -141,7 +141,7 @@ def test_what_was_committed_and_what_was_not_arrives_and_the_worktree_goes(repos
 
     assert merged == {"merged_into": "main", "commits": 2, "kept": []}
     assert (repository.read("one file.txt"), repository.read("zwei ü.txt")) == ("1", "2")
-    assert repository.git("log", "-1", "--format=%s") == "What run-1 left uncommitted"
+    assert repository.git("log", "-1", "--format=%s") == "Uncommitted changes of run-1"
     assert (repository.branches, repository.worktrees) == (["main"], [])
     assert repository.read("mine.txt") == "not committed"
 
@@ -222,8 +222,8 @@ def test_files_of_the_user_that_are_not_committed_are_never_touched(repository: 
 
     assert caught.value.code == "MERGE_BLOCKED"
     assert caught.value.message == (
-        "'mulligan/run-1' cannot be merged into 'main', 'base.txt' would be overwritten: "
-        "commit or put away what is there, then: mulligan retry 1"
+        "'mulligan/run-1' cannot be merged into 'main': 'base.txt' would be overwritten; "
+        "commit or move the changes there, then: mulligan retry 1"
     )
     assert repository.read("base.txt") == "mine\n"
     repository.git("checkout", "-q", "base.txt")
@@ -359,7 +359,7 @@ def test_an_item_in_conflict_with_one_before_it_fails_and_its_work_stays(
 
     assert caught.value.message == (
         "'base.txt' changed both on 'mulligan/run-1-item-1' and on 'mulligan/run-1': "
-        f"merge 'mulligan/run-1' (or 'main', when the run is merged) in {second['worktree']} and commit, "
+        f"merge 'mulligan/run-1' (or 'main' after the run is merged) in {second['worktree']} and commit, "
         "then: mulligan items 1 map --retry"
     )
     assert Path(run["folder"], "base.txt").read_text() == "first\n"
@@ -428,22 +428,22 @@ def test_what_they_did_not_merge_stays(repository: Repository, is_committed: boo
 def test_a_run_that_failed_says_where_its_work_is(repository: Repository) -> None:
     run = open_run(1)
 
-    assert say_where(run, FAILED) == {
+    assert report_worktree(run, FAILED) == {
         "status": "failed",
-        "reason": f"its work is in {run['worktree']}, on the branch 'mulligan/run-1': a retry goes on there",
+        "reason": f"its work is in {run['worktree']} on branch 'mulligan/run-1'; a retry continues there",
     }
 
 
 def test_any_other_run_says_nothing(repository: Repository, tmp_path: Path) -> None:
     run = open_run(1)
 
-    assert say_where(run, []) is None
-    assert say_where(run, [{**FAILED[0], "handled": True}]) is None
-    assert say_where(run, FAILED, "cancelled") is None
-    assert say_where(None, FAILED) is None
-    assert say_where(in_place(tmp_path), FAILED) is None
+    assert report_worktree(run, []) is None
+    assert report_worktree(run, [{**FAILED[0], "handled": True}]) is None
+    assert report_worktree(run, FAILED, "cancelled") is None
+    assert report_worktree(None, FAILED) is None
+    assert report_worktree(in_place(tmp_path), FAILED) is None
     merge_run(run)
-    assert say_where(run, FAILED) is None
+    assert report_worktree(run, FAILED) is None
 
 
 # -- killed in the middle --------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def test_what_runs_when_all_is_over_is_the_end_worker_before_workflow() -> None:
         "two",
         ') ) || failed="$failed on_workflow_complete"',
         '[ -z "$failed" ] || printf \'{"code": "ACTION_FAILED", "severity": "warning", '
-        '"message": "a command failed of%s"}\' "$failed" > "$MULLIGAN_ERROR"',
+        '"message": "a command failed in%s"}\' "$failed" > "$MULLIGAN_ERROR"',
     ]
     assert found["timeout"] == "1h"
 
@@ -188,7 +188,7 @@ def test_what_is_for_a_cluster_is_kept_and_said_once() -> None:
 
     assert len(found["x-torc"]["actions"]) == 2
     assert said == [
-        "warning[language.cluster]: w.yaml:4:52: 'schedule_nodes' is for a cluster: kept, and not run\n"
+        "warning[language.cluster]: w.yaml:4:52: 'schedule_nodes' is for a cluster: it is kept but not run\n"
         f"  4 |   - {nodes}\n"
         "    |                                                    ^^^^^^^^^^^^^^"
     ]
@@ -207,7 +207,7 @@ def test_what_is_for_a_cluster_is_kept_and_said_once() -> None:
         ),
         (
             "trigger_type: on_workflow_start, commands: [x], jobs: [a]",
-            "'jobs' means nothing with 'on_workflow_start'",
+            "'jobs' has no effect with 'on_workflow_start'",
         ),
     ],
 )
@@ -227,7 +227,7 @@ REFUSALS = [
     (["trigger_type: on_workflow_start", "commands: x"], "type", "6:15: 'commands' is 'x', a list is expected",
      "              ^"),
     (["trigger_type: on_jobs_ready", "commands: [x]"], "missing_key",
-     "4:5: an action 'on_jobs_ready' says which jobs it is about", "    ^ add 'jobs' or 'job_name_regexes'"),
+     "4:5: an action with 'on_jobs_ready' must name jobs", "    ^ add 'jobs' or 'job_name_regexes'"),
     (["trigger_type: on_jobs_ready", "commands: [x]", "jobs: [aa]"], "unknown_job", "7:12: there is no job 'aa'",
      "           ^^ did you mean 'a'?"),
     (["trigger_type: on_jobs_ready", "commands: [x]", "job_name_regexes: ['^z']"], "unknown_job",
@@ -258,7 +258,7 @@ def test_nodes_are_scheduled_by_somebody() -> None:
     )
 
     assert said == (
-        "error[language.missing_key]: w.yaml:3:11: the action schedules nodes, and has no 'scheduler'\n"
+        "error[language.missing_key]: w.yaml:3:11: the action schedules nodes but has no 'scheduler'\n"
         "  3 | actions: [{trigger_type: on_workflow_start, action_type: schedule_nodes}]\n"
         "    |           ^ add 'scheduler: …'"
     )

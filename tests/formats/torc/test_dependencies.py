@@ -92,10 +92,10 @@ def test_what_cannot_be_had_of_rusts_expressions_is_refused(expression: str, par
     text = f"name: w\njobs:\n- {{name: a, command: x, depends_on_regexes: ['{expression}']}}\n"
 
     assert refusal(text) == (
-        f"error[language.pattern]: w.yaml:3:46: the expression is '{expression}', and '{part}' is not understood here\n"
+        f"error[language.pattern]: w.yaml:3:46: the expression is '{expression}', but '{part}' is not supported\n"
         f"  3 | - {{name: a, command: x, depends_on_regexes: ['{expression}']}}\n"
         f"    |                                              {'^' * (len(expression) + 2)} "
-        r"there are classes such as [a-z], [[:alpha:]], \d and \w, and (?i) at the very start"
+        r"use classes such as [a-z], [[:alpha:]], \d and \w; (?i) only at the very start"
     )
 
 
@@ -316,7 +316,7 @@ REFUSED = [
         "- {name: 'w{i}', command: x, parameters: {i: 1:3}}\n- {name: b, command: x, depends_on: ['work{i}']}",
         "error[language.unknown_job]: w.yaml:4:38: there is no job 'work{i}'\n"
         "  4 | - {name: b, command: x, depends_on: ['work{i}']}\n"
-        "    |                                      ^^^^^^^^^ for several at once use a regular expression",
+        "    |                                      ^^^^^^^^^ use a regular expression to match several",
     ),
     # of many that are missing, one is enough to see what is wrong
     (

@@ -183,9 +183,9 @@ REFUSED = [
     (
         "files: [{name: f, path: 'f{i}', parameters: {i: 1:2}}]\njobs: [{name: a, command: x, output_files: [f]}]",
         "error[language.parameter]: w.yaml:2:25: "
-        "'path' differs by 'i', and several values of it are one thing called 'f'\n"
+        "'path' depends on 'i', but the name 'f' does not\n"
         "  2 | files: [{name: f, path: 'f{i}', parameters: {i: 1:2}}]\n"
-        "    |                         ^^^^^^ put '{i}' into the name, or take it out of 'path'",
+        "    |                         ^^^^^^ add '{i}' to the name, or remove it from 'path'",
     ),
     # two who write one file at the same time
     (
@@ -198,7 +198,7 @@ REFUSED = [
     # a value that never comes
     (
         "user_data: [{name: u}]\njobs: [{name: a, command: x, input_user_data: [u]}]",
-        "error[language.user_data]: w.yaml:2:20: job 'a' reads user data 'u', which has no value and no writer\n"
+        "error[language.user_data]: w.yaml:2:20: job 'a' reads user data 'u', which has neither a value nor a writer\n"
         "  2 | user_data: [{name: u}]\n"
         "    |                    ^ add 'data: …', or let a job write it",
     ),
@@ -243,7 +243,7 @@ def test_user_data_without_a_name_is_left_out_and_that_is_said() -> None:
     said = warned("name: w\nuser_data: [{data: 1}]\njobs: [{name: a, command: x}]\n")
 
     assert said == (
-        "warning[language.user_data]: w.yaml:2:13: user data without a name is left out\n"
+        "warning[language.user_data]: w.yaml:2:13: user data without a name is ignored\n"
         "  2 | user_data: [{data: 1}]\n"
         "    |             ^"
     )
@@ -257,9 +257,9 @@ def test_that_nobody_can_write_user_data_is_said_once() -> None:
 
     assert said == (
         "warning[language.user_data]: w.yaml:4:43: "
-        "nobody can write user data here: that 'a' writes 'u' says only who waits\n"
+        "'a' cannot write user data here: 'u' only makes other jobs wait for it\n"
         "  4 | - {name: a, command: x, output_user_data: [u, v]}\n"
-        "    |                                           ^ let the job write a file, and those that wait read it"
+        "    |                                           ^ let the job write a file that the other jobs read"
     )
 
 
@@ -270,9 +270,9 @@ def test_user_data_that_no_command_has_in_it_is_kept_and_told_of_once() -> None:
     )
 
     assert warned(text) == (
-        "warning[language.user_data]: w.yaml:2:20: user data 'u' and 'v' are in no command: kept, and not used\n"
+        "warning[language.user_data]: w.yaml:2:20: no command refers to user data 'u' and 'v': kept but not used\n"
         "  2 | user_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\n"
-        "    |                    ^ write ${user_data.input.u} where its value belongs"
+        "    |                    ^ write ${user_data.input.u} in a command to insert its value"
     )
     assert ours(text)["x-torc"] == {"user_data": [{"name": "u", "data": 1}, {"name": "v", "data": [2]}]}
 

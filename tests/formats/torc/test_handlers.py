@@ -104,7 +104,7 @@ def test_a_rule_that_matches_nothing_is_left_out_and_that_is_said() -> None:
     """)
 
     assert said == (
-        "warning[language.rule]: w.yaml:2:38: the rule matches no failure, and is left out\n"
+        "warning[language.rule]: w.yaml:2:38: the rule matches no failure and is ignored\n"
         "  2 | failure_handlers: [{name: h, rules: [{max_retries: 2}, {exit_codes: [2]}]}]\n"
         "    |                                      ^ add 'exit_codes' or 'match_all_exit_codes: true'"
     )

@@ -9,7 +9,7 @@ import pytest
 from mulligan.errors import LanguageError
 from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.torc.kdl import parse
-from mulligan.formats.writing import written
+from mulligan.formats.writing import write_yaml
 from mulligan.language.nodes import Refusal, Source, plain
 
 
@@ -199,20 +199,21 @@ def test_every_word_for_a_thing_counts_with_all_its_values(text: str, meant: dic
 
 REFUSALS = [
     ("", "error[language.empty]: w.kdl:1:1: the file is empty\n"
-     "  1 | \n    | ^ a workflow of Torc's has a 'name' and a 'job'"),
+     "  1 | \n    | ^ a Torc workflow has a 'name' and a 'job'"),
     ('name "a', "error[language.kdl]: w.kdl:1:6: the quotes that start here are not closed in this line\n"
      '  1 | name "a\n    |      ^ write """ for a text of several lines'),
-    ('name """a"""', "error[language.kdl]: w.kdl:1:6: the text that starts here needs lines of its own between "
+    ('name """a"""', "error[language.kdl]: w.kdl:1:6: the text that starts here needs its lines between "
      '""" and """\n  1 | name """a"""\n    |      ^'),
     ('name """\n  a\n b\n  """', "error[language.kdl]: w.kdl:1:6: line 2 of the text that starts here is indented "
      'less than its closing quotes\n  1 | name """\n    |      ^'),
-    ('name """\n  a"""', "error[language.kdl]: w.kdl:1:6: the closing quotes of a text of several lines stand in a "
-     'line of their own\n  1 | name """\n    |      ^'),
+    ('name """\n  a"""', "error[language.kdl]: w.kdl:1:6: the closing quotes of a text of several lines must "
+     'stand on a separate line\n  1 | name """\n    |      ^'),
     ('name #"a"', "error[language.kdl]: w.kdl:1:6: the raw text that starts here is not closed by \"# in this line\n"
      '  1 | name #"a"\n    |      ^'),
     ("name #yes", "error[language.kdl]: w.kdl:1:6: '#yes' is unknown\n"
      "  1 | name #yes\n    |      ^^^^ there are #true, #false, #null, #inf, #-inf and #nan"),
-    ("name 1.2.3", "error[language.kdl]: w.kdl:1:6: '1.2.3' is no number\n  1 | name 1.2.3\n    |      ^^^^^ quote it"),
+    ("name 1.2.3", "error[language.kdl]: w.kdl:1:6: '1.2.3' is not a number\n"
+     "  1 | name 1.2.3\n    |      ^^^^^ quote it"),
     (r'name "\q"', "error[language.kdl]: w.kdl:1:7: the escape '\\q' is unknown\n"
      "  1 | name \"\\q\"\n    |       ^^ write '\\\\' for a backslash, '\\u{e9}' for a character"),
     (r'name "\u{110000}"', "error[language.kdl]: w.kdl:1:7: the escape '\\u{110000}' is unknown\n"
@@ -223,7 +224,7 @@ REFUSALS = [
      "into 64 bits\n  1 | name 99999999999999999999\n    |      ^^^^^^^^^^^^^^^^^^^^ quote it to keep it as text"),
     ('job "a" {', "error[language.kdl]: w.kdl:1:9: the brace that starts here is not closed\n"
      "  1 | job \"a\" {\n    |         ^ add '}'"),
-    ("name x }", "error[language.kdl]: w.kdl:1:8: there is nothing that this brace closes\n"
+    ("name x }", "error[language.kdl]: w.kdl:1:8: this brace closes nothing\n"
      "  1 | name x }\n    |        ^ remove it"),
     ("/* a", "error[language.kdl]: w.kdl:1:1: the comment that starts here is not closed\n"
      "  1 | /* a\n    | ^ add '*/'"),
@@ -242,21 +243,21 @@ REFUSALS = [
      "of 'job'\n  2 |   comand \"x\"\n    |   ^^^^^^ did you mean 'command'?\n"
      "error[language.unknown_key]: w.kdl:3:3: 'depend_on' is not a node of 'job'\n"
      "  3 |   depend_on \"b\"\n    |   ^^^^^^^^^ did you mean 'depends_on'?"),
-    ('job "a" "b"', "error[language.kdl]: w.kdl:1:9: 'b' is one value too many for 'job'\n"
-     "  1 | job \"a\" \"b\"\n    |         ^^^ write what it is for: key=value"),
-    ('name "a" "b"', "error[language.kdl]: w.kdl:1:10: 'name' has one value, and 'b' is another\n"
-     "  1 | name \"a\" \"b\"\n    |          ^^^ quote the whole"),
+    ('job "a" "b"', "error[language.kdl]: w.kdl:1:9: 'b' is an extra value in 'job'\n"
+     "  1 | job \"a\" \"b\"\n    |         ^^^ write it as key=value"),
+    ('name "a" "b"', "error[language.kdl]: w.kdl:1:10: 'name' takes one value, but 'b' is another\n"
+     "  1 | name \"a\" \"b\"\n    |          ^^^ put the whole value in quotes"),
     ("name", "error[language.kdl]: w.kdl:1:1: 'name' has no value\n  1 | name\n    | ^^^^ write it as name …"),
     ("job a { depends_on }", "error[language.kdl]: w.kdl:1:9: 'depends_on' has no value\n"
      "  1 | job a { depends_on }\n    |         ^^^^^^^^^^ write it as depends_on …"),
-    ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' has no place in 'command', which holds values "
-     "alone\n  1 | job a { command x { y } }\n    |                     ^"),
+    ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' is not allowed in 'command', which only takes "
+     "values\n  1 | job a { command x { y } }\n    |                     ^"),
     ("job a { command x; command y }", "error[language.duplicate_key]: w.kdl:1:20: 'command' appears twice: first in "
      "line 1\n  1 | job a { command x; command y }\n    |                    ^^^^^^^ remove one of them"),
     ("parameters x", "error[language.kdl]: w.kdl:1:12: 'x' has no name in 'parameters'\n"
      "  1 | parameters x\n    |            ^ write it as parameters { name value }"),
-    ("user_data u { data x }", "error[language.kdl]: w.kdl:1:20: 'data' is a text of JSON, and this is none\n"
-     '  1 | user_data u { data x }\n    |                    ^ quote a text twice: #""text""#'),
+    ("user_data u { data x }", "error[language.kdl]: w.kdl:1:20: 'data' must be JSON\n"
+     '  1 | user_data u { data x }\n    |                    ^ quote a JSON string twice: #""text""#'),
 ]  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def test_a_type_is_warned_of_and_changes_nothing() -> None:
 def test_every_key_is_called_what_it_is_in_yaml() -> None:
     root = parse(Source("name x\njob a { command x; input_file f }\nslurm_scheduler s { account a }", "w.kdl"))
 
-    assert written(root, {}) == (
+    assert write_yaml(root, {}) == (
         "name: x\n\njobs:\n  - name: a\n    command: x\n    input_files: [f]\n\n"
         "slurm_schedulers:\n  - name: s\n    account: a\n"
     )

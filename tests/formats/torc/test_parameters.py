@@ -68,7 +68,7 @@ def test_one_value_that_looks_like_several_is_told_of_once(text: str) -> None:
 
     assert said == (
         f"warning[language.parameter]: w.yaml:3:17: "
-        f"parameter 'p' has one value, '{text}', which is no range and no list\n"
+        f"parameter 'p' has one value, '{text}', which is neither a range nor a list\n"
         f'  3 | parameters: {{p: "{text}"}}\n'
         f"    |                 {'^' * (len(text) + 2)} a range is '1:10' or '1:10:2', a list is '[a,b]'"
     )
@@ -216,7 +216,7 @@ REFUSED = [
     # zip of different lengths
     (
         "- {name: 'j{a}', command: x, parameter_mode: zip, parameters: {a: 1:3, b: 1:2}}",
-        "error[language.parameter]: w.yaml:3:75: with 'zip' all parameters have the same number of values: "
+        "error[language.parameter]: w.yaml:3:75: with 'zip' all parameters must have the same number of values: "
         "'a' has 3, 'b' has 2\n"
         "  3 | - {name: 'j{a}', command: x, parameter_mode: zip, parameters: {a: 1:3, b: 1:2}}\n"
         "    |                                                                           ^^^",
@@ -232,13 +232,15 @@ REFUSED = [
     # a million
     (
         "- {name: 'j{a}', command: x, parameters: {a: 1:1000, b: 1:1000}}",
-        "error[language.parameter]: w.yaml:3:3: the parameters have 1,000,000 combinations, and 100,000 are the most\n"
+        "error[language.parameter]: w.yaml:3:3: "
+        "the parameters have 1,000,000 combinations, but at most 100,000 are allowed\n"
         "  3 | - {name: 'j{a}', command: x, parameters: {a: 1:1000, b: 1:1000}}\n"
         "    |   ^",
     ),
     (
         "- {name: 'j{a}', command: x, parameters: {a: 1:999999999999}}",
-        "error[language.parameter]: w.yaml:3:46: parameter 'a' has 999,999,999,999 values, and 100,000 are the most\n"
+        "error[language.parameter]: w.yaml:3:46: "
+        "parameter 'a' has 999,999,999,999 values, but at most 100,000 are allowed\n"
         "  3 | - {name: 'j{a}', command: x, parameters: {a: 1:999999999999}}\n"
         "    |                                              ^^^^^^^^^^^^^^",
     ),
@@ -246,19 +248,21 @@ REFUSED = [
     (
         "- {name: 'j{a}', command: x, parameters: {a: 5:1}}",
         "error[language.parameter]: w.yaml:3:46: "
-        "the range of parameter 'a' has no values: its step leads away from its end\n"
+        "the range of parameter 'a' has no values: its step points away from its end\n"
         "  3 | - {name: 'j{a}', command: x, parameters: {a: 5:1}}\n"
-        "    |                                              ^^^ write '5:1:-1', or the other end first",
+        "    |                                              ^^^ write '5:1:-1', or swap the ends",
     ),
     (
         "- {name: 'j{a}', command: x, parameters: {a: 1:5:0}}",
-        "error[language.parameter]: w.yaml:3:46: the range of parameter 'a' counts in no steps\n"
+        "error[language.parameter]: w.yaml:3:46: "
+        "the range of parameter 'a' has a step or an end that is too small or too large\n"
         "  3 | - {name: 'j{a}', command: x, parameters: {a: 1:5:0}}\n"
         "    |                                              ^^^^^",
     ),
     (
         "- {name: 'j{a}', command: x, parameters: {a: 1:1e999}}",
-        "error[language.parameter]: w.yaml:3:46: the range of parameter 'a' counts in no steps\n"
+        "error[language.parameter]: w.yaml:3:46: "
+        "the range of parameter 'a' has a step or an end that is too small or too large\n"
         "  3 | - {name: 'j{a}', command: x, parameters: {a: 1:1e999}}\n"
         "    |                                              ^^^^^^^",
     ),
@@ -312,17 +316,17 @@ REFUSED = [
     (
         "- {name: gather, command: 'sum {i}', parameters: {i: 1:3}}",
         "error[language.parameter]: w.yaml:3:27: "
-        "'command' differs by 'i', and several values of it are one thing called 'gather'\n"
+        "'command' depends on 'i', but the name 'gather' does not\n"
         "  3 | - {name: gather, command: 'sum {i}', parameters: {i: 1:3}}\n"
-        "    |                           ^^^^^^^^^ put '{i}' into the name, or take it out of 'command'",
+        "    |                           ^^^^^^^^^ add '{i}' to the name, or remove it from 'command'",
     ),
     # so few digits that two values have one name
     (
         "- {name: 'j{x:.1f}', command: 'run {x}', parameters: {x: '[0.01,0.02]'}}",
         "error[language.parameter]: w.yaml:3:31: "
-        "'command' differs by 'x', and several values of it are one thing called 'j0.0'\n"
+        "'command' depends on 'x', but the name 'j0.0' does not\n"
         "  3 | - {name: 'j{x:.1f}', command: 'run {x}', parameters: {x: '[0.01,0.02]'}}\n"
-        "    |                               ^^^^^^^^^ put '{x}' into the name, or take it out of 'command'",
+        "    |                               ^^^^^^^^^ add '{x}' to the name, or remove it from 'command'",
     ),
 ]
 
@@ -349,7 +353,7 @@ def test_jobs_without_number_are_refused_before_they_are_made() -> None:
 
     assert said == (
         "error[language.parameter]: w.yaml:5:3: "
-        "the parameters of this file stand for more than 200,000 jobs and files\n"
+        "the parameters of this file expand to more than 200,000 jobs and files\n"
         "  5 | - {name: z, command: x, parameters: {a: 1:90000}}\n"
         "    |   ^"
     )
@@ -365,7 +369,7 @@ def test_a_variable_of_the_shells_is_not_the_parameter_and_that_is_said() -> Non
     """)
 
     assert said == (
-        "warning[language.parameter]: w.yaml:3:38: '${i}' is a variable of the shell's, and not the parameter 'i'\n"
+        "warning[language.parameter]: w.yaml:3:38: '${i}' is a shell variable, not the parameter 'i'\n"
         "  3 | jobs: [{name: 'j{i}', command: 'echo ${i} {i}', parameters: {i: 1:2}}]\n"
         "    |                                      ^^^^ for the parameter write '{i}'"
     )
@@ -375,7 +379,7 @@ def test_a_format_that_torc_has_not_stays_and_that_is_said() -> None:
     said = warned("name: w\njobs: [{name: 'j{i}', command: 'echo {i:>5} {i}', parameters: {i: 1:2}}]\n")
 
     assert said == (
-        "warning[language.parameter]: w.yaml:2:38: '{i:>5}' stays as it is: '>5' is no format of Torc's\n"
+        "warning[language.parameter]: w.yaml:2:38: '{i:>5}' is left as written: '>5' is not a format that Torc knows\n"
         "  2 | jobs: [{name: 'j{i}', command: 'echo {i:>5} {i}', parameters: {i: 1:2}}]\n"
         "    |                                      ^^^^^^ write '{i:03d}', '{i:.2f}' or '{i}'"
     )
@@ -386,7 +390,7 @@ def test_a_format_that_a_value_does_not_take_stays_and_that_is_said() -> None:
 
     assert said == (
         "warning[language.parameter]: w.yaml:2:32: "
-        "'{i:03d}' stays as it is where 'i' is 'x', which is not a whole number\n"
+        "'{i:03d}' is left as written where 'i' is 'x', which is not a whole number\n"
         "  2 | jobs: [{name: 'j{i}', command: 'echo {i:03d}', parameters: {i: '[1,x]'}}]\n"
         "    |                                ^^^^^^^^^^^^^^"
     )

@@ -114,7 +114,7 @@ def test_requirements_that_no_job_names_are_told_of() -> None:
         "warning[language.unused_requirements]: w.yaml:2:32: "
         "the resource requirements 'r' are declared and never used\n"
         "  2 | resource_requirements: [{name: r, num_cpus: 1, memory: 1g}]\n"
-        "    |                                ^ remove them, or use them"
+        "    |                                ^ remove or use them"
     )
 
 
@@ -139,9 +139,10 @@ def test_so_little_memory_that_nothing_runs_on_it_is_no_limit_and_that_is_said()
     assert loaded(text).steps[0].resources is not None
     assert loaded(text).steps[0].resources.memory is None  # type: ignore[union-attr]
     assert warned(text) == (
-        "warning[language.memory]: w.yaml:2:56: 'r' asks for 1MiB, on which no program lives: it is not a limit\n"
+        "warning[language.memory]: w.yaml:2:56: 'r' asks for 1MiB, too little for any program: the limit is ignored\n"
         "  2 | resource_requirements: [{name: r, num_cpus: 1, memory: 1m}]\n"
-        "    |                                                        ^^ memory is a limit here: write what it needs"
+        "    |                                                        ^^ "
+        "memory is a hard limit here: write what the program needs"
     )
 
 
@@ -153,7 +154,7 @@ def test_several_nodes_are_for_a_cluster_and_that_is_said() -> None:
     """)
 
     assert said == (
-        "warning[language.cluster]: w.yaml:2:71: 'r' asks for 4 nodes, and its steps run on one machine each\n"
+        "warning[language.cluster]: w.yaml:2:71: 'r' asks for 4 nodes, but each of its steps runs on one machine\n"
         "  2 | resource_requirements: [{name: r, num_cpus: 1, memory: 1g, num_nodes: 4}]\n"
         "    |                                                                       ^"
     )
@@ -220,10 +221,10 @@ def test_what_is_for_a_cluster_is_kept() -> None:
 
 def test_that_it_is_not_used_is_said_once_of_each_kind() -> None:
     assert warnings(CLUSTER) == [
-        "'slurm_schedulers' and 'slurm_defaults' are for a cluster: kept, and not used",
+        "'slurm_schedulers' and 'slurm_defaults' are for a cluster: kept but not used",
         "'compute_node_expiration_buffer_seconds', 'compute_node_wait_for_new_jobs_seconds', "
         "'compute_node_ignore_workflow_completion' and 'compute_node_wait_for_healthy_database_minutes' "
-        "are for a cluster: kept, and not used",
+        "are for a cluster: kept but not used",
     ]
 
 
@@ -237,8 +238,8 @@ def test_a_resource_monitor_is_kept_and_words_that_it_has_not_are_told_of() -> N
 
     assert ours(text)["x-torc"]["resource_monitor"]["granularity"] == "time_series"
     assert warnings(text) == [
-        "'metrics' in 'resource_monitor' means nothing",
-        "'generate_plot' in 'resource_monitor' means nothing",
+        "'metrics' in 'resource_monitor' has no effect",
+        "'generate_plot' in 'resource_monitor' has no effect",
     ]
 
 
@@ -312,9 +313,9 @@ REFUSED = [
     (
         "resource_requirements: [{name: default, num_cpus: 1, memory: 1g}]\njobs: [{name: a, command: x}]",
         "error[language.duplicate_name]: w.yaml:2:32: "
-        "'default' is what jobs get that name no requirements, and cannot be declared\n"
+        "'default' is built in, for jobs without requirements, and cannot be declared\n"
         "  2 | resource_requirements: [{name: default, num_cpus: 1, memory: 1g}]\n"
-        "    |                                ^^^^^^^ give it another name",
+        "    |                                ^^^^^^^ use another name",
     ),
     (
         "resource_requirements: [{name: r, num_cpus: 1, memory: lots}]\njobs: [{name: a, command: x}]",
@@ -368,7 +369,7 @@ REFUSED = [
     ),
     (
         "slurm_defaults: {mem: 1g}\njobs: [{name: a, command: x}]",
-        "error[language.slurm]: w.yaml:2:18: 'mem' is set for each scheduler, and cannot stand in 'slurm_defaults'\n"
+        "error[language.slurm]: w.yaml:2:18: 'mem' is set by each scheduler and is not allowed in 'slurm_defaults'\n"
         "  2 | slurm_defaults: {mem: 1g}\n"
         "    |                  ^^^",
     ),

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
-from mulligan.worker.actions.noetl import run
-from mulligan.worker.encodable import encoded
+from mulligan.formats.noetl.runtime import run
+from mulligan.worker.json_encoding import encode_output
 
 
 def envelope(**said: Any) -> dict[str, Any]:
     """What the step gives, as the engine will see it."""
-    found: dict[str, Any] = json.loads(encoded(run(**said)))
+    found: dict[str, Any] = json.loads(encode_output(run(**said)))
     return found
 
 

@@ -57,7 +57,7 @@ def test_pages_end_with_the_number_of_calls_that_is_allowed(web: Web, capsys: py
     found = result(tool=fetch(web, max_attempts=2, collect={"path": "data"}))
 
     assert found["data"] == ["a", "{{ b }}", "c"]
-    assert capsys.readouterr().err == "there are more pages than 2, and no more are asked for\n"
+    assert capsys.readouterr().err == "there are more pages than 2; the others are not requested\n"
 
 
 def test_an_api_without_an_end_is_left_after_a_hundred_pages() -> None:
@@ -75,10 +75,10 @@ def test_a_page_that_fails_fails_the_step() -> None:
 @pytest.mark.parametrize(
     ("pages", "message"),
     [
-        ({"collect": {"path": "nowhere"}}, "a page has no 'nowhere' that could be gathered"),
+        ({"collect": {"path": "nowhere"}}, "a page has no 'nowhere' to collect"),
         (
             {"collect": {"path": "data", "strategy": "stir"}},
-            "pages cannot be gathered by 'stir': there are append, extend, concat, merge, replace",
+            "'stir' is not a strategy for pages: use one of append, extend, concat, merge, replace",
         ),
         ({"next_call": {"verify": False}}, "the next call cannot change 'verify'"),
     ],
@@ -129,7 +129,7 @@ def test_a_list_of_tools_has_no_pages(web: Web) -> None:
 
     report = reported(tool=[{"kind": "http", "url": web.url}], cases=cases)
 
-    assert report["message"] == "a list of tools has no pages: let a rule of the last one jump back"
+    assert report["message"] == "a list of tools cannot have pages: use a rule of the last tool that jumps back"
 
 
 def test_each_page_is_put_away_once_also_where_the_pages_are_cut_off(web: Web) -> None:
@@ -193,12 +193,12 @@ def test_any_tool_may_be_a_sink_and_reads_what_the_step_gave(tmp_path: Path) -> 
         ({"tool": "http", "table": "t"}, "the sink 'http' has no tables"),
         (
             {"tool": "duckdb", "table": "t", "mode": "stir"},
-            "a sink has no mode 'stir': there are insert, append, upsert, replace",
+            "'stir' is not a mode of a sink: use one of insert, append, upsert, replace",
         ),
         ({"tool": "duckdb", "table": "t", "mode": "upsert"}, "a sink with 'mode: upsert' has no 'key'"),
         (
             {"tool": "duckdb", "table": "t", "data": [1]},
-            "what goes into a table is a mapping of columns to values, or a list of them",
+            "the data for a table must be a mapping of columns to values, or a list of such mappings",
         ),
     ],
 )

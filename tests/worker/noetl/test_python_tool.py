@@ -106,16 +106,19 @@ def invalid(message: str) -> dict[str, Any]:
     [
         (python(""), "the tool 'python' has no code"),
         ({"kind": "python"}, "the tool 'python' has no code"),
-        (python("x = 1\ndef f(:"), "the code is no Python in line 2: invalid syntax"),
-        (python("\0"), "the code is no Python: source code string cannot contain null bytes"),
-        ({"kind": "python", "code_b64": "?"}, "'code_b64' is no text in base64"),
+        (python("x = 1\ndef f(:"), "the Python code is invalid in line 2: invalid syntax"),
+        (python("\0"), "the Python code is invalid: source code string cannot contain null bytes"),
+        ({"kind": "python", "code_b64": "?"}, "'code_b64' is not text in base64"),
         (
             {"kind": "python", "script": "/nowhere.py"},
             "the script '/nowhere.py' cannot be read: no such file or directory",
         ),
-        (python("def main(who):\n    pass"), "main(…) asks for 'who', and neither its input nor the context has it"),
-        (python("def main(*all):\n    pass"), "main(…) has '*all', and values come by name here"),
-        (python("1", libs={"x": "nowhere.x"}), "the code needs 'nowhere.x', and this worker does not have it"),
+        (
+            python("def main(who):\n    pass"),
+            "main(…) has a parameter 'who' that is neither in its input nor in the context",
+        ),
+        (python("def main(*all):\n    pass"), "main(…) has '*all', but values are passed by name"),
+        (python("1", libs={"x": "nowhere.x"}), "the code needs 'nowhere.x', which this worker does not have"),
         (python("1", auth="aws"), "there is no credential 'aws' for this step"),
     ],
 )
@@ -123,7 +126,7 @@ def test_a_tool_that_cannot_run_is_refused(tool: dict[str, Any], message: str) -
     report = reported(tool=tool)
 
     if "null bytes" in message:  # how Python says it differs between versions
-        assert report["message"].startswith("the code is no Python")
+        assert report["message"].startswith("the Python code is invalid")
     else:
         assert report == invalid(message)
 
@@ -172,7 +175,7 @@ def test_code_that_leaves_with_a_status_fails_with_it() -> None:
 
 
 def test_the_trace_of_a_failure_shows_the_lines_of_the_playbook_and_none_of_ours(work: Work) -> None:
-    call = "mulligan.worker.actions.noetl:run"
+    call = "mulligan.formats.noetl.runtime:run"
     args = {"name": "sum", "tool": python("def f():\n    return 1 / 0\n\nresult = f()")}
 
     report = work.run(work.lease("noetl", {"call": call, "package": "mulligan", "args": args}))
@@ -188,8 +191,18 @@ def test_the_trace_of_a_failure_shows_the_lines_of_the_playbook_and_none_of_ours
     ]
 
 
-def test_a_credential_of_a_cloud_is_in_the_environment_of_the_code(work: Work) -> None:
+def test_a_run_that_was_stored_with_the_former_name_of_the_function_still_runs(work: Work) -> None:
     call = "mulligan.worker.actions.noetl:run"
+
+    report = work.run(
+        work.lease("noetl", {"call": call, "package": "mulligan", "args": {"tool": python("result = 1")}})
+    )
+
+    assert report.output["result"] == 1
+
+
+def test_a_credential_of_a_cloud_is_in_the_environment_of_the_code(work: Work) -> None:
+    call = "mulligan.formats.noetl.runtime:run"
     auth = {"aws": '{"access_key_id": "AKIA", "secret_access_key": "s3cret"}'}
     args = {"tool": python("result = len(os.environ['AWS_SECRET_ACCESS_KEY'])", auth="aws"), "auth": auth}
 

@@ -101,7 +101,7 @@ def test_what_went_well_may_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
     attempt(monkeypatch, 1)
     last = reported(name="poll", tool=tool)
 
-    message = "what 'poll' gave is not what its rules wait for"
+    message = "the rules of 'poll' do not accept its result"
     assert first == {
         "code": "VALIDATION_FAILED",
         "message": message,
@@ -120,11 +120,11 @@ def test_the_number_of_the_attempt_can_be_read(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("then", "message"),
     [
-        ({"do": "explode"}, "a rule says 'do: explode', and there are continue, retry, break, jump, fail"),
-        ({"do": "retry", "delay": "soon"}, "'soon' is no delay such as 5 or '500ms'"),
-        ({"do": "retry", "delay": -1}, "'-1' is no delay such as 5 or '500ms'"),
-        ({"do": "retry", "attempts": "many"}, "'attempts' of a rule is 'many', and a number is expected"),
-        ({"do": "jump", "to": "nowhere"}, "a rule jumps to 'nowhere', and the pipeline has no such task"),
+        ({"do": "explode"}, "'do: explode' of a rule is unknown: use one of continue, retry, break, jump, fail"),
+        ({"do": "retry", "delay": "soon"}, "'soon' is not a delay such as 5 or '500ms'"),
+        ({"do": "retry", "delay": -1}, "'-1' is not a delay such as 5 or '500ms'"),
+        ({"do": "retry", "attempts": "many"}, "'attempts' of a rule is 'many', a number is expected"),
+        ({"do": "jump", "to": "nowhere"}, "a rule jumps to 'nowhere', which is not a task of the pipeline"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(then: dict[str, Any], message: str) -> None:
@@ -240,10 +240,10 @@ def test_pages_are_walked_by_jumping_back(to: str) -> None:
 def test_a_pipeline_that_goes_in_a_circle_ends() -> None:
     report = reported(tool=[ruled({"kind": "noop", "name": "a"}, {"else": {"then": {"do": "jump", "to": "a"}}})])
 
-    assert report["message"] == "the pipeline has made 10000 calls, and has no end"
+    assert report["message"] == "the pipeline made 10000 calls and did not end"
 
 
 def test_from_the_first_task_nothing_leads_to_the_one_before() -> None:
     report = reported(tool=[ruled({"kind": "noop", "name": "a"}, when("{{ true }}", "jump", to="prev"))])
 
-    assert report["message"] == "a rule jumps to 'prev', and the pipeline has no such task"
+    assert report["message"] == "a rule jumps to 'prev', which is not a task of the pipeline"

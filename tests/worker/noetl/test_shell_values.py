@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan import StepError
-from mulligan.worker.actions.noetl.placeholders import marked
-from mulligan.worker.actions.noetl.shell_text import bound
+from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.shell_text import bind_command
 
 from .asking import reported, result, seen
 
@@ -85,7 +85,7 @@ def expected(position: str, value: str) -> str:
 
 def script(position: str, value: str) -> str:
     """A position with a value, as a script that needs nothing else."""
-    command = bound(marked(position, {"x": value, "xs": ["1 2", value]}))
+    command = bind_command(mark_values(position, {"x": value, "xs": ["1 2", value]}))
     variables = "".join(f"{name}={shlex.quote(text)}\n" for name, text in command.variables.items())
     return f"(\n{variables}{command.text}\n)"
 
@@ -360,6 +360,6 @@ def test_a_script_is_not_named_by_a_value(tmp_path: Path) -> None:
 )
 def test_a_statement_that_mixes_text_and_values_is_refused(text: str) -> None:
     with pytest.raises(StepError) as error:
-        marked(text, {"x": "a"})
+        mark_values(text, {"x": "a"})
 
     assert error.value.code == "INPUT_INVALID"

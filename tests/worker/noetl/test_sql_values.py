@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.worker.actions.noetl.placeholders import marked
-from mulligan.worker.actions.noetl.sql_text import bound
+from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.sql_text import bind_query
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .asking import reported, result, seen
@@ -150,7 +150,7 @@ def test_no_value_changes_how_a_query_is_read(value: str, position: str) -> None
     for dialect in (Dialect.POSTGRES, Dialect.DUCKDB):
         words = []
         for x in ("harmless", value):
-            query = bound(marked(position, {"x": x, "xs": ["a", "b"]}, is_query=True), dialect)
+            query = bind_query(mark_values(position, {"x": x, "xs": ["a", "b"]}, is_query=True), dialect)
             (statement,) = statements(query.text, dialect)
             words.append([word for word in statement.words if word != "E"])
 
@@ -160,8 +160,8 @@ def test_no_value_changes_how_a_query_is_read(value: str, position: str) -> None
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("{{ x }}", "is a statement or its beginning"),
-        ("select 1; {{ x }}", "is a statement or its beginning"),
+        ("{{ x }}", "is a statement, or the beginning of one"),
+        ("select 1; {{ x }}", "is a statement, or the beginning of one"),
         ("select * from {{ x }}", "stands for a name"),
         ("select * from a join {{ x }} on true", "stands for a name"),
         ("insert into {{ x }} values (1)", "stands for a name"),
@@ -180,17 +180,17 @@ def test_no_value_changes_how_a_query_is_read(value: str, position: str) -> None
         ("create function f() returns int as $${{ x }}$$", "is part of a program between dollars"),
         ("select $${{ x }}", "is part of a program between dollars"),
         ('select coalesce({{ "\'" ~ x ~ "\'" }})', "writes quotes itself"),
-        ("select '{{ x | replace(\"'\", \"''\") | upper }}'", "doubles quotes itself"),
-        ("select U&'{{ x }}'", "is part of a literal with escapes of its own"),
+        ("select '{{ x | replace(\"'\", \"''\") | upper }}'", "doubles quotes, which is done automatically"),
+        ("select U&'{{ x }}'", "is part of a literal with Unicode escapes"),
         ("select E'\\{{ x }}'", "follows a '\\'"),
-        ("select {{ x }} from a", "stands where the query has its own text"),
-        ("select a, {{ x }} from a", "stands where the query has its own text"),
-        ("select (select a, {{ x }} from a)", "stands where the query has its own text"),
-        ("select 1 where {{ x }}", "stands where the query has its own text"),
-        ("select 1 where true and {{ x }}", "stands where the query has its own text"),
-        ("insert into a ({{ x }}) values (1)", "stands where the query has its own text"),
-        ("select 'a' in ({{ xs | join(',') }})", "is a list that was joined to one text"),
-        ("select 'a' in ('{{ xs | join(\"','\") }}')", "is a list that was joined to one text"),
+        ("select {{ x }} from a", "stands where the query has no value"),
+        ("select a, {{ x }} from a", "stands where the query has no value"),
+        ("select (select a, {{ x }} from a)", "stands where the query has no value"),
+        ("select 1 where {{ x }}", "stands where the query has no value"),
+        ("select 1 where true and {{ x }}", "stands where the query has no value"),
+        ("insert into a ({{ x }}) values (1)", "stands where the query has no value"),
+        ("select 'a' in ({{ xs | join(',') }})", "is a list joined to one text"),
+        ("select 'a' in ('{{ xs | join(\"','\") }}')", "is a list joined to one text"),
     ],
 )
 def test_a_value_that_would_be_part_of_the_query_is_refused(query: str, said: str) -> None:

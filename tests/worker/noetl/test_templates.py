@@ -109,9 +109,9 @@ def test_the_result_of_a_step_is_found_under_the_names_people_write(template: st
         ("{{ [] + fetch }}", "'{{ [] + fetch }}': TypeError: can only concatenate list (not \"dict\") to list"),
         (
             "{{ zip",
-            "'{{ zip': this is no template: unexpected end of template, expected 'end of print statement'",
+            "'{{ zip': this template is invalid: unexpected end of template, expected 'end of print statement'",
         ),
-        ("{{ zip | nofilter }}", "'{{ zip | nofilter }}': this is no template: no filter named 'nofilter'"),
+        ("{{ zip | nofilter }}", "'{{ zip | nofilter }}': this template is invalid: no filter named 'nofilter'"),
         ("x" * 200 + "{{ nobody }}", f"'{'x' * 120}…': 'nobody' is not defined"),
     ],
 )
@@ -123,26 +123,26 @@ def test_what_cannot_be_filled_in_is_named(template: str, message: str) -> None:
     ("template", "reason"),
     [
         # the ways out of the sandbox
-        ("{{ ''.__class__ }}", "the sandbox refuses it: access to attribute '__class__' of 'str' object is unsafe"),
+        ("{{ ''.__class__ }}", "the sandbox refused it: access to attribute '__class__' of 'str' object is unsafe"),
         (
             "{{ cycler.__init__.__globals__ }}",
-            "the sandbox refuses it: access to attribute '__init__' of 'type' object is unsafe",
+            "the sandbox refused it: access to attribute '__init__' of 'type' object is unsafe",
         ),
         (
             "{{ workload.a.update({}) }}",
-            "the sandbox refuses it: access to attribute 'update' of 'dict' object is unsafe",
+            "the sandbox refused it: access to attribute 'update' of 'dict' object is unsafe",
         ),
         # what would fill the memory
-        ("{{ 'a' * 99999999999 }}", "the sandbox refuses it: a value repeated 99999999999 times is too large"),
-        ("{{ 2 ** 999999999 }}", "the sandbox refuses it: the exponent 999999999 is too large"),
-        ("{{ '%999999999d' % 1 }}", "the sandbox refuses it: the width of a format is too large"),
+        ("{{ 'a' * 99999999999 }}", "the sandbox refused it: a value repeated 99999999999 times is too large"),
+        ("{{ 2 ** 999999999 }}", "the sandbox refused it: the exponent 999999999 is too large"),
+        ("{{ '%999999999d' % 1 }}", "the sandbox refused it: the width of a format is too large"),
         (
             "{{ range(99999999) | list }}",
             "OverflowError: Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).",
         ),
         (
             "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
-            "the sandbox refuses it: it gives more than 16777216 characters",
+            "the sandbox refused it: it gives more than 16777216 characters",
         ),
     ],
 )

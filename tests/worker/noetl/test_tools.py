@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.actions.noetl.credentials import database_address
+from mulligan.formats.noetl.runtime.credentials import database_address
 
 from ..web import as_json, reset, response, serving
 from ..work import Work
@@ -129,7 +129,7 @@ def test_a_silent_server_is_a_timeout() -> None:
 
     assert (report["code"], report["details"]["kind"]) == ("TIMEOUT", "timeout")
     # A playbook has no key of our names for it.
-    assert report["message"].endswith("the server was silent for 0.05s")
+    assert report["message"].endswith("the server sent nothing for 0.05s")
     assert "limit" not in report["details"]
 
 
@@ -245,7 +245,7 @@ def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work)
         "create table if not exists t (n int); insert into t select * from range(1000); select count(*) as n from t"
     )
     params = {
-        "call": "mulligan.worker.actions.noetl:run",
+        "call": "mulligan.formats.noetl.runtime:run",
         "package": "mulligan",
         "args": {"tool": {"kind": "duckdb", "command": command}},
     }
@@ -266,20 +266,23 @@ def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work)
         ({"kind": "postgres", "auth": "nobody", "query": "select 1"}, "there is no credential 'nobody' for this step"),
         (
             {"kind": "postgres", "auth": "odd", "query": "select 1"},
-            "the credential of a 'postgres' tool is an address such as postgresql://…, or its fields",
+            "the credential of a 'postgres' tool must be an address such as postgresql://…, or its fields",
         ),
         ({"kind": "duckdb"}, "the tool 'duckdb' has no 'command'"),
         ({"kind": "duckdb", "command": "  "}, "the query is empty"),
         (
             {"kind": "duckdb", "command": "select 1; commit"},
-            "a step is one transaction, and 'commit' in its query would make it another",
+            "a step is one transaction: remove 'commit' from its query",
         ),
         (
             {"kind": "duckdb", "auth": {"pg": {}}, "command": "select 1"},
-            "the tool 'duckdb' attaches nothing by itself: write 'attach' in its command",
+            "the tool 'duckdb' does not use credentials: write 'attach' in its command",
         ),
         ({"kind": "http"}, "the tool 'http' has no 'url'"),
-        ({"kind": "http", "url": "http://127.0.0.1", "auth": 3}, "'auth' is the name of a credential, or a mapping"),
+        (
+            {"kind": "http", "url": "http://127.0.0.1", "auth": 3},
+            "'auth' must be the name of a credential, or a mapping",
+        ),
         (
             {"kind": "http", "url": "http://127.0.0.1", "auth": {"x": 1}},
             "the credential has neither a token nor a user",
@@ -287,21 +290,21 @@ def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work)
         ({"kind": "shell"}, "the tool 'shell' has no 'cmds'"),
         (
             {"kind": "http", "url": "http://127.0.0.1:9", "timeout": "soon"},
-            "'timeout' is 'soon', and a number of seconds is expected",
+            "'timeout' is 'soon', a number of seconds is expected",
         ),
         (
             {"kind": "http", "url": "http://127.0.0.1:9", "verify": "maybe"},
-            "'verify' is 'maybe', and true or false is expected",
+            "'verify' is 'maybe', true or false is expected",
         ),
         (
             {"kind": "shell", "cmds": "true", "timeout_seconds": "soon"},
-            "'timeout_seconds' is 'soon', and a number of seconds is expected",
+            "'timeout_seconds' is 'soon', a number of seconds is expected",
         ),
         (
             {"kind": "shell", "cmds": "true", "cwd": "/nowhere"},
             "the command cannot be started in '/nowhere': no such file or directory",
         ),
-        ({"kind": "teleport"}, "there is no tool 'teleport' here"),
+        ({"kind": "teleport"}, "the tool 'teleport' does not exist"),
     ],
 )
 def test_a_tool_that_is_not_understood_is_refused(shared_folder: Path, tool: dict[str, Any], message: str) -> None:
@@ -356,7 +359,7 @@ def test_a_command_that_a_signal_ends_or_that_takes_too_long_fails_as_such() -> 
 def test_a_command_that_prints_without_measure_is_not_kept() -> None:
     report = reported(tool={"kind": "shell", "cmds": "head -c 5000000 /dev/zero"})
 
-    assert report["message"] == "the commands printed 5000000 bytes, and 4194304 are the most"
+    assert report["message"] == "the commands printed 5000000 bytes; the limit is 4194304"
 
 
 # -- secrets

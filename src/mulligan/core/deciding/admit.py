@@ -1,7 +1,7 @@
-"""The door: what a report means for the run as it is now. It becomes facts, or is refused with a reason.
+"""Turns a report into facts, or refuses it, given the current state of the run.
 
-A verb that makes no sense raises; a worker's report that came late or twice is logged and changes nothing;
-a timer that is no longer waited for is nothing at all.
+A verb that is not possible now raises. A report of a worker that is late or a duplicate is logged and changes nothing.
+A timer that is no longer needed is dropped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.affinity import bound_host
-from mulligan.core.deciding.budgets import check_raised, unreported
+from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
-from mulligan.core.deciding.ladder import proceed, with_cap
-from mulligan.core.deciding.lifecycle import NOTHING, Facts, located, make_failure
-from mulligan.core.deciding.resource_usage import adjusted, limits
+from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
+from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
+from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.places import is_agent
@@ -26,9 +26,9 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.formatting import format_size
-from mulligan.core.model.spending import reported
+from mulligan.core.model.spending import spent_from_usage
 from mulligan.core.model.workflow import END, is_group
-from mulligan.core.state.scope import RUN_TOO_LONG, Now, filled
+from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, Refused, RunFinished, StepNotParked, StepNotWaitingForApproval, UnknownStep
@@ -37,10 +37,10 @@ LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def admit(now: Now, report: r.Report) -> Facts:
-    """The facts that a report brings, each asked for when the one before has become true."""
+    """The facts that a report brings. Each is requested after the one before is in the state."""
     if now.state.run.status == "new" and not isinstance(report, r.RunRequested):
         raise Refused("the run has not started")
-    return _DOORS[type(report)](now, report)
+    return _HANDLERS[type(report)](now, report)
 
 
 # -- the run ------------------------------------------------------------------------------
@@ -48,27 +48,27 @@ def admit(now: Now, report: r.Report) -> Facts:
 
 def _run_requested(now: Now, report: r.RunRequested) -> Facts:
     if now.state.run.status != "new":
-        raise Refused(f"run {now.state.run.run_id} has started already")
+        raise Refused(f"run {now.state.run.run_id} has already started")
     workflow = now.state.workflow
     yield e.RunStarted(
         report.run_id,
         workflow.name,
-        report.version,
-        report.inputs,
-        report.by,
-        report.parent_run_id,
-        report.forked_from,
-        report.kept,
-        _run_due(now),
-        report.cwd,
-        report.uid,
-        report.file,
-        report.digest,
-        report.stale,
-        report.changed_only,
-        report.forced,
-        report.labels,
-        report.callers_budget,
+        version=report.version,
+        inputs=report.inputs,
+        by=report.by,
+        parent_run_id=report.parent_run_id,
+        forked_from=report.forked_from,
+        kept=report.kept,
+        due=_run_due(now),
+        cwd=report.cwd,
+        uid=report.uid,
+        file=report.file,
+        digest=report.digest,
+        stale=report.stale,
+        changed_only=report.changed_only,
+        forced=report.forced,
+        labels=report.labels,
+        callers_budget=report.callers_budget,
     )
 
 
@@ -83,11 +83,13 @@ def _cancel(now: Now, report: r.CancelRequested) -> Facts:
         ended = "was cancelled" if run.status == "cancelled" else run.status
         raise RunFinished(
             f"run {run.run_id} {ended} on {run.at:%Y-%m-%d at %H:%M} UTC, so there is nothing to cancel",
-            hint=once_more(run.run_id, run.status),
+            hint=rerun_hint(run.run_id, run.status),
         )
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
-        yield e.RunStopping("cancelled", report.now, report.by, report.reason, run.held, run.unstarted)
+        yield e.RunStopping(
+            "cancelled", report.now, by=report.by, reason=report.reason, held=run.held, unstarted=run.unstarted
+        )
 
 
 def _pause(now: Now, report: r.PauseRequested) -> Facts:
@@ -103,7 +105,7 @@ def _pause(now: Now, report: r.PauseRequested) -> Facts:
 
 
 def _pause_steps(now: Now, report: r.PauseRequested) -> Facts:
-    """Hold a step, or all steps of a matrix that have not ended."""
+    """Pause a step, or all steps of a matrix that have not ended."""
     steps = _named_steps(now, report.step)
     open_steps = [place for place in steps if not place.has_ended]
     if not open_steps:
@@ -112,8 +114,8 @@ def _pause_steps(now: Now, report: r.PauseRequested) -> Facts:
     if not fresh:
         pause = open_steps[0].pause
         by = f" by {pause.by}" if pause is not None and pause.by else ""
-        hint = f"to let it go on: mulligan resume {now.state.run.run_id} {report.step}"
-        raise Refused(f"step '{report.step}' is paused already{by}", hint=hint, step=report.step)
+        hint = f"to resume it: mulligan resume {now.state.run.run_id} {report.step}"
+        raise Refused(f"step '{report.step}' is already paused{by}", hint=hint, step=report.step)
     for place in fresh:
         yield e.StepPaused(place.key, report.by, report.reason)
 
@@ -123,7 +125,7 @@ def _resume_steps(now: Now, report: r.ResumeRequested) -> Facts:
     if not held:
         raise Refused(f"step '{report.step}' is not paused", step=report.step)
     for place in held:
-        # What came before it may have ended the run, or let it go.
+        # An earlier consequence may have ended the run or resumed the step.
         if place.pause is not None:
             yield e.StepResumed(place.key, report.by, report.reason)
 
@@ -134,18 +136,18 @@ def _named_steps(now: Now, name: str) -> list[Place]:
     if name in state.graph.nodes:
         return [state.places[name]]
     if name == END:
-        raise Refused("'end' cannot be paused: a run always comes to its end", step=name)
+        raise Refused("'end' cannot be paused: it always runs", step=name)
     found = [state.places[step.name] for step in state.workflow.steps if step.sweep == name]
     if not found:
         raise UnknownStep(f"'{name}' is not a step of run {state.run.run_id}", step=name)
     return found
 
 
-def once_more(run_id: int, status: str) -> str:
-    """How a run that has ended is run again: another round for what was not done, or a fork."""
+def rerun_hint(run_id: int, status: str) -> str:
+    """The hint for running an ended run again: another round if it did not complete, otherwise a fork."""
     if status == "completed":
         return f"to run it again from a step: mulligan fork {run_id} --from STEP"
-    return f"to give it another round: mulligan retry {run_id}"
+    return f"to run what failed again: mulligan retry {run_id}"
 
 
 def _resume(now: Now, report: r.ResumeRequested) -> Facts:
@@ -153,47 +155,47 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
     if run.status in RUN_ENDED:
         raise RunFinished(
             f"run {run.run_id} {run.status}, so there is nothing to resume",
-            hint=once_more(run.run_id, run.status),
+            hint=rerun_hint(run.run_id, run.status),
         )
     if report.step:
         yield from _resume_steps(now, report)
     elif run.status == "paused":
         assert run.paused_at is not None
         due = None if run.due is None else run.due + (now.at - run.paused_at)
-        yield e.RunResumed(report.by, report.reason, due, run.held, run.unstarted)
+        yield e.RunResumed(report.by, report.reason, due=due, held=run.held, unstarted=run.unstarted)
 
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
     found = plan_revision(now.state, report)
     if found is None:
-        yield _reopened(now, report, plan_round(now.state, report))
+        yield _run_reopened(now, report, plan_round(now.state, report))
         return
-    # All that may be refused was asked before: nothing takes back a fact that was yielded.
+    # Everything that can be refused was checked before, since a fact that was yielded cannot be taken back.
     fact, difference = found
     yield fact
-    yield _reopened(now, report, plan_round(now.state, report, difference))
+    yield _run_reopened(now, report, plan_round(now.state, report, difference))
 
 
-def _reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
+def _run_reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
     return e.RunReopened(
         now.state.run.round + 1,
         report.by,
-        report.reason,
-        plan.steps,
-        _run_due(now),
-        plan.from_step,
-        plan.items,
-        adjusted(plan.proposals),
-        plan.stale,
-        report.budgets,
+        reason=report.reason,
+        put_back=plan.steps,
+        due=_run_due(now),
+        from_step=plan.from_step,
+        indexes=plan.items,
+        adjustments=adjustments_of(plan.proposals),
+        stale=plan.stale,
+        budgets=report.budgets,
     )
 
 
 # -- tasks ------------------------------------------------------------------------------
 
 
-def _misplaced(state: State, key: str, attempt: int) -> str:
-    """Why a report about an attempt is not believed; empty if it is about what runs now."""
+def _stale_reason(state: State, key: str, attempt: int) -> str:
+    """Why a report about an attempt is refused; empty if the attempt is the current one and has not ended."""
     place = state.places.get(key)
     if state.run.status in RUN_ENDED:
         return "run_ended"
@@ -206,7 +208,7 @@ def _misplaced(state: State, key: str, attempt: int) -> str:
 
 
 def _task_started(now: Now, report: r.TaskStarted) -> Facts:
-    reason = _misplaced(now.state, report.place, report.attempt)
+    reason = _stale_reason(now.state, report.place, report.attempt)
     if not reason and now.state.places[report.place].status != "ready":
         reason = "already_started"
     if reason:
@@ -217,38 +219,40 @@ def _task_started(now: Now, report: r.TaskStarted) -> Facts:
 
 
 def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
-    reason = _misplaced(now.state, report.place, report.attempt)
-    return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _ended(now, report),))
+    reason = _stale_reason(now.state, report.place, report.attempt)
+    return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _attempt_ended(now, report),))
 
 
-def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
+def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
-    found, said = classify(report.outcome)
-    warnings = tuple(located(now, place, warning) for warning in said) if said else ()
+    found, notes = classify(report.outcome)
+    warnings = tuple(add_location(now, place, note) for note in notes) if notes else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         if not report.reused_run_id:
-            warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
+            warnings += _memory_warnings(now, place, report.usage) + _budget_warnings(now, place, report.usage)
         return e.AttemptSucceeded(
             place.key,
             place.attempt,
-            report.output,
-            report.usage,
-            warnings,
-            report.files,
-            report.fingerprint,
-            report.reused_run_id,
+            output=report.output,
+            usage=report.usage,
+            warnings=warnings,
+            files=report.files,
+            fingerprint=report.fingerprint,
+            reused_run_id=report.reused_run_id,
         )
     if found is None or _was_stopped(now, place):
-        return e.AttemptCancelled(place.key, place.attempt, reported(report.usage).as_usage)
-    found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report)))
-    return e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage, warnings)
+        return e.AttemptCancelled(place.key, place.attempt, spent_from_usage(report.usage).as_usage)
+    found = add_location(now, place, msgspec.structs.replace(found, details=_failure_details(place, found, report)))
+    return e.AttemptFailed(
+        place.key, place.attempt, failure=with_cap_detail(place, found), usage=report.usage, warnings=warnings
+    )
 
 
-def _measured(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
-    """What it used; and of what ran out, how much it had: whoever gives it more asks for that."""
+def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
+    """The details of the failure, with the peak memory and the exceeded limit: a later adjustment uses both."""
     details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
     if found.code == "OUT_OF_MEMORY":
-        memory = limits(place).memory
+        memory = attempt_limits(place).memory
         return {**details, "memory": memory} if memory else details
     if found.code != "TIMEOUT":
         return details
@@ -256,34 +260,34 @@ def _measured(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, An
         return {**details, LIMIT: "deadline"}
     if report.outcome.reported and not report.outcome.is_timed_out:
         return {LIMIT: "own", **details}
-    timeout = limits(place).timeout
+    timeout = attempt_limits(place).timeout
     return {**details, LIMIT: "timeout", "timeout": timeout} if timeout else details
 
 
-def _over_its_memory(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
-    """It had more than it asked for, so shortly that nobody saw it in time: the next one may not be so lucky."""
+def _memory_warnings(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """A warning if the attempt used more memory than its limit, too briefly to be stopped for it."""
     if place.spec.resources is None and place.climb.adjusted is None:
         return ()
-    may, used = limits(place).memory, usage.get("peak_memory")
+    may, used = attempt_limits(place).memory, usage.get("peak_memory")
     if not may or not isinstance(used, int) or used <= may:
         return ()
-    message = f"it had {format_size(used)}, and asks for {format_size(may)}"
-    return (located(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
+    message = f"used {format_size(used)} of memory, more than the {format_size(may)} it asks for"
+    return (add_location(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
 
 
-def _unreported(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
-    """A limit that nobody can hold is worth knowing."""
-    found = unreported(now.state, place, usage) if is_agent(place.spec) else None
-    return () if found is None else (located(now, place, found),)
+def _budget_warnings(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """A warning if a budget cannot be enforced because the agent did not report its spending."""
+    found = unreported_warning(now.state, place, usage) if is_agent(place.spec) else None
+    return () if found is None else (add_location(now, place, found),)
 
 
 def _was_stopped(now: Now, place: Place) -> bool:
-    """It was asked to end, so its failure is no news; unless it was left to finish, then what it reports counts."""
+    """Whether it ended because it was asked to. If it was left to finish, what it reports counts."""
     return place.phase == "stopping" and not now.state.is_left_to_finish(place)
 
 
 def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
-    reason = _misplaced(now.state, report.place, report.attempt)
+    reason = _stale_reason(now.state, report.place, report.attempt)
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
     else:
@@ -291,7 +295,7 @@ def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
 
 
 def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
-    reason = _misplaced(now.state, report.place, report.attempt)
+    reason = _stale_reason(now.state, report.place, report.attempt)
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
     else:
@@ -299,7 +303,7 @@ def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
 
 
 def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
-    reason = _misplaced(now.state, report.place, report.attempt)
+    reason = _stale_reason(now.state, report.place, report.attempt)
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
         return
@@ -307,17 +311,19 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
     if report.status == "completed":
         yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
     elif place.phase == "timeout":
-        had = {LIMIT: "timeout", "timeout": limit} if (limit := limits(place).timeout) else {}
-        found = make_failure(now, place, "TIMEOUT", "the child run took too long", details=had)
-        yield e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage)
+        had = {LIMIT: "timeout", "timeout": limit} if (limit := attempt_limits(place).timeout) else {}
+        found = make_failure(now, place, "TIMEOUT", "the child run took longer than its timeout", details=had)
+        yield e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found), report.usage)
     elif place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt, report.usage)
     else:
-        yield e.AttemptFailed(place.key, place.attempt, located(now, place, _failed_child(place, report)), report.usage)
+        yield e.AttemptFailed(
+            place.key, place.attempt, add_location(now, place, _failed_child(place, report)), report.usage
+        )
 
 
 def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
-    """CHILD_FAILED with what went wrong there. A group fails as the last of its steps that failed: rules go by that."""
+    """CHILD_FAILED with the failures of the child. A group fails like its last failed step, so that rules match it."""
     details: dict[str, Any] = {"child_run_id": report.child_run_id}
     if is_group(place.spec.action) and report.failures:
         last = report.failures[-1]
@@ -338,43 +344,50 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     if place.status != "pending_failed":
         raise StepNotParked(
             f"step '{report.step}' is {place.status}, so there is nothing to classify",
-            hint=_said_already(place) or _other_verb(now, place),
+            hint=_earlier_decision(place) or _other_verb_hint(now, place),
             step=report.step,
         )
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
-    adjusted = _adjusted(place, report)
-    check_raised(now.state, report.budgets, now.state.graph)
+    adjusted = _requested_adjustment(place, report)
+    check_raised_budgets(now.state, report.budgets, now.state.graph)
     yield e.StepClassified(
-        place.key, place.attempt, report.verdict, report.reason, report.by, adjusted, budgets=report.budgets
+        place.key,
+        place.attempt,
+        verdict=report.verdict,
+        reason=report.reason,
+        by=report.by,
+        adjusted=adjusted,
+        budgets=report.budgets,
     )
 
 
-def _said_already(place: Place) -> str:
-    """For whoever comes second: who decided, and how."""
+def _earlier_decision(place: Place) -> str:
+    """The hint if the step was already classified: the decision and its author."""
     ruling = place.climb.ruling
-    return "" if ruling is None else f"{ruling.by or 'somebody'} has said {ruling.verdict}: {ruling.reason}"
+    by = f" by {ruling.by}" if ruling is not None and ruling.by else ""
+    return "" if ruling is None else f"already classified as {ruling.verdict}{by}: {ruling.reason}"
 
 
-def _other_verb(now: Now, place: Place | None) -> str:
-    """For whoever confuses the two: a parked step is classified, an approval is answered."""
+def _other_verb_hint(now: Now, place: Place | None) -> str:
+    """The hint for the right verb: a parked step is classified, an approval is answered."""
     if place is not None and place.status == "pending_failed":
-        return f"it is parked: mulligan classify {now.state.run.run_id} {place.key} retry|fail --reason TEXT"
-    if place is not None and _asks(place):
-        return f"it waits for an approval: mulligan approve {now.state.run.run_id} {place.key} --reason TEXT"
+        return f"the step is parked: mulligan classify {now.state.run.run_id} {place.key} retry|fail --reason TEXT"
+    if place is not None and _waits_for_approval(place):
+        return f"the step waits for an approval: mulligan approve {now.state.run.run_id} {place.key} --reason TEXT"
     return ""
 
 
-def _asks(place: Place) -> bool:
+def _waits_for_approval(place: Place) -> bool:
     action = place.spec.action
     return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
 
 
-def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
-    """What a person says the next attempt is to get, over what rules gave it before."""
+def _requested_adjustment(place: Place, report: r.Classified) -> e.Adjusted | None:
+    """The memory and timeout that a person gives the next attempt, over what rules gave it before."""
     for name, asked in (("memory", report.memory), ("timeout", report.timeout)):
         if asked is not None and asked <= 0:
-            raise InputInvalid(f"{name} must be more than nothing, not {asked:g}")
+            raise InputInvalid(f"{name} must be greater than 0, not {asked:g}")
     if report.memory is None and report.timeout is None:
         return None
     before = place.climb.adjusted or e.Adjusted()
@@ -383,9 +396,9 @@ def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
 
 def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
     place = now.state.places.get(report.place)
-    if place is None or not _asks(place):
+    if place is None or not _waits_for_approval(place):
         message = f"'{report.place}' does not wait for an approval"
-        raise StepNotWaitingForApproval(message, hint=_other_verb(now, place), step=report.place)
+        raise StepNotWaitingForApproval(message, hint=_other_verb_hint(now, place), step=report.place)
     if not report.reason.strip():
         raise InputInvalid("an approval needs a reason", hint="say why: --reason TEXT")
     if report.is_approved:
@@ -408,26 +421,27 @@ def _timer(now: Now, report: r.TimerFired) -> Facts:
         return
     if now.state.run.status == "paused":
         held = (report.kind, report.place, report.number)
-        if _is_awaited(now, *held, report.wall) and held not in now.state.run.held:
+        if _is_timer_current(now, *held, report.wall) and held not in now.state.run.held:
             yield e.TimerHeld(*held)
         return
-    yield from fire(now, report.kind, report.place, report.number, report.wall)
+    yield from fire_timer(now, report.kind, report.place, report.number, report.wall)
 
 
-def release(now: Now, kind: str, key: str, number: int) -> Facts:
-    """What a timer brings about that fired in a pause, if it is still waited for. Its time has come before."""
-    yield from fire(now, kind, key, number, LATEST)
+def fire_held_timer(now: Now, kind: str, key: str, number: int) -> Facts:
+    """Fire a timer that was held back by a pause, if it is still current. It was due before."""
+    yield from fire_timer(now, kind, key, number, LATEST)
 
 
-def fire(now: Now, kind: str, key: str, number: int, wall: datetime | None = None) -> Facts:
-    """What a timer brings about, if it is still waited for."""
-    if _is_awaited(now, kind, key, number, wall):
+def fire_timer(now: Now, kind: str, key: str, number: int, wall: datetime | None = None) -> Facts:
+    """The consequences of a timer, if it is still current."""
+    if _is_timer_current(now, kind, key, number, wall):
         yield from _TIMERS[kind](now, now.state.places.get(key))
 
 
-def _is_awaited(now: Now, kind: str, key: str, number: int, wall: datetime | None) -> bool:
-    """Whether the run still waits for this timer, and it is not early. `wall`: what the wall clock says, if not the
-    same as the run's own time.
+def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime | None) -> bool:
+    """Whether the run still waits for this timer, and it is due.
+
+    `wall`: the time of the wall clock, for timers that go by it.
     """
     run, place = now.state.run, now.state.places.get(key)
     if kind == "loop":
@@ -443,7 +457,7 @@ def _is_awaited(now: Now, kind: str, key: str, number: int, wall: datetime | Non
         "until": (("running",), place.attempt, place.due),
         "handler": (("handling",), place.attempt, None if climb.is_handler_late else climb.handler_due),
         "triage": (("pending_failed",), place.attempt, climb.parked_due),
-        # Ready: entered while the run was paused, so that it could not start.
+        # Ready: entered while the run was paused, so it could not start.
         "deadline": (("ready", "running"), place.visit, _deadline(place)),
     }[kind]
     at = wall if kind == "until" and wall is not None else now.at
@@ -456,7 +470,7 @@ def _deadline(place: Place) -> Any:
 
 
 def _attempt_due(now: Now, place: Place) -> Facts:
-    """A wait is over, an approval has expired, a child run's time is up."""
+    """End an action of the engine: a wait is over, an approval has expired, a child run has timed out."""
     action = place.spec.action
     if action is None or place.phase:
         return
@@ -464,11 +478,11 @@ def _attempt_due(now: Now, place: Place) -> Facts:
         yield e.AttemptSucceeded(place.key, place.attempt)
     elif action.kind == "workflow":
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
-    elif filled(action, place.bindings).get("default") == "approve":
-        output = {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+    elif fill_params(action, place.bindings).get("default") == "approve":
+        output = {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
         yield e.AttemptSucceeded(place.key, place.attempt, output)
     else:
-        found = make_failure(now, place, "APPROVAL_EXPIRED", "nobody answered in time")
+        found = make_failure(now, place, "APPROVAL_EXPIRED", "no answer before the timeout")
         yield e.AttemptFailed(place.key, place.attempt, found)
 
 
@@ -479,18 +493,23 @@ def _handler_due(now: Now, place: Place) -> Facts:
 
 
 def _triage_due(now: Now, place: Place) -> Facts:
-    """Nobody came: the default applies, and a retry by default is given once a visit."""
+    """Apply the default verdict of the triage. A retry by default is granted once per visit."""
     policy = now.state.step(place.key).triage
     assert policy is not None
     wants_retry = policy.default == "retry" and place.climb.defaults_used == 0
     verdict: Any = "retry" if wants_retry else "fail"
     yield e.StepClassified(
-        place.key, place.attempt, verdict, "nobody classified it in time", "timeout", is_default=True
+        place.key,
+        place.attempt,
+        verdict=verdict,
+        reason="not classified before the timeout",
+        by="timeout",
+        is_default=True,
     )
 
 
 def _deadline_due(now: Now, place: Place) -> Facts:
-    """The visit has taken too long. What a worker runs is for its worker to end; all else is ended here."""
+    """The deadline of the visit has passed. A worker ends its own task; everything else is ended here."""
     kind = place.spec.action.kind if place.spec.action else "map"
     if place.status == "ready" or kind in ("wait", "approve"):
         found = make_failure(now, place, "TIMEOUT", PAST_DEADLINE)
@@ -508,7 +527,7 @@ def _run_time_up(now: Now, _: Place | None) -> Facts:
 
 
 _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
-    "retry": proceed,
+    "retry": start_due_retry,
     "attempt": _attempt_due,
     "until": _attempt_due,
     "handler": _handler_due,
@@ -517,7 +536,7 @@ _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
     "run": _run_time_up,
 }
 
-_DOORS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
+_HANDLERS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
     r.RunRequested: _run_requested,
     r.TaskStarted: _task_started,
     r.TaskEnded: _task_ended,

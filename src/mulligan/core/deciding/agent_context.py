@@ -1,7 +1,7 @@
-"""What an agent is told of what came before it: the parts, gathered from the state, and the text that is made of them.
+"""The context of an agent: failures and outputs that came before it, gathered from the state and rendered as text.
 
-A task carries the parts, and its worker makes the text: an output may be an artifact, which only a worker can fetch.
-Equal parts give equal text.
+A task carries the parts, and its worker renders the text, since an output may be an artifact that only a worker can
+fetch. Equal parts give equal text.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from mulligan.core.state.scope import failed_sources, nearest_failure
 from mulligan.core.state.state import Place, State
 
 
-class Heard(msgspec.Struct, frozen=True):
-    """What a step before this one gave. The seqs are those of the events that say so."""
+class PriorOutput(msgspec.Struct, frozen=True):
+    """The output of an earlier step. The seqs are those of the events that recorded it."""
 
     step: str
     visit: int
@@ -41,45 +41,62 @@ class Heard(msgspec.Struct, frozen=True):
     output: Any
 
 
-class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The parts of an agent's context, in the order of its text. `failed` has the oldest first."""
+class AgentContext(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The parts of an agent's context, in the order of the text. `failed` is oldest first."""
 
     target: str
     failed: tuple[FailedSource, ...] = ()
-    heard: tuple[Heard, ...] = ()
+    outputs: tuple[PriorOutput, ...] = ()
     summary: RetrySummary | None = None
-    # Whether what looks like a credential is hidden in it.
+    # Whether anything that looks like a credential is hidden.
     hides: bool = True
 
     def failure_text(self, run_id: int) -> str:
-        """The failures alone: what any other step is told."""
+        """The text of the failures alone, which is all that a step without an agent gets."""
         return failure_context(run_id, self.target, self.failed, self.hides)
 
     def text(self, run_id: int, own: Any = None) -> str:
-        """All of it; `own` is what the workflow itself says, and follows the failures. What is empty says nothing."""
-        outputs = [_worded(one) for one in self.heard]
+        """The whole text. `own`, the context written in the workflow, follows the failures. Empty parts are omitted."""
+        outputs = [_as_upstream_output(one) for one in self.outputs]
         theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
-        return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs, self.hides).text
+        return assemble(
+            run_id,
+            self.target,
+            failed=self.failed,
+            upstream=outputs,
+            summary=self.summary,
+            own=theirs,
+            hides=self.hides,
+        ).text
 
-    def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
-        """The same with what `fetch` makes of each output: whoever can read artifacts puts them in."""
-        heard = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.heard)
-        return msgspec.structs.replace(self, heard=tuple(heard))
-
-
-def _worded(one: Heard) -> UpstreamOutput:
-    text, kind = _as_text(_answered(one.output))
-    return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
-
-
-# What an agent answers with that has nothing to say but a text; `json` is that text again, the others are figures.
-_ANSWER = {"content", "decision", "tokens"}
-_BESIDE = {"json", "cost", "calls", "turns", "model"}
+    def with_outputs(self, fetch: Callable[[Any], Any]) -> AgentContext:
+        """The same context with each output replaced by `fetch(output)`: a worker fetches artifacts this way."""
+        outputs = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.outputs)
+        return msgspec.structs.replace(self, outputs=tuple(outputs))
 
 
-def _answered(output: Any) -> Any:
-    """The text of such an answer: as JSON it would be longer, and hard to read."""
-    is_answer = isinstance(output, dict) and _ANSWER <= output.keys() <= _ANSWER | _BESIDE
+def _as_upstream_output(one: PriorOutput) -> UpstreamOutput:
+    text, kind = _as_text(_answer_text(one.output))
+    return UpstreamOutput(
+        one.step,
+        one.visit,
+        attempt=one.attempt,
+        entered_seq=one.entered_seq,
+        output_seq=one.output_seq,
+        created_at=one.given_at,
+        content=text,
+        content_type=kind,
+    )
+
+
+# The keys of an agent's answer that holds nothing but a text. Of the optional ones `json` repeats the text.
+_ANSWER_KEYS = {"content", "decision", "tokens"}
+_OPTIONAL_ANSWER_KEYS = {"json", "cost", "calls", "turns", "model"}
+
+
+def _answer_text(output: Any) -> Any:
+    """The text of an agent's answer, which is easier to read than its JSON; other outputs as they are."""
+    is_answer = isinstance(output, dict) and _ANSWER_KEYS <= output.keys() <= _ANSWER_KEYS | _OPTIONAL_ANSWER_KEYS
     return output["content"] if is_answer and isinstance(output["content"], str) else output
 
 
@@ -90,28 +107,28 @@ def _as_text(value: Any) -> tuple[str, ContentType]:
 # -- gathering -------------------------------------------------------------------------------------------------------
 
 
-def briefing(state: State, place: Place) -> Briefing:
-    """What the place is told if it is an agent's: a step, or whatever belongs to one."""
+def agent_context(state: State, place: Place) -> AgentContext:
+    """The context for an agent at `place`, which is a step or belongs to one."""
     step = state.step_of(place)
     failed = failed_sources(state, step)
-    handled = _handled(state, place)
-    heard = _heard(state, step.key) if hears_upstream(place.spec) else ()
-    return Briefing(
+    handled = _failure_to_handle(state, place)
+    outputs = _prior_outputs(state, step.key) if reads_upstream(place.spec) else ()
+    return AgentContext(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
-        heard=tuple(islice(chain(_rejected(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
+        outputs=tuple(islice(chain(_rejected_output(state, place), outputs), UPSTREAM_OUTPUTS_MAX)),
         summary=place.climb.summary,
         hides=state.workflow.hide_credentials,
     )
 
 
-def hears_upstream(spec: Command) -> bool:
-    """Whether it is an agent that is told what the steps before it gave: its prompt may say all of that already."""
+def reads_upstream(spec: Command) -> bool:
+    """Whether the agent gets the outputs of earlier steps; with `upstream: false` its prompt has them already."""
     return spec.action is not None and is_agent(spec) and spec.action.params.get("upstream") is not False
 
 
-def _handled(state: State, place: Place) -> FailedSource | None:
-    """The failure that a handler or a recovery script, or what belongs to one, is there for."""
+def _failure_to_handle(state: State, place: Place) -> FailedSource | None:
+    """The failure that a handler or recovery script was started for, if the place is or belongs to one."""
     helper = _helper(state, place)
     failure = nearest_failure(state, place) if helper else None
     if helper is None or failure is None:
@@ -133,44 +150,60 @@ def _handled(state: State, place: Place) -> FailedSource | None:
 
 
 def _helper(state: State, place: Place) -> Place | None:
-    """The command of a handler, or the recovery script, that the place is or belongs to."""
+    """The handler command or recovery script that the place is or belongs to."""
     return next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
 
 
-def _rejected(state: State, place: Place) -> Iterator[Heard]:
-    """What the attempt that a helper is there for gave, if it was not accepted: nobody mends what he has not seen."""
+def _rejected_output(state: State, place: Place) -> Iterator[PriorOutput]:
+    """The rejected output of the attempt that a handler or script is to repair."""
     helper = _helper(state, place)
     failing = state.places[helper.parent] if helper else None
     if failing is not None and failing.failure is not None and failing.climb.rejected is not None:
         visit, seq, at = state.step_of(failing).visit, failing.climb.failure_seq, failing.failure.at or state.run.at
-        yield Heard(failing.key, visit, failing.attempt, failing.entered_seq, seq, at, failing.climb.rejected)
+        yield PriorOutput(
+            step=failing.key,
+            visit=visit,
+            attempt=failing.attempt,
+            entered_seq=failing.entered_seq,
+            output_seq=seq,
+            given_at=at,
+            output=failing.climb.rejected,
+        )
 
 
-def _heard(state: State, step: str) -> Iterator[Heard]:
-    """What the steps before it gave, each once: those that it needs in the order of `needs`, then those whose edges
-    led to it in the order of the file."""
-    for name in dict.fromkeys((*_needed(state, step), *_arrived(state, step))):
+def _prior_outputs(state: State, step: str) -> Iterator[PriorOutput]:
+    """The outputs of earlier steps, each once: the needed steps in the order of `needs`, then the sources of the edges
+    that led here, in file order."""
+    for name in dict.fromkeys((*_needed_steps(state, step), *_arrived_steps(state, step))):
         place = state.places[name]
         if place.output is not None and place.given is not None:
             seq, at = place.given
-            yield Heard(name, place.visit, place.attempt, place.entered_seq, seq, at, place.output)
+            yield PriorOutput(
+                step=name,
+                visit=place.visit,
+                attempt=place.attempt,
+                entered_seq=place.entered_seq,
+                output_seq=seq,
+                given_at=at,
+                output=place.output,
+            )
 
 
-def _needed(state: State, step: str) -> Iterator[str]:
+def _needed_steps(state: State, step: str) -> Iterator[str]:
     for need in () if step == END else state.graph.nodes[step].step.needs:
         yield from state.workflow.groups[need.of] if need.is_group else (need.of,)
 
 
-def _arrived(state: State, step: str) -> list[str]:
-    """Whose edges led to it. Those that loop back are no arrivals of the graph's: that they were taken is counted."""
+def _arrived_steps(state: State, step: str) -> list[str]:
+    """The steps whose edges led here. Loop edges are not among the arrivals of the graph: `loops_taken` has them."""
     if step == END:
         return []
     nodes = state.graph.nodes
     arrivals = [arc.source for arc in nodes[step].arrivals if state.arcs.get(arc.key) in ("arrived", "taken")]
-    return sorted({*arrivals, *_looped(state, step)}, key=lambda name: nodes[name].order)
+    return sorted({*arrivals, *_looped_steps(state, step)}, key=lambda name: nodes[name].order)
 
 
-def _looped(state: State, step: str) -> Iterator[str]:
+def _looped_steps(state: State, step: str) -> Iterator[str]:
     for key in state.run.loops_taken:
         source, _, index = key.rpartition("#")
         if state.graph.arc(source, int(index)).to == step:

@@ -1,13 +1,12 @@
-"""Whether a regular expression is found in a text, in time that grows with its length and no faster.
+"""Search for a regular expression in time linear in the length of the text.
 
-Python's own search goes back and tries again: a few choices in an expression, such as `.*a.*b.*c`, and a message that
-was made for it takes hours, in which the engine does nothing else. What steps say is nobody's to trust. So where an
-expression has more than one choice, a set of places in it moves along the text, once, and never goes back. Why no
-library does this: docs/project/adr/0024.
+Python's `re` backtracks: with a few choices in an expression, such as `.*a.*b.*c`, a hostile message can keep the
+engine busy for hours, and messages come from untrusted steps. So an expression with more than one choice runs as an
+automaton: a set of positions in the expression moves along the text once and never goes back. Why no library is used:
+docs/project/adr/0024.
 
-The dialect is Python's, but for what needs to go back: backreferences, looking ahead or behind, conditions, possessive
-and atomic parts. A part that takes one character, or looks at a place, is still asked of Python, and means what it
-means there.
+The dialect is Python's without what needs backtracking: backreferences, lookahead and lookbehind, conditions,
+possessive and atomic parts. Single characters and anchors are still matched by `re`, with the same meaning.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from functools import lru_cache
 
 import msgspec
 
-# Of how many places an expression may consist, repeats written out: the longest search takes a part of a second.
+# The most positions an expression may have, repeats expanded: the longest search then takes a fraction of a second.
 PLACES_MAX = 1_000
-# How deep its groups may nest.
+# How deep groups may nest.
 DEPTH_MAX = 100
-# How many expressions are kept ready. A workflow has a handful.
-_KEPT_MAX = 256
+# How many compiled expressions are cached. A workflow has a handful.
+_CACHE_SIZE = 256
 
-# A text, compiled when somebody first asks: most workflows have no expression.
+# A string, compiled at its first use: most workflows have no expression.
 _PART = r"""
       (?P<comment>\(\?\#[^)]*+\))
     | (?P<flags>\(\?[a-zA-Z]++\))
@@ -40,23 +39,23 @@ _PART = r"""
 
 
 class NotSearchable(Exception):
-    """An expression that has to go back to be found, or is too large; the text says which."""
+    """The expression needs backtracking or is too large; the message says which."""
 
 
 class _Take(msgspec.Struct, frozen=True):
-    """One character, of those that a part of the expression takes."""
+    """Consumes one character that matches `part`."""
 
     part: re.Pattern[str]
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """No character: the beginning, the end, the edge of a word."""
+    """Consumes nothing: the beginning, the end, a word boundary."""
 
     part: re.Pattern[str]
 
 
 class _Fork(msgspec.Struct, frozen=True):
-    """Goes on at each of these places."""
+    """Continues at each of these positions."""
 
     to: list[int]
 
@@ -82,20 +81,20 @@ _Node = _Take | _Look | _Repeat | _Sequence | _Choice
 
 
 def is_found(expression: str, text: str) -> bool:
-    """Whether a valid regular expression is found anywhere in the text."""
+    """Whether a valid regular expression matches anywhere in the text."""
     return _search(expression).is_in(text)
 
 
 def refuse_unsearchable(expression: str) -> None:
-    """NotSearchable, where a valid expression has to go back to be found, and that may take long."""
+    """Raise NotSearchable for a valid expression whose search needs backtracking and may take long."""
     if _choices(expression) > 1:
         Automaton(expression)
-    elif reference := _reference_beside_a_repeat(expression):
-        raise NotSearchable(f"'{reference}' has to go back in the text")
+    elif reference := _backreference_with_repeat(expression):
+        raise NotSearchable(f"'{reference}' needs backtracking")
 
 
 class Backtracking:
-    """Python's own search: the fastest, where there is at most one choice, and so nothing to go back to but that."""
+    """The search of `re`: the fastest, and safe for an expression with at most one choice."""
 
     def __init__(self, expression: str) -> None:
         self._compiled = re.compile(expression)
@@ -105,19 +104,19 @@ class Backtracking:
 
 
 class Automaton:
-    """The places of an expression, and a search that is at many of them at once. A set of them is a number, in bits."""
+    """The positions of an expression, and a search at many of them at once. A set of positions is a bit mask."""
 
     def __init__(self, expression: str) -> None:
         self._places: list[_Place] = []
-        # What is in a repeat counts each time, also where it is nothing.
+        # The content of a repeat counts each time, also if it is empty.
         self._added = 0
         self._add(_Reader(expression).read())
         self._end = 1 << len(self._places)
-        self._takes = _by_part(self._places, _Take)
-        self._looks = _by_part(self._places, _Look)
+        self._takes = _places_by_part(self._places, _Take)
+        self._looks = _places_by_part(self._places, _Look)
         self._takers: dict[str, int] = {}
-        # By which places look and hold: each place that takes no character, with all that is reached from it. There
-        # are few: the beginning, the end, lines and words meet in a dozen ways.
+        # By the set of anchors that match: each position that consumes nothing, with all that is reached from it.
+        # There are few such sets: beginning, end, lines and words combine in a dozen ways.
         self._ways: dict[int, list[tuple[int, int]]] = {}
 
     def is_in(self, text: str) -> bool:
@@ -126,12 +125,12 @@ class Automaton:
             here = self._spread(here | 1, text, at)
             if here & self._end:
                 return True
-            # The place behind one that takes a character is the next.
+            # After consuming a character, go on at the next position.
             here = (here & self._who_takes(text[at])) << 1 if at < len(text) else 0
         return False
 
     def _spread(self, here: int, text: str, at: int) -> int:
-        """All places that are reached from these without taking a character, each way looked at once."""
+        """All positions reached from these without consuming a character."""
         holding = sum(places for part, places in self._looks if part.match(text, at))
         ways = self._ways.get(holding)
         if ways is None:
@@ -147,12 +146,12 @@ class Automaton:
             found = self._takers[char] = sum(places for part, places in self._takes if part.fullmatch(char))
         return found
 
-    # -- making it
+    # -- building
 
     def _add(self, node: _Node) -> None:
         self._added += 1
         if self._added > 4 * PLACES_MAX or len(self._places) > PLACES_MAX:
-            raise NotSearchable(f"it has more than {PLACES_MAX:,} parts, repeats written out")
+            raise NotSearchable(f"it has more than {PLACES_MAX:,} parts with repeats expanded")
         match node:
             case _Sequence(parts):
                 for part in parts:
@@ -192,20 +191,20 @@ class Automaton:
             fork.to.append(len(self._places))
 
     def _fork(self) -> _Fork:
-        """A place that goes on at the next, and wherever is added to it."""
+        """Add a position that continues at the next one and at those added to it later."""
         fork = _Fork([len(self._places) + 1])
         self._places.append(fork)
         return fork
 
 
 class _Reader:
-    """Reads the structure of a valid expression; what its parts mean is Python's to say."""
+    """Parses the structure of a valid expression; `re` interprets the parts."""
 
     def __init__(self, expression: str) -> None:
         self._parts = list(_parts(expression))
         self._at = 0
         self._global = ""
-        # What each open group says of flags, as the beginning of a group.
+        # The flags of each open group, as the text that opens a group.
         self._scopes: list[str] = []
 
     def read(self) -> _Node:
@@ -224,7 +223,7 @@ class _Reader:
             part = self._parts[self._at]
             self._at += 1
             if part["times"]:
-                found.append(_repeated(found.pop(), part))
+                found.append(_make_repeat(found.pop(), part))
             else:
                 found += self._nodes(part)
         return _Sequence(found)
@@ -234,7 +233,7 @@ class _Reader:
 
     def _nodes(self, part: re.Match[str]) -> Iterator[_Node]:
         if part["back"]:
-            raise NotSearchable(f"'{part[0]}' has to go back in the text")
+            raise NotSearchable(f"'{part[0]}' needs backtracking")
         if part["flags"]:
             self._set_flags(part[0])
         elif part["open"]:
@@ -245,16 +244,16 @@ class _Reader:
             yield _Take(self._compiled(part[0]))
 
     def _set_flags(self, flags: str) -> None:
-        """They stand at the beginning, or Python refuses them."""
+        """Add global flags. They stand at the beginning, otherwise `re` refuses them."""
         if "x" in flags:
-            raise NotSearchable(f"'{flags}' lets blanks mean nothing")
+            raise NotSearchable(f"'{flags}' makes blanks meaningless")
         self._global += flags
 
     def _group(self, scope: str) -> _Node:
         if "x" in scope:
-            raise NotSearchable(f"'(?{scope}:' lets blanks mean nothing")
+            raise NotSearchable(f"'(?{scope}:' makes blanks meaningless")
         if len(self._scopes) == DEPTH_MAX:
-            raise NotSearchable(f"its groups are nested more than {DEPTH_MAX} deep")
+            raise NotSearchable(f"its groups are nested more than {DEPTH_MAX} levels deep")
         self._scopes.append(f"(?{scope}:")
         inside = self._choice()
         self._scopes.pop()
@@ -265,8 +264,8 @@ class _Reader:
         return re.compile(f"{self._global}{''.join(self._scopes)}{part}{')' * len(self._scopes)}")
 
 
-def _by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.Pattern[str], int]]:
-    """Each part of that kind, once, with the places where it stands."""
+def _places_by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.Pattern[str], int]]:
+    """Each part of that kind once, with the positions where it occurs."""
     found: dict[re.Pattern[str], int] = {}
     for at, place in enumerate(places):
         if isinstance(place, kind):
@@ -275,10 +274,10 @@ def _by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.P
 
 
 def _ways(places: list[_Place], holding: int) -> list[tuple[int, int]]:
-    """Where one can go on without taking a character while these looks hold, and all places that it leads to.
+    """Each position that continues without consuming a character while these anchors match, and all it leads to.
 
-    Nearly all ways lead forward, so that they are gone through from the end; again for as long as a repeat, which leads
-    back, has found more. That is at most once for each depth of repeats.
+    Nearly all ways lead forward, so they are followed from the end; again while a repeat, which leads back, finds
+    more. That is at most once per nesting level of repeats.
     """
     leads = {at: place.to for at, place in enumerate(places) if isinstance(place, _Fork)}
     leads |= {at: [at + 1] for at, place in enumerate(places) if isinstance(place, _Look) and holding >> at & 1}
@@ -293,9 +292,9 @@ def _ways(places: list[_Place], holding: int) -> list[tuple[int, int]]:
     return [(1 << at, reached[at]) for at in sorted(leads)]
 
 
-def _repeated(node: _Node, part: re.Match[str]) -> _Node:
+def _make_repeat(node: _Node, part: re.Match[str]) -> _Node:
     if part["how"] == "+":
-        raise NotSearchable(f"'{part[0]}' gives nothing back once it has matched")
+        raise NotSearchable(f"'{part[0]}' is possessive")
     if part["times"] in ("*", "+", "?"):
         return _Repeat(node, int(part["times"] == "+"), 1 if part["times"] == "?" else None)
     least = int(part["least"] or 0)
@@ -309,21 +308,21 @@ def _parts(expression: str) -> Iterator[re.Match[str]]:
 
 
 def _choices(expression: str) -> int:
-    """How often there is more than one way to go on."""
+    """How many choices the expression has: alternatives and repeats."""
     return sum(bool(part["or"] or part["times"]) for part in _parts(expression))
 
 
-def _reference_beside_a_repeat(expression: str) -> str:
-    """What refers to a group in an expression with a repeat: for each place, each length is compared, all of it."""
+def _backreference_with_repeat(expression: str) -> str:
+    """A backreference in an expression with a repeat, which may take long; "" if there is none."""
     parts = list(_parts(expression))
     if not any(part["times"] and part["times"] != "?" for part in parts):
         return ""
     return next((part[0] for part in parts if part["back"] and part["back"].startswith(("\\", "(?P="))), "")
 
 
-@lru_cache(_KEPT_MAX)
+@lru_cache(_CACHE_SIZE)
 def _search(expression: str) -> Backtracking | Automaton:
-    """The search for an expression. One from before there was a choice of searches is Python's to find."""
+    """The search for an expression. An older workflow may have an expression that only `re` can search."""
     try:
         return Automaton(expression) if _choices(expression) > 1 else Backtracking(expression)
     except NotSearchable:

@@ -1,8 +1,8 @@
-"""Circuit breakers: who may pass one, and what the outcome of a task changes about it.
+"""Circuit breakers: whether a task may be leased, and what its outcome changes.
 
-A breaker belongs to a store, not to a run: the store keeps its `Circuit`, gives the time, and asks here. `closed` lets
-everything pass and counts failures in a row; so many of them open it until `retry_at`. Then one lease, the probe, may
-pass: `half_open`. Its outcome decides.
+A breaker belongs to a store, not to a run: the store keeps its `Circuit` and calls this module. `closed` lets all
+tasks through and counts consecutive failures; too many of them open it until `retry_at`. Then one task, the probe,
+gets through (`half_open`), and its outcome closes or opens the breaker.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Status = Literal["closed", "open", "half_open"]
 Admission = Literal["go", "probe", "wait", "refuse"]
 Verdict = Literal["success", "failure", "neither"]
 
-# They say nothing about what the breaker guards.
-_TELLS_NOTHING = frozenset(
+# Failures that say nothing about the service that the breaker guards.
+_NEUTRAL_CODES = frozenset(
     {"CANCELLED", "INTERRUPTED", "WORKER_LOST", "CIRCUIT_OPEN", "NO_CAPACITY", "BUDGET_EXCEEDED"}
 )
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The breaker that guards a task, and what the task's workflow says about it."""
+    """The breaker of a task, and its rules in the workflow of that task."""
 
     name: str
     rules: Breaker
@@ -39,19 +39,19 @@ class Circuit(msgspec.Struct, frozen=True):
     """The state of a breaker."""
 
     status: Status = "closed"
-    # In a row.
+    # Consecutive failures.
     failures: int = 0
-    # From when on it may be probed, of one that is not closed.
+    # Unless closed: when it may be probed.
     retry_at: datetime | None = None
-    # The token of the lease that probes, of one that is half open. The lease may be void.
+    # If half open: the token of the probe's lease, which may have expired.
     probe: int | None = None
 
 
 CLOSED = Circuit()
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """The end of a guarded task, for its breaker: what the lease `token` has brought to light."""
+class GuardedOutcome(msgspec.Struct, frozen=True):
+    """The outcome of a guarded task, with the token of its lease."""
 
     token: int
     guard: Guard
@@ -61,7 +61,7 @@ class Counted(msgspec.Struct, frozen=True):
 def admission(circuit: Circuit, guard: Guard, now: datetime, *, is_probe_alive: bool) -> Admission:
     """Whether a task may be leased now: it goes, goes as the probe, stays in the queue, or is refused.
 
-    While the probe is under way everybody waits, also who would rather fail: the answer is near.
+    While a probe runs every task waits, also with `when_open: fail`, since the answer is near.
     """
     if circuit.status == "closed":
         return "go"
@@ -72,15 +72,15 @@ def admission(circuit: Circuit, guard: Guard, now: datetime, *, is_probe_alive: 
     return "refuse" if guard.rules.when_open == "fail" else "wait"
 
 
-def probed(circuit: Circuit, token: int) -> Circuit:
-    """The breaker while the lease with this token finds out whether things are well again."""
+def start_probe(circuit: Circuit, token: int) -> Circuit:
+    """The breaker while the task with this lease token probes the service."""
     return msgspec.structs.replace(circuit, status="half_open", probe=token)
 
 
-def count(circuit: Circuit, counted: Counted, now: datetime) -> Circuit:
-    """The breaker after an outcome that was accepted.
+def count_outcome(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> Circuit:
+    """The breaker after an accepted outcome.
 
-    Of one that is not closed only the probe's outcome counts: the others left before they could know.
+    Unless it is closed, only the outcome of the probe counts: other tasks started before the breaker opened.
     """
     if circuit.status == "closed":
         return _count_closed(circuit, counted, now)
@@ -89,42 +89,42 @@ def count(circuit: Circuit, counted: Counted, now: datetime) -> Circuit:
     if counted.verdict == "success":
         return CLOSED
     if counted.verdict == "failure":
-        return _opened(circuit.failures + 1, counted.guard, now)
+        return _open(circuit.failures + 1, counted.guard, now)
     # The next lease is the probe.
     return msgspec.structs.replace(circuit, status="open", probe=None)
 
 
-def _count_closed(circuit: Circuit, counted: Counted, now: datetime) -> Circuit:
+def _count_closed(circuit: Circuit, counted: GuardedOutcome, now: datetime) -> Circuit:
     if counted.verdict == "success":
         return CLOSED
     if counted.verdict == "neither":
         return circuit
     failures = circuit.failures + 1
     is_too_many = failures >= counted.guard.rules.failures
-    return _opened(failures, counted.guard, now) if is_too_many else Circuit(failures=failures)
+    return _open(failures, counted.guard, now) if is_too_many else Circuit(failures=failures)
 
 
-def _opened(failures: int, guard: Guard, now: datetime) -> Circuit:
+def _open(failures: int, guard: Guard, now: datetime) -> Circuit:
     return Circuit("open", failures, now + timedelta(seconds=guard.rules.reset))
 
 
-def judge(report: Report, guard: Guard) -> Verdict:
-    """What the last report of a guarded task says about the thing that its breaker guards.
+def breaker_verdict(report: Report, guard: Guard) -> Verdict:
+    """What the last report of a task says about the service that its breaker guards.
 
-    One that was cut by the deadline of its visit may have had no time left to ask: waiting for the breaker took it.
+    A task that passed the deadline of its visit counts for nothing: it may have spent its time waiting for the breaker.
     """
     if not isinstance(report, TaskEnded) or report.outcome.is_stopped or report.outcome.is_past_deadline:
         return "neither"
     if report.reused_run_id:
-        return "neither"  # nothing was asked of it
+        return "neither"  # the service was not called
     found, _ = classify(report.outcome)
     if found is None:
         return "success"
-    return "neither" if found.code in _TELLS_NOTHING or found.code in guard.rules.ignore else "failure"
+    return "neither" if found.code in _NEUTRAL_CODES or found.code in guard.rules.ignore else "failure"
 
 
-def refusal(guard: Guard, retry_at: datetime) -> Outcome:
-    """What becomes of a task that will not wait for its breaker."""
+def open_circuit_outcome(guard: Guard, retry_at: datetime) -> Outcome:
+    """The outcome of a task with `when_open: fail` while the breaker is open."""
     return Outcome(
         exit_code=None,
         code="CIRCUIT_OPEN",

@@ -1,4 +1,4 @@
-"""Rung 0: whatever happened to an attempt becomes a `Failure`, or nothing."""
+"""Rung 0: the outcome of an attempt becomes a `Failure`, or none."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from mulligan.core.model.failure import (
 )
 from mulligan.core.model.outcome import Outcome
 
-# A step may report a thousand errors; an event has room for the first few of them.
+# A step may report a thousand errors; an event holds the first few.
 REPORTS_MAX = 20
 CODE_CHARS_MAX = 100
 DETAILS_BYTES_MAX = 16 * 1024
 
 
-_NOTHING_WRONG = Outcome()
-# What is said of an attempt that wrote nothing itself; of the last, not its own time was up, but its visit's.
-TOO_LARGE = "it used more memory than it may"
+_SUCCESS = Outcome()
+# Messages for an attempt that wrote nothing itself. A deadline bounds the whole visit.
+# Logs of older releases say "it used more memory than it may": compare the beginning.
+TOO_LARGE_PREFIX = "it used more memory than"
+TOO_LARGE = f"{TOO_LARGE_PREFIX} its limit"
 TOO_LONG, PAST_DEADLINE = "it took longer than its timeout", "it took longer than its deadline"
 
 
-# Details of a TIMEOUT: the name of the limit that struck, and how long that is, where it is not the step's own.
+# Details of a TIMEOUT: the name of the limit that was exceeded, and its length if it is not a limit of the step.
 LIMIT, LIMIT_SECONDS = "limit", "limit_seconds"
 
 
-def limit_struck(found: Failure) -> str:
-    """Which limit a TIMEOUT exceeded: `timeout` or `deadline` of the step, `read_timeout` of a request, `own` where the
-    step itself reports it …
+def exceeded_limit(found: Failure) -> str:
+    """Which limit a TIMEOUT exceeded: `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the
+    step itself reports the timeout; empty for any other failure.
     """
     if found.code != "TIMEOUT":
         return ""
@@ -47,21 +49,21 @@ def limit_struck(found: Failure) -> str:
 
 
 def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
-    """The failure, if it is one, and the step's warnings. An error that the step reports fails it even on exit 0."""
-    if outcome == _NOTHING_WRONG:
+    """The failure, if any, and the warnings. An error that the step reports fails it even with exit code 0."""
+    if outcome == _SUCCESS:
         return None, ()
     if outcome.said is not None:
         return outcome.said, ()
-    reports = [_reported(report, outcome) for report in outcome.reported]
+    reports = [_reported_failure(report, outcome) for report in outcome.reported]
     warnings = tuple(report for report in reports if report.severity == "warning")
     errors = [report for report in reports if report.severity != "warning"]
     errors.sort(key=lambda report: report.severity != "critical")
     found = _failure(outcome, errors[:REPORTS_MAX])
-    return found, (*warnings[:REPORTS_MAX], *_unread(outcome, found))
+    return found, (*warnings[:REPORTS_MAX], *_warnings(outcome, found))
 
 
-def _unread(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
-    """What it gave and nobody has; what it said of itself and nobody could read, where it failed for another reason."""
+def _warnings(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
+    """Warnings about an output, a log or an error report that could not be read."""
     if outcome.output_warning:
         yield failure("OUTPUT_INVALID", outcome.output_warning, severity="warning")
     if outcome.log_warning:
@@ -72,9 +74,9 @@ def _unread(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
 
 
 def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
-    code, message = _seen(outcome)
+    code, message = _observed_code(outcome)
     if code in ("TIMEOUT", "OUT_OF_MEMORY") or not errors:
-        return _filled(outcome, code, message, tuple(errors)) if code else None
+        return _observed_failure(outcome, code, message, tuple(errors)) if code else None
     first, *others = errors
     return msgspec.structs.replace(
         first,
@@ -86,14 +88,14 @@ def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
     )
 
 
-def _seen(outcome: Outcome) -> tuple[str, str]:
-    """The code for what was seen from outside, and what happened in words. The first line that fits."""
+def _observed_code(outcome: Outcome) -> tuple[str, str]:
+    """The code and message for what the worker observed; the first that applies."""
     if outcome.is_timed_out:
         return "TIMEOUT", PAST_DEADLINE if outcome.is_past_deadline else TOO_LONG
     if outcome.is_out_of_memory:
         return "OUT_OF_MEMORY", TOO_LARGE
     if outcome.code:
-        return _believed(outcome.code), outcome.message or outcome.code
+        return _trusted_code(outcome.code), outcome.message or outcome.code
     if outcome.signal is not None:
         return "SIGNALED", f"killed by signal {outcome.signal}"
     if outcome.exit_code:
@@ -101,19 +103,19 @@ def _seen(outcome: Outcome) -> tuple[str, str]:
     if outcome.report_error:
         return "OUTPUT_INVALID", f"$MULLIGAN_ERROR {outcome.report_error}"
     if outcome.missing_outputs:
-        return "OUTPUT_MISSING", "not there after exit 0: " + ", ".join(outcome.missing_outputs)
+        return "OUTPUT_MISSING", "declared files missing after exit code 0: " + ", ".join(outcome.missing_outputs)
     if outcome.output_error:
         return "OUTPUT_INVALID", outcome.output_error
     return "", ""
 
 
-def _believed(code: str) -> str:
-    """Most engine codes are for the core to find. A worker may say that a breaker is open, and that it has a bug."""
+def _trusted_code(code: str) -> str:
+    """The code of a worker. Of the engine's codes it may report only CIRCUIT_OPEN and INTERNAL."""
     return code if code not in ENGINE_CODES or code in ("CIRCUIT_OPEN", "INTERNAL") else "EXCEPTION"
 
 
-def _filled(outcome: Outcome, code: str, in_words: str, cause: tuple[Failure, ...]) -> Failure:
-    """The tail of stderr where there is any, else what happened in words."""
+def _observed_failure(outcome: Outcome, code: str, in_words: str, cause: tuple[Failure, ...]) -> Failure:
+    """The observed failure. Its message is the tail of stderr if there is any, otherwise `in_words`."""
     speaks = code in ("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY") and outcome.stderr_tail.strip()
     printed = outcome.stdout_tail.strip() if not speaks else ""
     details = {**outcome.details, "stdout": printed} if printed else outcome.details
@@ -129,20 +131,20 @@ def _filled(outcome: Outcome, code: str, in_words: str, cause: tuple[Failure, ..
 
 
 def _exit_code(outcome: Outcome) -> int | None:
-    """Death by signal N is exit code 128+N; a timeout has none."""
+    """Death by signal N counts as exit code 128+N; a timeout has no exit code."""
     if outcome.is_timed_out:
         return None
     return 128 + outcome.signal if outcome.signal is not None else outcome.exit_code
 
 
-def _reported(report: Any, outcome: Outcome) -> Failure:
-    """A step's own word. Engine codes are not believed: only the engine knows that a worker was lost."""
+def _reported_failure(report: Any, outcome: Outcome) -> Failure:
+    """A failure that the step reports itself. It cannot use the engine's codes, such as WORKER_LOST."""
     if not isinstance(report, dict):
         return failure("EXCEPTION", _text(report)[:MESSAGE_CHARS_MAX])
     code = report.get("code")
     code = _text(code)[:CODE_CHARS_MAX] if code and isinstance(code, (str, int)) else "EXCEPTION"
     details = report.get("details")
-    details = _fitting(details) if isinstance(details, dict) else {}
+    details = _bounded_details(details) if isinstance(details, dict) else {}
     if code in ENGINE_CODES:
         details["reported_code"], code = code, "EXIT_NONZERO" if outcome.exit_code else "EXCEPTION"
     severity = report.get("severity")
@@ -157,11 +159,11 @@ def _reported(report: Any, outcome: Outcome) -> Failure:
 
 
 def _text(value: Any) -> str:
-    """What a step said, as it was written: JSON where it is no text."""
+    """A reported value as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _fitting(details: dict[str, Any]) -> dict[str, Any]:
-    """What a step says beside its error; of what an event has no room for, only how much it was."""
+def _bounded_details(details: dict[str, Any]) -> dict[str, Any]:
+    """The reported details; only their size if they are too large for an event."""
     size = len(msgspec.json.encode(details))
     return dict(details) if size <= DETAILS_BYTES_MAX else {"dropped_bytes": size}

@@ -1,56 +1,66 @@
-"""Rung 5: everything reaches `end`. When nothing else runs or can run: undo, `end`, and the round's last word."""
+"""Rung 5: every run reaches `end`. When nothing runs or can run: undo, `end`, and the final event of the round."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.deciding.end_status import said_by_end
-from mulligan.core.deciding.flow import enter, enter_held, is_full, pass_over, unwoken, wake_starts
+from mulligan.core.deciding.end_status import parse_end_output
+from mulligan.core.deciding.flow import (
+    enter,
+    enter_free_slots,
+    is_at_max_parallel,
+    pass_over,
+    remaining_start_batches,
+    wake_starts,
+)
 from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import RUN_TOO_LONG, Now
-from mulligan.core.state.state import Place, State, Undoable
+from mulligan.core.state.state import Place, State, UndoableVisit
 from mulligan.core.state.verdict import is_degraded, is_handled, open_failures, unhandled, verdict
 from mulligan.errors import ExpressionFailed
 
 
-def at_rest(now: Now) -> Facts:
-    """Asked when nothing more follows in a turn: fire loops whose time has come, and go on to the end."""
+def converge(now: Now) -> Facts:
+    """Called when nothing more follows in a turn: fire due loops, fill free slots, undo, enter `end`."""
     run = now.state.run
     if run.status != "running":
         return
     yield from _fire_loops(now)
-    yield from enter_held(now)
+    yield from enter_free_slots(now)
     if run.active or run.loops or run.undoing:
         return
     if run.waiting and run.stop is None:
-        # What follows may make others wait, or be over in this very turn: asked again when all of it is true.
-        late = unwoken(now.state)
-        yield from wake_starts(now, late[0]) if late else _give_up_waiting(now)
+        # What follows may change which steps wait, so `converge` is called again after it.
+        late = remaining_start_batches(now.state)
+        yield from wake_starts(now, late[0]) if late else _resolve_deadlock(now)
         return
     if now.state.places[END].status == "waiting":
         undoable = _next_undo(now.state)
         if undoable is not None:
-            yield from _undo(now, undoable)
+            yield e.UndoStarted(undoable.step, undoable.visit)
+            place = now.state.places[undoable.step]
+            yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
         else:
             yield from _enter_end(now)
 
 
 def _fire_loops(now: Now) -> Facts:
-    """Loops, in the order they were taken: each when it is due and its region rests."""
+    """Fire loops in the order they were taken: each when it is due and no step of its region is active."""
     for key, loop in list(now.state.run.loops.items()):
         current = now.state.run.loops.get(key)
         is_due = current is not None and current.busy == 0 and current.due <= now.at
-        if is_due and now.state.run.stop is None and not is_full(now.state):
+        if is_due and now.state.run.stop is None and not is_at_max_parallel(now.state):
             yield e.LoopFired(loop.step, loop.edge, loop.to)
 
 
-def _give_up_waiting(now: Now) -> Facts:
-    """Steps that wait for what can no longer come: each other, or a remediation that waits for them.
+def _resolve_deadlock(now: Now) -> Facts:
+    """Steps wait for each other, or for a remediation that waits for them: nothing else can happen.
 
-    One that was arrived at goes ahead: those it still waits for wait, in the end, for it.
+    Enter a step that has an arrival, if there is one: the arrivals it still waits for depend on it. Otherwise skip
+    the waiting steps.
     """
     arrived = next((step for step in now.state.steps() if _has_arrival(now.state, step)), None)
     if arrived is not None:
@@ -71,28 +81,22 @@ def _has_arrival(state: State, step: Place) -> bool:
 # -- undo ------------------------------------------------------------------------------
 
 
-def _next_undo(state: State) -> Undoable | None:
-    """The last completed visit that is not undone yet, if the run is about to end badly."""
+def _next_undo(state: State) -> UndoableVisit | None:
+    """The last completed visit that is not undone yet, if the run is going to fail or be cancelled."""
     stop = state.run.stop
     if (stop is not None and stop.now) or not state.undoables or verdict(state) == "completed":
         return None
     return state.undoables[-1]
 
 
-def _undo(now: Now, undoable: Undoable) -> Facts:
-    yield e.UndoStarted(undoable.step, undoable.visit)
-    place = now.state.places[undoable.step]
-    yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
-
-
 def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
-    """One undo has ended, well or not: the others go on."""
+    """Record how an undo ended. The other undos go on in any case."""
     visit = int(now.state.run.undoing.rpartition("@")[2])
     if isinstance(fact, e.CommandCompleted):
         yield e.UndoCompleted(place.key, visit)
     else:
         cause = (fact.failure,) if isinstance(fact, e.CommandFailed) else ()
-        message = cause[0].message if cause else "it was stopped"
+        message = cause[0].message if cause else "the undo was stopped"
         yield e.UndoFailed(place.key, visit, make_failure(now, place, "UNDO_FAILED", message, cause=cause))
 
 
@@ -109,7 +113,7 @@ def _enter_end(now: Now) -> Facts:
 
 
 def after_end_step(now: Now) -> Facts:
-    """The round's last event. `end` may turn completed into failed, and back unless work was undone."""
+    """End the round. `end` may turn completed into failed, and failed into completed unless steps were undone."""
     state, end = now.state, now.state.places[END]
     status, reason = _final_status(now, end)
     outputs, problem = _outputs(now, end)
@@ -132,8 +136,8 @@ def _final_status(now: Now, end: Place) -> tuple[str, str]:
         return status, state.run.stop.reason if state.run.stop else ""
     if end.status == "failed":
         return "failed", f"end failed: {end.failure.code if end.failure else ''}"
-    said = _said(now, end)
-    wanted, reason = said.get("status"), str(said.get("reason") or "")
+    result = _end_result(now, end)
+    wanted, reason = result.get("status"), str(result.get("reason") or "")
     if wanted == "failed" and status == "completed":
         return wanted, reason or "end returned the status failed"
     if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
@@ -145,15 +149,15 @@ def _final_status(now: Now, end: Place) -> tuple[str, str]:
     return status, ""
 
 
-def _said(now: Now, end: Place) -> dict[str, Any]:
+def _end_result(now: Now, end: Place) -> dict[str, Any]:
     try:
-        return said_by_end(now.fetched(end.output))
+        return parse_end_output(now.fetch(end.output))
     except ExpressionFailed:
         return {}
 
 
 def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:
-    """The workflow's outputs; what cannot be evaluated is null, and said."""
+    """The outputs of the workflow, null where one cannot be evaluated; and the first such problem."""
     outputs: dict[str, Any] = {}
     problem = ""
     for name, template in now.state.workflow.outputs.items():

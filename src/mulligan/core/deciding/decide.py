@@ -1,7 +1,7 @@
-"""What follows from a fact: `decide(now, fact)` yields further facts. Asked once, live; a replay never asks.
+"""What follows from a fact: `decide(now, fact)` yields further facts. A live run calls it once; a replay never does.
 
-An iterator of several is resumed only after everything that follows from its last fact has become true, so each
-decision sees the state as it is. One table, fact by fact; the rules themselves live beside what they rule.
+A generator is resumed only after everything that follows from its last fact is in the state, so that each decision
+sees the current state. This module is the table, fact by fact; the rules are in the modules it imports.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Callable
 from typing import Any
 
 from mulligan.core.deciding import fakes
-from mulligan.core.deciding.admit import release
+from mulligan.core.deciding.admit import fire_held_timer
 from mulligan.core.deciding.budgets import LIMITED
 from mulligan.core.deciding.converge import after_end_step, after_undo
 from mulligan.core.deciding.flow import (
     after_end,
     after_passing_over,
     enter,
-    is_held,
-    spread_kept,
-    strike_late,
+    fail_fast_after_pause,
+    waits_for_slot,
     wake,
+    wake_after_kept,
     wake_starts,
 )
 from mulligan.core.deciding.ladder import (
     after_classified,
     after_handler_command,
     after_handler_success,
+    after_loss,
     after_script,
     climb,
     climb_after_handler,
-    lost,
 )
 from mulligan.core.deciding.lifecycle import (
     Facts,
@@ -38,12 +38,12 @@ from mulligan.core.deciding.lifecycle import (
     after_validator,
     refuse_queued,
     schedule,
-    start,
+    start_engine_action,
     succeed,
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.stopping import conclude, stop_all
-from mulligan.core.evolve.places import is_engines_own
+from mulligan.core.evolve.places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import held_places, is_on_hold
@@ -53,7 +53,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 
 
 def decide(now: Now, fact: e.Fact) -> Facts | None:
-    """The facts that follow, or None if none can."""
+    """The facts that follow; None if this kind of fact never has consequences."""
     rule = _RULES.get(type(fact))
     return None if rule is None else rule(now, fact)
 
@@ -64,33 +64,33 @@ def decide(now: Now, fact: e.Fact) -> Facts | None:
 def _run_started(now: Now, fact: e.RunStarted) -> Facts:
     yield from wake_starts(now, 0)
     if fact.kept:
-        yield from spread_kept(now, [k.step for k in fact.kept])
+        yield from wake_after_kept(now, [k.step for k in fact.kept])
 
 
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
-    """What was held while paused happens now: fail-fast strikes, timers take effect, the engine's own actions start."""
-    yield from strike_late(now)
+    """Do what the pause held back: fail-fast, timers that fired, actions that the engine carries out itself."""
+    yield from fail_fast_after_pause(now)
     yield from _release(now, fact)
 
 
 def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
     for kind, key, number in fact.held:
-        # What came before it, such as fail-fast, may have ended the run.
+        # An earlier consequence, such as fail-fast, may have ended the run.
         if now.state.run.status not in RUN_ENDED:
-            yield from release(now, kind, key, number)
+            yield from fire_held_timer(now, kind, key, number)
     for key in fact.unstarted:
         place = now.state.places.get(key)
         if place is not None and place.status == "ready" and not is_on_hold(now.state, place):
-            yield from start(now, place)
+            yield from start_engine_action(now, place)
 
 
 def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
-    """What needs no worker starts now; the rest is queued again."""
+    """Start what needs no worker; the other attempts are queued again as an effect."""
     if now.state.run.status == "paused":
         return
     for place in list(held_places(now.state, now.state.places[fact.step])):
-        if place.status == "ready" and is_engines_own(place.spec):
-            yield from start(now, place)
+        if place.status == "ready" and is_engine_action(place.spec):
+            yield from start_engine_action(now, place)
 
 
 def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
@@ -117,13 +117,9 @@ def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
     return after_passing_over(now, fact.step)
 
 
-def _step_cancelled(now: Now, fact: e.StepCancelled) -> Facts:
-    return after_end(now, fact.step, fact.visit)
-
-
 def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
     place = now.state.places[fact.step]
-    if fact.cause == "rerun" and not is_held(now.state, place):
+    if fact.cause == "rerun" and not waits_for_slot(now.state, place):
         yield from enter(now, place)
     else:
         yield from wake(now, fact.step)
@@ -135,7 +131,7 @@ def _step_spread(now: Now, fact: e.StepStoodIn | e.StepSettled) -> Facts:
 
 
 def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
-    """`to` is entered; what went back with it and cannot be entered, whatever happens there, is passed over at once."""
+    """Enter the target of the loop; skip at once the steps of its region that can no longer be entered."""
     nodes = now.state.graph.nodes
     yield from enter(now, now.state.places[fact.to])
     for name in sorted(now.state.graph.region(fact.to), key=lambda name: nodes[name].order):
@@ -148,7 +144,7 @@ def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
 def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
     place = now.state.places[fact.place]
     if fact.is_faked:
-        return iter((fakes.end(now, place),))
+        return iter((fakes.end_attempt(now, place),))
     if place.spec.action is not None or place.role != "step":
         return None
     if now.state.step(place.key).map is not None:
@@ -159,29 +155,25 @@ def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
 def _attempt_succeeded(now: Now, fact: e.AttemptSucceeded) -> Facts:
     place = now.state.places[fact.place]
     follows = succeed(now, place)
-    return _then_refuse_queued(now, place, follows) if _has_spent(fact) else follows
+    return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
 
 
 def _attempt_failed(now: Now, fact: e.AttemptFailed | e.ResultRejected) -> Facts:
     place = now.state.places[fact.place]
     follows = climb(now, place, fact.failure)
-    return _then_refuse_queued(now, place, follows) if _has_spent(fact) else follows
+    return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
 
 
-def _has_spent(fact: Any) -> bool:
-    """Whether it says what agents have spent."""
+def _reports_spending(fact: Any) -> bool:
+    """Whether the fact reports what agents have spent."""
     return type(fact) is not e.ResultRejected and bool(fact.usage) and not fact.usage.keys().isdisjoint(LIMITED)
 
 
 def _then_refuse_queued(now: Now, place: Place, follows: Facts) -> Facts:
-    """What follows from the end of an agent; then those that are queued fail where it has left them nothing."""
+    """Yield what follows, then fail the queued agents that this one has left no budget."""
     step = now.state.step_of(place)
     yield from follows
     yield from refuse_queued(now, step)
-
-
-def _attempt_lost(now: Now, fact: e.AttemptLost) -> Facts:
-    return lost(now, now.state.places[fact.place], fact.worker)
 
 
 def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
@@ -195,23 +187,11 @@ def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
 def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
     place = now.state.places[fact.place]
     follows = conclude(now, place)
-    return _then_refuse_queued(now, place, follows) if _has_spent(fact) else follows
-
-
-def _handler_succeeded(now: Now, fact: e.HandlerSucceeded) -> Facts:
-    return after_handler_success(now, now.state.places[fact.place], fact)
-
-
-def _handler_failed(now: Now, fact: e.HandlerFailed) -> Facts:
-    return climb_after_handler(now, now.state.places[fact.place])
-
-
-def _classified(now: Now, fact: e.StepClassified) -> Facts:
-    return after_classified(now, now.state.places[fact.step], fact)
+    return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
 
 
 def _command_ended(now: Now, fact: Any) -> Facts:
-    """A command has ended: whatever it belongs to goes on."""
+    """A command has ended: continue its parent."""
     parent = now.state.places[fact.parent]
     if fact.role == "do":
         yield from after_command(now, parent, fact, fact.index)
@@ -229,10 +209,6 @@ def _command_ended(now: Now, fact: Any) -> Facts:
         yield from after_undo(now, parent, fact)
 
 
-def _map_expanded(now: Now, fact: e.MapExpanded) -> Facts:
-    return run_items(now, now.state.places[fact.place])
-
-
 def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
     return run_items(now, now.state.places[fact.parent])
 
@@ -247,8 +223,8 @@ _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.StepFailed: _step_ended,
     e.StepSkipped: _step_passed_over,
     e.StepRestored: _step_passed_over,
-    e.StepCancelled: _step_cancelled,
-    e.StepClassified: _classified,
+    e.StepCancelled: lambda now, fact: after_end(now, fact.step, fact.visit),
+    e.StepClassified: lambda now, fact: after_classified(now, now.state.places[fact.step], fact),
     e.StepPutBack: _step_put_back,
     e.StepStoodIn: _step_spread,
     e.StepSettled: _step_spread,
@@ -257,16 +233,16 @@ _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.AttemptSucceeded: _attempt_succeeded,
     e.AttemptFailed: _attempt_failed,
     e.ResultRejected: _attempt_failed,
-    e.AttemptLost: _attempt_lost,
+    e.AttemptLost: lambda now, fact: after_loss(now, now.state.places[fact.place], fact.worker),
     e.AttemptInterrupted: _attempt_interrupted,
     e.AttemptCancelled: _attempt_cancelled,
-    e.HandlerSucceeded: _handler_succeeded,
-    e.HandlerFailed: _handler_failed,
+    e.HandlerSucceeded: lambda now, fact: after_handler_success(now, now.state.places[fact.place], fact),
+    e.HandlerFailed: lambda now, fact: climb_after_handler(now, now.state.places[fact.place]),
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
     e.CommandSkipped: _command_ended,
-    e.MapExpanded: _map_expanded,
+    e.MapExpanded: lambda now, fact: run_items(now, now.state.places[fact.place]),
     e.ItemCompleted: _item_ended,
     e.ItemFailed: _item_ended,
     e.ItemCancelled: _item_ended,

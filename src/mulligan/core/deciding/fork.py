@@ -1,4 +1,4 @@
-"""Fork: a new run that keeps what an old one had done, up to a step."""
+"""Fork: a new run that keeps the results of an old one up to a step."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ _KEEPABLE = ("completed", "stood_in", "skipped")
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """What a fork keeps and what it runs, in the order of the file; and where the file is another than before."""
+    """What a fork keeps and what it runs, in file order; and how the file has changed."""
 
     kept: tuple[Kept, ...]
     runs: tuple[str, ...]
-    # Kept, although the file now says something else of them.
+    # Kept although their definition has changed.
     changed: tuple[str, ...] = ()
-    # Steps of the old run that the file no longer has.
+    # Steps of the old run that are not in the file any more.
     dropped: tuple[str, ...] = ()
-    # Files of steps that would have been kept, and that are not what these had written.
+    # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
 
 
 def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = ()) -> Fork:
-    """What a fork of `old` from `from_step` would be, in the workflow of `graph`."""
+    """Plan a fork of `old` from `from_step` in the workflow of `graph`."""
     if stale:
         would_keep = {one.step for one in kept_results(old, graph, from_step)}
         stale = tuple(one for one in stale if one.step in would_keep)
     kept = kept_results(old, graph, from_step, (one.step for one in stale))
     names = {one.step for one in kept}
     return Fork(
-        kept,
-        tuple(name for name in graph.nodes if name not in names),
-        tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
-        tuple(name for name in old.graph.nodes if name not in graph.nodes),
-        stale,
+        kept=kept,
+        runs=tuple(name for name in graph.nodes if name not in names),
+        changed=tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
+        dropped=tuple(name for name in old.graph.nodes if name not in graph.nodes),
+        stale=stale,
     )
 
 
 def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] = ()) -> tuple[Kept, ...]:
-    """What a fork of `old` from `from_step` takes over into the workflow of `graph`.
+    """The results that a fork of `old` from `from_step` takes over into the workflow of `graph`.
 
-    Steps are matched by name. Kept is what completed (or was stood in for) and cannot be reached from the step:
-    whatever could be touched by running it again runs again. What was skipped is asked again if anything before it
-    runs: it may have been skipped for that one's failure. `again`: other steps that have to run, for their files.
+    Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) and cannot be
+    reached from `from_step`. A skipped step runs again if anything before it does, since it may have been skipped for
+    that failure. `again`: other steps that must run because their files have changed.
     """
     if from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
-    touched = _touched(old, graph, (from_step, *again))
+    touched = _affected_steps(old, graph, (from_step, *again))
     if graph.workflow != old.workflow:
-        touched = _rerouted(old, graph, touched)
+        touched = _with_rerouted(old, graph, touched)
     places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in touched)
     kept = {place.key: place for place in places if place.settled in _KEEPABLE}
     open_ = graph.behind(name for name in graph.nodes if name not in kept)
-    return tuple(_kept(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
+    return tuple(_keep(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
 
 
-def _touched(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
-    """What running the steps again can touch: what is behind them, or behind a source that one of them stood in for."""
+def _affected_steps(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
+    """The steps affected by running these: those behind them, and behind steps that one of them stood in for."""
     touched = set(graph.behind(steps))
-    # What was undone is not there any more, and neither is what was built on it.
+    # The result of an undone step is gone, and so are those that depend on it.
     for name, place in old.places.items():
         if place.is_undone and name in graph.nodes:
             touched |= graph.region(name)
@@ -77,22 +77,22 @@ def _touched(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
     return touched
 
 
-def _rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
-    """With them what a corrected file puts behind a step that runs, and was not behind it: its result is from before.
+def _with_rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
+    """Add the steps that a corrected file puts behind a step that runs: their results are too old.
 
-    One pass in file order after the other, until nothing new is found: what is behind it comes with it at once.
+    Passes over all steps until nothing new is found.
     """
     found, before = set(again), -1
     while len(found) != before:
         before = len(found)
         for name in graph.nodes:
-            if name not in found and any(_runs(old, found, one) for one in _gained(old, graph, name)):
+            if name not in found and any(_runs(old, found, one) for one in _new_sources(old, graph, name)):
                 found |= graph.region(name)
     return found
 
 
-def _gained(old: State, graph: Graph, name: str) -> frozenset[str]:
-    """The steps that lie right before this one now, and did not in the old run."""
+def _new_sources(old: State, graph: Graph, name: str) -> frozenset[str]:
+    """The steps directly before this one that were not before it in the old run."""
     return graph.sources(name) - old.graph.sources(name) if name in old.graph.nodes else frozenset()
 
 
@@ -100,18 +100,18 @@ def _runs(old: State, again: set[str], name: str) -> bool:
     return name in again or name not in old.graph.nodes or old.places[name].settled not in _KEEPABLE
 
 
-def _kept(old: State, place: Place) -> Kept:
-    """Edges are matched by their target: the fork's file may list them in another order."""
+def _keep(old: State, place: Place) -> Kept:
+    """The kept result. Edges are recorded by their target, since the new file may list them in another order."""
     arcs = old.graph.nodes[place.key].arcs
     taken = {arc.to for arc in arcs if arc.to == END or old.arcs.get(arc.key) == "taken"}
     status = "skipped" if place.settled == "skipped" else "completed"
     is_whole = place.settled == "completed" and not place.recovered_by
     return Kept(
-        place.key,
-        status,
-        place.output,
-        tuple(sorted(taken)),
-        place.files,
-        place.fingerprint if is_whole else "",
-        (place.done_in or old.run.run_id) if is_whole and place.fingerprint else 0,
+        step=place.key,
+        status=status,
+        output=place.output,
+        taken=tuple(sorted(taken)),
+        files=place.files,
+        fingerprint=place.fingerprint if is_whole else "",
+        run_id=(place.result_run_id or old.run.run_id) if is_whole and place.fingerprint else 0,
     )

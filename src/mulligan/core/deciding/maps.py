@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.core.deciding.lifecycle import Facts, command_key, enter_command, located, make_failure
+from mulligan.core.deciding.lifecycle import Facts, add_location, command_key, enter_command, make_failure
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.workflow import Expression, Map
+from mulligan.core.model.workflow import Map
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Items, Place
 from mulligan.errors import ExpressionFailed
@@ -21,14 +21,14 @@ FAILURES_SHOWN_MAX = 20
 
 
 def expand(now: Now, place: Place) -> Facts:
-    """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take what is not done."""
+    """Start an attempt of a map step: list its items, or, on a later attempt, continue with those not done."""
     policy = _policy(now, place)
-    if place.items is not None and (place.items.visit == place.visit or _is_chosen_from(now, place)):
-        yield _take_up(now, place, place.items)
+    if place.items is not None and (place.items.visit == place.visit or _runs_chosen_items(now, place)):
+        yield _continue_list(now, place, place.items)
     elif policy.lister is not None:
         yield from enter_command(now, place, "lister", 0)
-    else:
-        yield from _expand_with(now, place, lambda: now.evaluate(_over(policy), place))
+    elif (over := policy.over) is not None:
+        yield from _expand_with(now, place, lambda: now.evaluate(over, place))
 
 
 def _policy(now: Now, place: Place) -> Map:
@@ -37,34 +37,29 @@ def _policy(now: Now, place: Place) -> Map:
     return policy
 
 
-def _over(policy: Map) -> Expression:
-    assert policy.over is not None
-    return policy.over
-
-
-def _take_up(now: Now, place: Place, items: Items) -> e.MapExpanded:
-    """The same items once more: only those that are not done."""
+def _continue_list(now: Now, place: Place, items: Items) -> e.MapExpanded:
+    """Continue the same list: run only the items that are not done."""
     todo = tuple(i for i in range(len(items.values)) if not _is_done(now, place, i))
     return e.MapExpanded(place.key, place.attempt, todo=todo)
 
 
-def _is_chosen_from(now: Now, place: Place) -> bool:
-    """Whether this visit is the one that a round was opened for: the list stands, and only some of its items run."""
+def _runs_chosen_items(now: Now, place: Place) -> bool:
+    """Whether the round was opened for some items of this step: the list stays, and only those items run."""
     return place.key == now.state.run.items_of and place.visit == place.visits_before + 1
 
 
 def _is_done(now: Now, place: Place, index: int) -> bool:
-    """It has completed; or it failed before a round that was opened for others."""
+    """Whether the item need not run: it completed, or it failed before a round that was opened for other items."""
     item = now.state.places.get(item_key(place.key, index))
-    if item is None or item.status != "failed" or not _is_chosen_from(now, place):
+    if item is None or item.status != "failed" or not _runs_chosen_items(now, place):
         return item is not None and item.status == "completed"
     return item.visit != place.visit
 
 
 def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
-    """The command that lists the items has ended."""
+    """Expand the map from the output of its lister, or fail with it."""
     if isinstance(fact, e.CommandCompleted):
-        yield from _expand_with(now, place, lambda: now.fetched(fact.output))
+        yield from _expand_with(now, place, lambda: now.fetch(fact.output))
     elif isinstance(fact, e.CommandFailed):
         yield e.AttemptFailed(place.key, place.attempt, fact.failure)
     elif place.phase == "deadline":
@@ -81,45 +76,46 @@ def _too_late(now: Now, place: Place) -> e.AttemptFailed:
 
 def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
     try:
-        items = chosen_items(now, place, values())
+        items = select_items(now, place, values())
     except ExpressionFailed as error:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "EXPRESSION_FAILED", error.message))
         return
-    # A visit after one that failed: what was done stays done, if the list is still the same.
-    if place.items is not None and _are_the_same(place.items.values, items):
-        yield _take_up(now, place, place.items)
+    # After a visit that failed, completed items stay completed if the list is the same.
+    if place.items is not None and _have_same_items(place.items.values, items):
+        yield _continue_list(now, place, place.items)
     else:
         yield e.MapExpanded(place.key, place.attempt, items)
 
 
-def _are_the_same(before: list[Any], items: list[Any]) -> bool:
-    """Whether these are the same items, in whatever order they come now: the keys of an object have none."""
+def _have_same_items(before: list[Any], items: list[Any]) -> bool:
+    """Whether both lists have the same items, in any order: the keys of an object have no order."""
     if len(before) != len(items):
         return False
-    # As JSON, and not as Python compares: there True is 1.
+    # Compared as JSON, since for Python True == 1.
     first, second = (
-        Counter(json.dumps(_number(value), sort_keys=True) for value in values) for values in (before, items)
+        Counter(json.dumps(_normalize_numbers(value), sort_keys=True) for value in values) for values in (before, items)
     )
     return first == second
 
 
-def _number(value: Any) -> Any:
-    """The value with its whole numbers written as such: 1.0 is 1."""
+def _normalize_numbers(value: Any) -> Any:
+    """The value with whole floats as integers: 1.0 becomes 1."""
     if isinstance(value, dict):
-        return {key: _number(inner) for key, inner in value.items()}
+        return {key: _normalize_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_number(inner) for inner in value]
+        return [_normalize_numbers(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
-    """filter, sort_by, distinct, offset, max_items, in this order."""
+def select_items(now: Now, place: Place, values: Any) -> list[Any]:
+    """Apply filter, sort_by, distinct, offset and max_items, in this order."""
     policy = _policy(now, place)
     if not isinstance(values, list):
         raise ExpressionFailed(f"'over' gave {_kind(values)}, not a list")
     items = values
     if policy.filter is not None:
-        items = [v for i, v in enumerate(items) if _holds(now, place, policy.filter, policy.name, v, i)]
+        keeps = policy.filter
+        items = [v for i, v in enumerate(items) if now.condition(keeps, place, **{policy.name: v, "index": i})]
     if policy.sort_by is not None:
         keys = [
             _sort_key(now.evaluate(policy.sort_by, place, **{policy.name: v, "index": i})) for i, v in enumerate(items)
@@ -137,12 +133,8 @@ def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
     return list(items[policy.offset : stop])
 
 
-def _holds(now: Now, place: Place, condition: Expression, name: str, value: Any, index: int) -> bool:
-    return now.condition(condition, place, **{name: value, "index": index})
-
-
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Values of unlike types sort by type, nulls last: a mixed list is an order, not an error."""
+    """Sort values of different types by type, nulls last, so that a mixed list is not an error."""
     if value is None:
         return (3, 0)
     if isinstance(value, bool | int | float):
@@ -159,7 +151,7 @@ def _kind(value: Any) -> str:
 
 
 def run_items(now: Now, place: Place) -> Facts:
-    """Enter as many items as may run together; when none is left and none runs, judge the step."""
+    """Enter as many items as may run in parallel; when none is left and none runs, conclude the map."""
     while may_enter(now, place):
         items = _items(place)
         index = items.todo[items.next]
@@ -168,7 +160,7 @@ def run_items(now: Now, place: Place) -> Facts:
         yield from _enter_or_skip(now, now.state.places[key], 0)
     items = _items(place)
     if not items.is_judged and items.running == 0:
-        yield from judge(now, place)
+        yield from conclude_map(now, place)
 
 
 def _items(place: Place) -> Items:
@@ -180,13 +172,13 @@ def may_enter(now: Now, place: Place) -> bool:
     items, policy = _items(place), _policy(now, place)
     if items.is_judged or place.phase or items.next >= len(items.todo) or not now.may_start(place):
         return False
-    if policy.on_item_failure == "stop" and items.failed > _tolerated(policy, len(items.values)):
+    if policy.on_item_failure == "stop" and items.failed > _failures_allowed(policy, len(items.values)):
         return False
     return policy.max_parallel is None or items.running < policy.max_parallel
 
 
 def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
-    """The item's command, unless its `when` says no. A condition that cannot be evaluated is the command's failure."""
+    """Enter the command of an item, or skip it if `when` is false. If `when` cannot be evaluated, the command fails."""
     when = now.state.step(item.parent).do[index].when
     if when is None:
         return enter_command(now, item, "do", index)
@@ -201,12 +193,12 @@ def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
 def _enter_and_fail(now: Now, item: Place, index: int, message: str) -> Facts:
     key, attempt = command_key(item, "do", index), item.attempt + 1
     yield e.CommandEntered(key, item.key, "do", index)
-    found = located(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
+    found = add_location(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
     yield e.AttemptFailed(key, attempt, found)
 
 
 def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
-    """A command of an item has ended: the next one, or the item's end."""
+    """A command of an item has ended: run the next one, or end the item."""
     step = now.state.step(item.parent)
     if isinstance(fact, e.CommandCancelled):
         yield e.ItemCancelled(item.key, item.parent, item.index)
@@ -219,14 +211,14 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
             yield e.ItemCancelled(item.key, item.parent, item.index)
     else:
         output = fact.output if isinstance(fact, e.CommandCompleted) else None
-        yield e.ItemCompleted(item.key, item.parent, item.index, output, item.recovered_by)
+        yield e.ItemCompleted(item.key, item.parent, index=item.index, output=output, recovered_by=item.recovered_by)
 
 
-# -- the verdict ------------------------------------------------------------------------------
+# -- the end of a map ------------------------------------------------------------------------------
 
 
-def judge(now: Now, place: Place) -> Facts:
-    """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
+def conclude_map(now: Now, place: Place) -> Facts:
+    """No item runs and no more may start: the step succeeds, fails with ITEMS_FAILED, or is cancelled."""
     items, policy = _items(place), _policy(now, place)
     begun, total = [item for item in now.state.items_of(place) if item is not None], len(items.values)
     failed = [item for item in begun if item.status == "failed"]
@@ -235,20 +227,20 @@ def judge(now: Now, place: Place) -> Facts:
         yield _too_late(now, place)
     elif not now.may_start(place) and not is_whole:
         yield e.AttemptCancelled(place.key, place.attempt)
-    elif len(failed) > _tolerated(policy, total):
+    elif len(failed) > _failures_allowed(policy, total):
         yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
     else:
-        yield _succeeded(now, place, output_of(begun, items.values))
+        yield _map_succeeded(now, place, map_output(begun, items.values))
 
 
-def _succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
-    """The attempt has given its output. Its lists may be large: then they are kept beside the log, each by itself."""
-    kept = {name: now.kept(place, name, output[name]) for name in ("results", "failures")}
+def _map_succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
+    """End the attempt with its output. Large lists in it are stored as artifacts, each on its own."""
+    kept = {name: now.keep(place, name, output[name]) for name in ("results", "failures")}
     return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
 
 
-def _tolerated(policy: Map, total: int) -> float:
-    """How many items may fail: none, unless the step collects or names a bound."""
+def _failures_allowed(policy: Map, total: int) -> float:
+    """How many items may fail: none, unless the step collects failures or sets a bound."""
     bounds = [] if policy.max_failures is None else [float(policy.max_failures)]
     if policy.failure_threshold is not None:
         bounds.append(math.floor(policy.failure_threshold * total + 1e-9))
@@ -265,8 +257,8 @@ def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Fa
     )
 
 
-def output_of(items: list[Place], values: list[Any]) -> dict[str, Any]:
-    """The output of a map, all of whose items have ended: results in item order, null where the item failed."""
+def map_output(items: list[Place], values: list[Any]) -> dict[str, Any]:
+    """The output of a map whose items have all ended: results in item order, null for a failed item."""
     failures = [_failure_of(item, values) for item in items if item.status == "failed"]
     return {
         "total": len(items),

@@ -1,4 +1,4 @@
-"""Another round: what of a run that has ended runs again, and where that makes no sense."""
+"""Another round of an ended run: which steps run again, and when a round is refused."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from mulligan.core.deciding.budgets import check_raised
+from mulligan.core.deciding.budgets import check_raised_budgets
 from mulligan.core.deciding.resource_usage import Proposal, proposals
-from mulligan.core.evolve.places import afresh
-from mulligan.core.evolve.revision import Difference, definition, revised_run
+from mulligan.core.evolve.places import steps_starting_fresh
+from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.events import RunRevised
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.formatting import quote_names
@@ -20,71 +20,71 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
 
-# Of so many changed steps it is asked what is behind each of them.
+# For at most this many changed steps the reasons name the step that others depend on.
 SOURCES_NAMED_MAX = 10
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What a new round runs again: steps; of the map step `from_step` perhaps only some items; with more of what."""
+    """What a new round runs: steps, perhaps only some items of the map step `from_step`, and larger limits."""
 
     steps: tuple[str, ...]
     from_step: str
     items: tuple[int, ...]
     proposals: tuple[Proposal, ...]
-    # Files of steps that would have been kept, and that are not what these had written.
+    # Files of otherwise kept steps that have changed or are gone.
     stale: tuple[StaleFile, ...] = ()
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
-    """What the corrected definition that comes with a `retry` changes; None where none comes, or it changes nothing.
+    """What the corrected definition of a `retry` changes; None without one, or if it changes nothing.
 
-    Raises where the round that follows would be refused.
+    Raises if the round that follows would be refused.
     """
     if report.revised is None:
         return None
-    graph = Graph(definition(report.revised.definition))
+    graph = Graph(workflow_from_plain(report.revised.definition))
     refuse_round(state, report, graph)
     if report.items is not None:
-        raise Refused("items are run again by the definition that the run has, not by a corrected one")
-    return revised_run(state, report.revised, graph, report.by)
+        raise Refused("items can only be retried with the definition that the run has, not with a corrected one")
+    return make_revision(state, report.revised, graph, report.by)
 
 
 def plan_round(state: State, report: RetryRequested, revised: Difference | None = None) -> Round:
-    """What `retry` brings about for the run as it is now. Raises where it makes no sense.
+    """What `retry` runs again. Raises if there is nothing to retry or the run has not ended.
 
-    `revised`: where the definition, which the run goes by already, is another than that of the round before.
+    `revised`: how the definition, which the run already uses, differs from that of the previous round.
     """
     refuse_round(state, report, state.graph)
-    without = frozenset(_steps_again(state, report.from_step, (), revised))
-    # A corrected definition may have no such step any more.
+    without = frozenset(_steps_to_rerun(state, report.from_step, (), revised))
+    # A corrected definition may no longer have the step.
     stale = tuple(one for one in report.stale if one.step in state.graph.nodes and one.step not in without)
-    steps = _steps_again(state, report.from_step, stale, revised)
+    steps = _steps_to_rerun(state, report.from_step, stale, revised)
     items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
     if report.from_step in state.graph.behind(one.step for one in stale):
-        # The list of the map may be another one: none of its items is kept.
+        # The list of the map may change: none of its items is kept.
         items = ()
     found = proposals(state, steps, report.peaks) if report.adjust else ()
-    return Round(steps, report.from_step, items, found, stale)
+    return Round(steps, report.from_step, items=items, proposals=found, stale=stale)
 
 
-def files_kept(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
-    """The files that a round would keep: of each the step that wrote it last, and what it wrote."""
+def kept_files(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
+    """The files that a round would keep, each with the step that wrote it last."""
     again = frozenset(steps_to_retry(state, from_step)) if from_step in ("", *state.graph.nodes) else frozenset()
-    return files_written(state, (name for name in state.graph.nodes if name not in again))
+    return written_files(state, (name for name in state.graph.nodes if name not in again))
 
 
-def files_written(state: State, steps: Iterable[str]) -> Iterator[tuple[str, FileRecord]]:
-    """What these steps have written, as far as they completed: of each path the step that did so last."""
+def written_files(state: State, steps: Iterable[str]) -> Iterator[tuple[str, FileRecord]]:
+    """The files that these steps wrote if they completed, each path with the step that wrote it last."""
     return last_writers(
         (place.given[0], place.key, record)
         for place in (state.places[name] for name in steps if name in state.places)
         if place.settled == "completed" and place.given is not None
-        for record in _records(state, place)
+        for record in _file_records(state, place)
     )
 
 
-def _records(state: State, place: Place) -> Iterable[FileRecord]:
-    """Its files as they were recorded; from a log that has no records, their paths alone."""
+def _file_records(state: State, place: Place) -> Iterable[FileRecord]:
+    """The recorded files of a step; only their paths if the log has no records."""
     known = {record.name: record for record in place.files}
     for name in place.spec.writes:
         if name in known:
@@ -94,10 +94,10 @@ def _records(state: State, place: Place) -> Iterable[FileRecord]:
 
 
 def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()) -> tuple[str, ...]:
-    """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on.
+    """The steps that a new round runs: failed unhandled, cancelled, skipped or undone, and all from `from_step` on.
 
-    And what lies between a step that was undone and another of these: it was built on what is no longer there.
-    Also every step whose files are not what it wrote, and everything behind it.
+    Also the steps between an undone step and one of these, since what they depend on is gone; and every step whose
+    files have changed, with all steps behind it.
     """
     again = {record.step for record in unhandled(state)}
     again |= state.graph.region(from_step) if from_step else frozenset()
@@ -109,7 +109,7 @@ def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()
     return tuple(name for name in state.graph.nodes if name in again)
 
 
-def _steps_again(
+def _steps_to_rerun(
     state: State, from_step: str, stale: Iterable[StaleFile], revised: Difference | None
 ) -> tuple[str, ...]:
     steps = steps_to_retry(state, from_step, stale)
@@ -117,10 +117,10 @@ def _steps_again(
 
 
 def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> tuple[str, ...]:
-    """With them what a corrected definition makes run again, and everything behind that.
+    """Add the steps that a corrected definition makes run again, and all steps behind them.
 
-    So does a step that needs one of them now and did not before: its result is older than what it needs. One pass
-    after the other, until nothing new is found.
+    A step that now needs one of them and did not before runs again too: its result is older than what it needs.
+    Repeated until nothing new is found.
     """
     again = {*steps, *state.graph.behind((*revised.added, *_outdated(state, revised)))}
     before = -1
@@ -131,26 +131,23 @@ def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> 
 
 
 def _outdated(state: State, revised: Difference) -> list[str]:
-    """The changed steps whose results do not stand: they would be others, or there were none without help."""
+    """The changed steps whose results are not kept: they would differ, or the step did not complete by itself."""
+    changed = ((name, state.places[name]) for name in revised.changed)
     renewed = frozenset(revised.renewed)
-    return [name for name in revised.changed if name in renewed or not _is_plainly_completed(state.places[name])]
+    return [name for name, at in changed if name in renewed or at.status != "completed" or at.recovered_by]
 
 
-def _is_plainly_completed(place: Place) -> bool:
-    return place.status == "completed" and not place.recovered_by
-
-
-def why_again(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
-    """Why each of its steps runs again, in a few words."""
+def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
+    """Why each step of the round runs again, in a few words."""
     failed = {record.step for record in unhandled(state)}
-    found = {name: _why(state, plan, failed, name) for name in plan.steps}
+    found = {name: _rerun_reason(state, plan, failed, name) for name in plan.steps}
     if revised is not None:
-        found |= dict(_why_revised(state, revised, found))
+        found |= dict(_revision_reasons(state, revised, found))
     return found
 
 
-def _why_revised(state: State, revised: Difference, found: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """What the corrected definition has to do with it, in place of the reason without it or beside it."""
+def _revision_reasons(state: State, revised: Difference, found: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The reasons that come from the corrected definition, replacing or extending the others."""
     sources = (*_outdated(state, revised), *revised.added)
     behind = {name: source for source in sources[:SOURCES_NAMED_MAX] for name in state.graph.behind((source,))}
     for name, reason in found.items():
@@ -158,12 +155,12 @@ def _why_revised(state: State, revised: Difference, found: dict[str, str]) -> It
         if name in revised.added:
             yield name, "it is new"
         elif changed:
-            yield name, changed if reason == _BEHIND else f"{reason}, and {changed}"
-        elif reason == _BEHIND:
+            yield name, changed if reason == _UNDONE_UPSTREAM else f"{reason}, and {changed}"
+        elif reason == _UNDONE_UPSTREAM:
             yield name, f"it is behind {quote_names([behind[name]]) if name in behind else 'a step that runs again'}"
 
 
-def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
+def _rerun_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     place = state.places[name]
     if name == plan.from_step:
         return "the round starts here"
@@ -180,49 +177,46 @@ def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
     source = next((one.step for one in plan.stale if name in state.graph.region(one.step)), "")
     if source:
         return f"it is behind '{source}'"
-    return _BEHIND
+    return _UNDONE_UPSTREAM
 
 
-# What is left where nothing else is the reason.
-_BEHIND = "what it was built on was undone"
+# The reason if no other applies.
+_UNDONE_UPSTREAM = "a step before it was undone"
 
 
-def items_again(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
-    """Of its map steps that do not run whole: the items that run, as long as the list is the same."""
+def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
+    """The items that run, for each map step that does not run as a whole, provided its list stays the same."""
     found = {plan.from_step: plan.items} if plan.items else {}
-    anew = frozenset(afresh(state, plan.from_step, plan.steps, plan.stale))
+    anew = frozenset(steps_starting_fresh(state, plan.from_step, plan.steps, plan.stale))
     for place in (state.places[name] for name in plan.steps if name not in anew):
         if place.items is not None and place.status in ("failed", "cancelled"):
-            found[place.key] = tuple(_not_done(state, place))
+            items = enumerate(state.items_of(place))
+            found[place.key] = tuple(i for i, item in items if item is None or item.status != "completed")
     return found
 
 
-def _not_done(state: State, place: Place) -> Iterator[int]:
-    return (i for i, item in enumerate(state.items_of(place)) if item is None or item.status != "completed")
-
-
 def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
-    """Raise where another round makes no sense. `graph`: of the definition that it goes by."""
+    """Raise if the run cannot have another round. `graph`: of the definition that the round uses."""
     run = state.run
     if run.status not in RUN_ENDED:
         is_paused = run.status == "paused"
         hint = (
-            f"to let it go on: mulligan resume {run.run_id}"
+            f"to resume it: mulligan resume {run.run_id}"
             if is_paused
-            else f"if nobody drives it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
+            else f"if no process drives it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
-        raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
+        raise RunNotFinished(f"run {run.run_id} is {run.status}; it can be retried after it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
-    check_raised(state, report.budgets, graph)
+    check_raised_budgets(state, report.budgets, graph)
     if run.status == "completed" and report.items is None and not report.stale:
         raise NothingToRetry(
-            f"run {run.run_id} completed, so there is nothing to retry", hint=_instead(state, report.from_step)
+            f"run {run.run_id} completed, so there is nothing to retry", hint=_alternative_hint(state, report.from_step)
         )
 
 
-def _instead(state: State, from_step: str) -> str:
-    """What can be done with a run that completed: its failed items may go again, or a fork from a step."""
+def _alternative_hint(state: State, from_step: str) -> str:
+    """The hint for a completed run: retry its failed items, or fork it from a step."""
     run_id = state.run.run_id
     step = next((place.key for place in state.steps() if next(failed_items(state, place), None) is not None), "")
     if step and from_step in ("", step):
@@ -239,9 +233,9 @@ def failed_items(state: State, place: Place) -> Iterator[int]:
 
 
 def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that are named, else all that failed; and what never came to an end: without it the step has none."""
+    """The named items, or all that failed; and those that never ended, without which the step cannot end."""
     place = state.places[step]
-    items = _refuse_items(state, place)
+    items = _retryable_items(state, place)
     wrong = next((index for index in named if not 0 <= index < len(items.values)), None)
     if wrong is not None:
         raise Refused(
@@ -252,7 +246,7 @@ def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[in
     if not chosen:
         raise NothingToRetry(
             f"no item of step '{step}' of run {state.run.run_id} has failed, so there is nothing to retry",
-            hint="to run one again all the same, name it: --item I",
+            hint="to run one anyway, name it: --item I",
         )
     return tuple(sorted(chosen))
 
@@ -262,16 +256,16 @@ def _unfinished(state: State, place: Place) -> Iterator[int]:
     return (i for i, item in items if item is None or item.status not in ("completed", "failed"))
 
 
-def _refuse_items(state: State, place: Place) -> Items:
+def _retryable_items(state: State, place: Place) -> Items:
     run_id, step = state.run.run_id, place.key
     if state.step(step).map is None:
-        raise Refused(f"step '{step}' of run {run_id} is no map: it has no items", step=step)
-    whole = f"to give the run another round: mulligan retry {run_id}"
+        raise Refused(f"step '{step}' of run {run_id} is not a map: it has no items", step=step)
+    whole = f"to run what failed again: mulligan retry {run_id}"
     if place.items is None or not place.items.values:
         raise NothingToRetry(f"step '{step}' of run {run_id} has no items, so there is nothing to retry", hint=whole)
     if step in state.graph.behind(one.key for one in state.steps() if one.is_undone):
         raise Refused(
-            f"step '{step}' of run {run_id} was undone, or what it was built on: none of its items can be kept",
-            hint=f"to run all of it again: mulligan retry {run_id} --from {step}",
+            f"step '{step}' of run {run_id}, or a step before it, was undone: none of its items can be kept",
+            hint=f"to run the whole step again: mulligan retry {run_id} --from {step}",
         )
     return place.items

@@ -1,9 +1,10 @@
-"""Which edges a step takes when it ends. Static choices, asked once, recorded in the fact that ends the step."""
+"""Which edges a step takes when it ends. Decided once, and recorded in the fact that ends the step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from mulligan.core.deciding.conditions import edge_mismatch
 from mulligan.core.evolve.arrivals import can_be_entered, next_visit
 from mulligan.core.model.events import Passed, Route
 from mulligan.core.model.failure import Failure
@@ -15,47 +16,46 @@ from mulligan.errors import ExpressionFailed
 
 
 def success_edges(now: Now, place: Place, output: object, *, with_always: bool = True) -> tuple[int, ...]:
-    """The success and always edges that are taken; a loop edge goes alone. May raise `ExpressionFailed`."""
+    """The success and always edges to take; a loop edge is taken alone. May raise `ExpressionFailed`."""
     kinds = ("success", "always") if with_always else ("success",)
-    return _loop_alone(_open_edges(now, place, kinds, lambda edge: _holds(now, place, edge, output)))
+    return _only_loop(_open_edges(now, place, kinds, lambda edge: _holds(now, place, edge, output)))
 
 
 def edges_after_failure(now: Now, place: Place, *, is_allowed: bool, with_loops: bool) -> tuple[int, ...]:
-    """The always edges of a step that failed, and its success edges as well if it may fail.
+    """The always edges of a failed step, and its success edges too if it may fail.
 
-    Nothing came out of it, so a condition may have nothing to read: then that edge is not taken.
+    There is no output, so a condition may fail to evaluate: such an edge is not taken.
     """
     kinds = ("success", "always") if is_allowed else ("always",)
-    arcs = _open_edges(now, place, kinds, lambda edge: _holds_for_nothing(now, place, edge))
-    return _loop_alone([arc for arc in arcs if with_loops or not arc.is_loop])
+    arcs = _open_edges(now, place, kinds, lambda edge: _holds_without_output(now, place, edge))
+    return _only_loop([arc for arc in arcs if with_loops or not arc.is_loop])
 
 
 def _open_edges(now: Now, place: Place, kinds: tuple[str, ...], holds: Callable[[Edge], bool]) -> list[Arc]:
     node = now.state.graph.nodes[place.key]
     taken: list[Arc] = []
     for arc in node.by_priority:
-        is_late = arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)
-        if arc.edge.on in kinds and not is_late and _is_open(now.state, arc) and holds(arc.edge):
+        is_first_only = arc.edge.on == "success" and node.step.take == "first"
+        is_late = is_first_only and any(one.edge.on == "success" for one in taken)
+        # No edge leads to a step that has had its visit beyond max_visits.
+        is_open = arc.to == END or can_be_entered(now.state, arc.to)
+        if arc.edge.on in kinds and not is_late and is_open and holds(arc.edge):
             taken.append(arc)
     return taken
 
 
-def _loop_alone(taken: list[Arc]) -> tuple[int, ...]:
+def _only_loop(taken: list[Arc]) -> tuple[int, ...]:
     loop = next((arc for arc in taken if arc.is_loop), None)
     return (loop.edge.index,) if loop else tuple(arc.edge.index for arc in taken)
 
 
-def goes_back(state: State, step: str, taken: Iterable[int]) -> bool:
-    """Whether one of the edges taken is a loop: the step will be visited again, so nobody may count on this visit."""
+def takes_loop(state: State, step: str, taken: Iterable[int]) -> bool:
+    """Whether one of the edges taken is a loop: the step will be visited again, so this visit is not final."""
     return any(state.graph.arc(step, index).is_loop for index in taken)
 
 
-def _has_success(taken: list[Arc]) -> bool:
-    return any(arc.edge.on == "success" for arc in taken)
-
-
 def has_no_route(now: Now, place: Place, taken: tuple[int, ...]) -> bool:
-    """There are success edges, and none of them was taken."""
+    """Whether the step has success edges and takes none of them."""
     edges = now.state.graph.nodes[place.key].step.edges
     return any(edge.on == "success" for edge in edges) and not any(edges[index].on == "success" for index in taken)
 
@@ -64,27 +64,22 @@ def _holds(now: Now, place: Place, edge: Edge, output: object) -> bool:
     return edge.when is None or now.condition(edge.when, place, output=output)
 
 
-def _holds_for_nothing(now: Now, place: Place, edge: Edge) -> bool:
+def _holds_without_output(now: Now, place: Place, edge: Edge) -> bool:
     try:
         return _holds(now, place, edge, None)
     except ExpressionFailed:
         return False
 
 
-def _is_open(state: State, arc: Arc) -> bool:
-    """A step that has had its visit beyond max_visits is closed: no edge leads there any more."""
-    return arc.to == END or can_be_entered(state, arc.to)
-
-
 # -- failure edges ------------------------------------------------------------------------------
 
 
 def failure_route(state: State, place: Place, failure: Failure) -> Route:
-    """The first failure edge that fits, lower priority first, then in file order; and why the others do not."""
+    """The first failure edge that matches, by priority (lowest first), then file order; and why the others do not."""
     passed: list[Passed] = []
     chosen: Arc | None = None
     for arc in _by_priority(state, place.key, handles=True):
-        reason = "not_first" if chosen else _misfit(state, arc, failure)
+        reason = "not_first" if chosen else _edge_refusal(state, arc, failure)
         if reason:
             passed.append(Passed(arc.edge.index, arc.to, reason))
         else:
@@ -96,9 +91,9 @@ def failure_route(state: State, place: Place, failure: Failure) -> Route:
 
 
 def alert_edges(state: State, place: Place, failure: Failure) -> tuple[int, ...]:
-    """`handles: false` edges that fit: all of them are taken beside the chosen one."""
+    """All matching edges with `handles: false`: they are taken in addition to the chosen one."""
     arcs = _by_priority(state, place.key, handles=False)
-    return tuple(arc.edge.index for arc in arcs if not arc.is_loop and not _misfit(state, arc, failure))
+    return tuple(arc.edge.index for arc in arcs if not arc.is_loop and not _edge_refusal(state, arc, failure))
 
 
 def _by_priority(state: State, step: str, *, handles: bool) -> list[Arc]:
@@ -106,15 +101,12 @@ def _by_priority(state: State, step: str, *, handles: bool) -> list[Arc]:
     return [arc for arc in arcs if arc.edge.on == "failure" and arc.edge.handles is handles]
 
 
-def _misfit(state: State, arc: Arc, failure: Failure) -> str:
+def _edge_refusal(state: State, arc: Arc, failure: Failure) -> str:
     edge = arc.edge
-    if edge.codes and not set(edge.codes) & set(failure.codes):
-        return "codes_do_not_match"
-    if edge.exit_codes and failure.exit_code not in edge.exit_codes:
-        return "exit_codes_do_not_match"
-    if arc.to == END:
-        return ""
-    # A remediation that is to bring the source back is of no use to one that has had its last visit.
+    mismatch = edge_mismatch(edge, failure)
+    if mismatch or arc.to == END:
+        return mismatch
+    # A remediation with `then: rerun` is useless if the source has no visits left.
     if not can_be_entered(state, arc.to) or (edge.then == "rerun" and not can_be_entered(state, arc.source)):
         return "loop_limit"
     target = state.places[arc.to]

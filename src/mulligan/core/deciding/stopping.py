@@ -1,7 +1,7 @@
-"""Stopping: an operator cancels, time is up, or fail-fast strikes. Nothing starts; what runs is asked to end.
+"""Stopping a run: it was cancelled, timed out or failed fast. No new work starts; running attempts are asked to end.
 
-A step that had failed and was climbing ends `failed`, one that had not ends `cancelled`. Cleanup handlers of
-both still run (unless `--now`); undo and `end` come after, in `converge`.
+A step that was recovering from a failure ends `failed`, any other `cancelled`. Cleanup handlers of both still run
+(unless `--now`); undo and `end` come after, in `converge`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mulligan.core.state.state import Place
 
 
 def stop_all(now: Now, fact: e.RunStopping) -> Facts:
-    """Cancel what waits, ask what runs to end. `end` itself, once it runs, runs on."""
+    """Cancel waiting steps and stop active ones. `end` goes on if it is running already."""
     state = now.state
     for step in list(state.steps()):
         if step.status == "waiting":
@@ -30,7 +30,7 @@ def stop_all(now: Now, fact: e.RunStopping) -> Facts:
 
 
 def stop_place(now: Now, place: Place) -> Facts:
-    """Ask a place, and whatever runs below it, to end. It has ended when `conclude` says so."""
+    """Ask a place and everything below it to end. `conclude` ends it when that has happened."""
     if place.status == "pending_failed":
         yield e.StepCancelled(place.key, place.visit, "stopping")
     elif place.status == "handling":
@@ -46,7 +46,7 @@ def stop_place(now: Now, place: Place) -> Facts:
 
 
 def _stop_handler(now: Now, place: Place) -> Facts:
-    """A cleanup handler runs on under its own time limit; any other is stopped with the step."""
+    """A cleanup handler goes on under its own timeout; any other is stopped with the step."""
     if place.child and (place.climb.is_handler_late or not now.may_clean_up(place)):
         yield from stop_place(now, now.state.places[place.child])
 
@@ -60,12 +60,12 @@ def _stop_items(now: Now, place: Place) -> Facts:
 
 
 def _stop_attempt(now: Now, place: Place) -> Facts:
-    """Not started, or nothing but a timer or a person to wait for: it is over. Else it is asked to end."""
+    """Cancel an attempt that has not started or only waits for a timer or a person; ask any other to end."""
     kind = place.spec.action.kind if place.spec.action else ""
     stop = now.state.run.stop
-    # A child run that is stopping already has cleanup and undo of its own: it must hear of `now`.
-    hears_now = kind == "workflow" and place.phase in ("stopping", "timeout") and stop is not None and stop.now
-    if place.phase and not hears_now:
+    # A child run that is already stopping may be in cleanup or undo: `--now` must reach it too.
+    passes_on_now = kind == "workflow" and place.phase in ("stopping", "timeout") and stop is not None and stop.now
+    if place.phase and not passes_on_now:
         return
     if place.status == "ready" or kind in ("wait", "approve"):
         yield e.AttemptCancelled(place.key, place.attempt)
@@ -74,7 +74,7 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
 
 
 def conclude(now: Now, place: Place) -> Facts:
-    """What was asked to end has ended: run its cleanup handler if it has one, then end it."""
+    """Run the cleanup handler of a stopped place if it has one, then end the place."""
     handler = place.spec.on_failure
     if handler is not None and now.may_clean_up(place) and place.climb.handled_attempt != place.attempt:
         due = now.at + timedelta(seconds=handler.timeout or END_TIMEOUT_SECONDS)
@@ -85,7 +85,14 @@ def conclude(now: Now, place: Place) -> Facts:
     if place.role == "step":
         yield _step_ended(place, found)
     elif found is not None:
-        yield e.CommandFailed(place.key, place.parent, place.role, found, place.index, place.spec.continue_on_error)
+        yield e.CommandFailed(
+            place.key,
+            place.parent,
+            role=place.role,
+            failure=found,
+            index=place.index,
+            is_allowed=place.spec.continue_on_error,
+        )
     else:
         yield e.CommandCancelled(place.key, place.parent, place.role, place.index)
 
@@ -96,9 +103,9 @@ def _step_ended(place: Place, found: Failure | None) -> e.Fact:
     return e.StepFailed(
         place.key,
         place.visit,
-        found,
-        place.attempt,
-        e.Route("skipped_terminal", reason="stopping"),
+        failure=found,
+        attempt=place.attempt,
+        route=e.Route("skipped_terminal", reason="stopping"),
         is_allowed=place.spec.continue_on_error and place.key != END,
         routed_to_end=True,
         original_failed_step=place.key,

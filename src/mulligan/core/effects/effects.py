@@ -1,7 +1,7 @@
-"""What has to be done in the world because of a fact, by a table: tasks, timers, child runs. Written with the fact.
+"""The effects of a fact, by a table: tasks, timers, child runs. They are written in the same transaction as the fact.
 
-The engine carries them out; the core never waits for one. Each may be carried out twice without harm: a task
-is known by its place and attempt, a timer by kind, place and number.
+The engine carries them out; the core never waits for one. Each is idempotent: a task is identified by place and
+attempt, a timer by kind, place and number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from mulligan.core.evolve.places import is_engines_own, waits_until
+from mulligan.core.evolve.places import is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
@@ -26,14 +26,14 @@ class Effect(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class QueueTask(Effect):
-    """A worker may lease this attempt. What it runs is in the workflow; the values are in the fact."""
+    """Queue this attempt for a worker. The workflow says what it runs; the fact has the values."""
 
     place: str
     attempt: int
 
 
 class StopTask(Effect):
-    """Take it out of the queue, or have its worker end it: SIGTERM, grace, SIGKILL. None: let it finish."""
+    """Remove the task from the queue, or have its worker end it: SIGTERM, grace, SIGKILL. None: let it finish."""
 
     place: str
     attempt: int
@@ -55,7 +55,7 @@ class StartChild(Effect):
 
 
 class StopChild(Effect):
-    """Cancel the child run; with `now` as an operator's `cancel --now` would."""
+    """Cancel the child run; with `now` like `cancel --now`."""
 
     place: str
     attempt: int
@@ -63,7 +63,7 @@ class StopChild(Effect):
 
 
 class EnterMore(Effect):
-    """The run has more first steps than are entered at once: `StartsDue` for the others, from the `begin`-th on."""
+    """Send `StartsDue` for the next batch of start steps, from index `begin` on."""
 
     begin: int
 
@@ -77,7 +77,7 @@ class ResumeChildren(Effect):
 
 
 def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
-    """What the fact asks for. Called when the fact is true."""
+    """The effects of a fact that was applied to the state."""
     rule = _TABLE.get(type(fact))
     return () if rule is None else rule(state, fact)
 
@@ -86,11 +86,11 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
         return ()
-    is_queued = not (is_engines_own(place.spec) or is_on_hold(state, place))
+    is_queued = not (is_engine_action(place.spec) or is_on_hold(state, place))
     task = (QueueTask(fact.place, fact.attempt),) if is_queued else ()
     if place.spec.deadline is None:
         return task
-    # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
+    # Set for each attempt: a timer that fired during a delay, a handler or a triage had no effect.
     due = place.entered_at + timedelta(seconds=place.spec.deadline)
     return (*task, SetTimer("deadline", due, fact.place, place.visit))
 
@@ -98,7 +98,7 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
 def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
-        # A wait or an approval that the same turn has cut short: nothing to look after.
+        # A wait or an approval that was ended in the same turn.
         return ()
     kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
     timer = () if fact.due is None else (SetTimer(kind, fact.due, fact.place, fact.attempt),)
@@ -108,7 +108,7 @@ def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
 
 def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
     place = state.places.get(fact.place)
-    # A handler whose time is up: it is its command that is asked to end, by a fact of its own.
+    # After a handler timeout a separate fact stops the command of the handler.
     if place is None or place.spec.action is None or fact.reason == "handler_timeout":
         return
     if place.spec.action.kind == "workflow":
@@ -129,7 +129,7 @@ def _cancelled(state: State, fact: e.AttemptCancelled) -> Iterable[Effect]:
 
 
 def _failed(state: State, fact: e.AttemptFailed) -> Iterable[Effect]:
-    """One that nobody has run in time, or that a budget does not allow any more, is still in the queue."""
+    """Dequeue an attempt that timed out in the queue, or that a budget no longer allows."""
     if fact.failure.code in ("TIMEOUT", "BUDGET_EXCEEDED") and not fact.usage:
         yield StopTask(fact.place, fact.attempt, 0.0)
 
@@ -152,14 +152,14 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
     yield SetTimer("loop", fact.due, fact.step, fact.edge)
 
 
-# A timer may fire while something else is still waited for, and what ends that may come from a clock that is behind.
-# The timer is set again then, so that the wait has an end whoever's clock is right.
+# A timer may fire while the run still waits for something else, whose end may be reported by a clock that is behind.
+# So the timer is set again at that end: the wait ends whichever clock is right.
 
 
 def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
-    """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own.
+    """Set the timers of the loops that waited for this step. A run may have thousands of other loops.
 
-    Where only so many steps may be under way, any of them may have waited for it.
+    With `max_parallel` any loop may have waited for the slot.
     """
     loops, is_bounded = state.run.loops, state.workflow.max_parallel is not None
     if not loops:
@@ -170,7 +170,7 @@ def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[
     return (SetTimer("loop", loop.due, loop.step, loop.edge) for loop in ours)
 
 
-def _loops_at_rest(state: State) -> Iterable[Effect]:
+def _idle_loops(state: State) -> Iterable[Effect]:
     for loop in state.run.loops.values():
         if loop.busy == 0:
             yield SetTimer("loop", loop.due, loop.step, loop.edge)
@@ -187,7 +187,7 @@ def _run_due(state: State, fact: Any) -> Iterable[Effect]:
         yield SetTimer("run", fact.due, "", state.run.round)
     if isinstance(fact, e.RunResumed):
         yield ResumeChildren()
-        yield from _loops_at_rest(state)
+        yield from _idle_loops(state)
 
 
 def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
@@ -202,20 +202,20 @@ def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
 
 
 def _step_paused(state: State, fact: e.StepPaused) -> Iterable[Effect]:
-    """What nobody has taken leaves the queue. What a worker has been given meanwhile may end by itself."""
+    """Dequeue the tasks of a paused step. A task that a worker has leased meanwhile may finish."""
     for place in held_places(state, state.places[fact.step]):
-        if not is_engines_own(place.spec):
+        if not is_engine_action(place.spec):
             yield StopTask(place.key, place.attempt, None)
 
 
 def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
     for place in held_places(state, state.places[fact.step]):
-        if not is_engines_own(place.spec):
+        if not is_engine_action(place.spec):
             yield QueueTask(place.key, place.attempt)
 
 
 def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
-    """A pause is over with that: what cleans up or undoes may wait for a child run."""
+    """Stopping ends a pause: cleanup or undo may wait for a child run."""
     yield ResumeChildren()
 
 

@@ -1,4 +1,4 @@
-"""Whether a step may take over the result of an earlier run, and what a worker has to know to find one."""
+"""Whether a step may reuse the result of an earlier run, and what a worker needs to find one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.artifacts import KEY_AS_JSON, referred, replaced
+from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, replace_references
 from mulligan.core.model.workflow import AGENT, END, Command, Workflow, is_group
 from mulligan.core.state.scope import CACHE_KEY
 from mulligan.core.state.state import Place, State
@@ -16,27 +16,27 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Reuse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker is told of a step whose result may be found again."""
+    """What a worker needs to know about a step whose result may be reused."""
 
-    # A hash of what the step is to do, as the workflow says it.
+    # A hash of what the step does, by its definition.
     definition: str
-    # Whether an earlier result is looked for: else this one is only recorded.
+    # Whether to look for an earlier result; otherwise this one is only recorded.
     looks: bool = False
     # The paths of the files that it reads, by name.
     reads: dict[str, str] = {}
-    # What `cache: {key: …}` came to.
+    # The value of `cache: {key: …}`.
     key: Any = None
-    # It can be taken back: its result counts when its run has ended.
+    # A result that can be undone counts only after its run has ended.
     has_undo: bool = False
-    # Of a step that does not say what it depends on: what the steps before it have done, as hashes by name.
+    # For a step without declared dependencies: hashes of what the steps before it did, by name.
     after: dict[str, str] = {}
 
 
 def reuse_of(state: State, place: Place) -> Reuse | None:
-    """What a worker is told of the place's present attempt; None where its result is not to be found again.
+    """What a worker needs to reuse a result for the current attempt; None if its result is not reused.
 
-    An earlier result is looked for at the first visit alone: a loop goes back to do something again, and so does a
-    round. Nothing is looked for or recorded of what was told of a failure: that is different each time.
+    An earlier result is looked for in the first visit only, since a loop or a round runs a step again on purpose. A
+    step that gets the context of a failure neither reuses nor records a result, since each failure is different.
     """
     above = place if place.role == "step" else _map_of(state, place)
     if above is None or above.key == END or above.spec.cache is False or (above.key, above.visit) in state.informed:
@@ -52,15 +52,14 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         reads={name: path_of(state, above, name) for name in above.spec.reads},
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
-        after=_done_before(state, above),
+        after=_upstream_traces(state, above),
     )
 
 
-def forced_below(state: State, place: Place, child: Workflow) -> tuple[str, ...]:
-    """The steps that take nothing over in a run that the place calls: all of them, or none.
+def forced_child_steps(state: State, place: Place, child: Workflow) -> tuple[str, ...]:
+    """The steps that reuse nothing in a child run of this place: all of them, or none.
 
-    All of a step that is forced. And of a group that is tried again: it starts from its first step, whatever the try
-    before has done.
+    All, if the step is forced; and if a group is tried again, since it starts from its first step each time.
     """
     step = state.step_of(place)
     is_again = is_group(place.spec.action) and (step.visit > 1 or place.climb.tries > 0)
@@ -73,10 +72,10 @@ def _is_forced(state: State, step: Place) -> bool:
     return step.key in state.run.forced or state.step(step.key).sweep in state.run.forced
 
 
-def _done_before(state: State, step: Place) -> dict[str, str]:
-    """What the steps right before this one have done, where it says nothing of what it depends on.
+def _upstream_traces(state: State, step: Place) -> dict[str, str]:
+    """Hashes of what the steps directly before this one did, if it does not declare its dependencies.
 
-    It may read what they wrote. With `reads`, or with `cache`, the author has said what counts.
+    It may read what they wrote. With `reads` or `cache` the author has declared what counts.
     """
     if step.spec.reads or step.spec.cache is not None:
         return {}
@@ -84,10 +83,10 @@ def _done_before(state: State, step: Place) -> dict[str, str]:
 
 
 def _trace_of(state: State, place: Place) -> str:
-    """What a step has done: the same again where the same was done, another for each run where nobody can say."""
+    """A hash of what a step did: equal for equal work; unique to the run if that is unknown."""
     spec = place.spec
     if place.status == "completed" and spec.writes and {one.name for one in place.files} == set(spec.writes):
-        # What it gave, and what it wrote: so nothing behind it runs where these are the same.
+        # Its output and files: if they are the same, nothing behind it runs again.
         return digest_of((contents_of(place.output), [(one.name, one.sha256) for one in place.files]))
     if place.status == "completed" and not place.recovered_by and place.fingerprint:
         return place.fingerprint
@@ -100,11 +99,13 @@ def _trace_of(state: State, place: Place) -> str:
 
 
 def contents_of(value: Any) -> Any:
-    """The value; where it is in an artifact its contents count, since the artifact of each run has another name."""
+    """The value with artifacts replaced by the hashes of their content, since their names differ from run to run."""
     data = _encode(value)
     if KEY_AS_JSON not in data:
         return value
-    return replaced(msgspec.json.decode(data), lambda one: ["artifact", referred(one).sha256, referred(one).format])
+    return replace_references(
+        msgspec.json.decode(data), lambda one: ["artifact", parse_reference(one).sha256, parse_reference(one).format]
+    )
 
 
 def digest_of(value: Any) -> str:
@@ -112,9 +113,9 @@ def digest_of(value: Any) -> str:
 
 
 def _map_of(state: State, place: Place) -> Place | None:
-    """The map whose items are found again one by one: what each does is one command.
+    """The map whose items are reused one by one: each item runs one command.
 
-    None for a map that writes files, or can be undone: that is done for all of its items together.
+    None for a map that writes files or has an undo, since these concern all of its items together.
     """
     step = state.step_of(place)
     is_whole_item = place.role == "do" and len(state.step(step.key).do) == 1 and place.spec.when is None
@@ -122,11 +123,10 @@ def _map_of(state: State, place: Place) -> Place | None:
 
 
 def path_of(state: State, step: Place, name: str) -> str:
-    """Where a file of a step is: what its path with values came to, what is declared, else the name itself."""
+    """The path of a file of a step: its templated path, the declared path, or the name itself."""
     return step.paths.get(f"file.{name}") or state.workflow.files.get(name, name)
 
 
 def _definition(spec: Command, *, has_undo: bool) -> str:
-    """What decides what the step gives, and whether that is accepted. Not how often and how long it is tried."""
-    said = (spec.action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo)
-    return digest_of(said)
+    """A hash of what determines the result of a step and its acceptance; without retries and limits."""
+    return digest_of((spec.action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo))

@@ -1,4 +1,4 @@
-"""How runs are searched for, and what a list says of them without opening them: filters, attributes, open work."""
+"""Filters, attributes and open work of runs, for lists that do not load the runs themselves."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from mulligan.core.model.events import Entry, RunRevised
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord
 
-# What a run can be found by, besides its workflow, its status and its time.
+# What a run can be found by, besides workflow, status and time.
 AttributeKind = Literal["input", "label"]
 # kind, name, value
 Attribute = tuple[AttributeKind, str, str]
-# Longer values are not indexed: nobody types them into a filter.
+# Longer values are not indexed.
 ATTRIBUTE_CHARS_MAX = 200
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """Which runs are wanted. An empty field accepts every run."""
+    """Which runs to list. An empty field accepts every run."""
 
     statuses: tuple[str, ...] = ()
     workflows: tuple[str, ...] = ()
     # Created at `since` or later, and before `until`.
     since: datetime | None = None
     until: datetime | None = None
-    # All of these must match. A called run has the attributes of the run at the top of its tree.
+    # All must match. A child run has the attributes of the root of its tree.
     attributes: tuple[Attribute, ...] = ()
-    # Whether runs that other runs called are wanted too.
+    # Whether to include child runs.
     with_children: bool = False
 
 
 class OpenTasks(msgspec.Struct, frozen=True):
-    """Tasks of one tree of runs that one worker has, or (worker "") that nobody has taken: the oldest, and how many."""
+    """Tasks of one tree of runs that one worker has, or that are queued (worker ""): the oldest, and how many."""
 
     root_run_id: int
     run_id: int
     place: str
     attempt: int
     worker: str
-    # The circuit breaker that they ask; "" for none.
+    # Their circuit breaker; "" for none.
     breaker: str
     count: int
 
 
 class OpenTimer(msgspec.Struct, frozen=True):
-    """Timers of one kind that let a tree of runs go on: the first that is due, and how many there are."""
+    """Timers of one kind that a tree of runs waits for: the first that is due, and how many."""
 
     root_run_id: int
     run_id: int
@@ -60,7 +60,7 @@ class OpenTimer(msgspec.Struct, frozen=True):
 
 
 class LeasedTask(msgspec.Struct, frozen=True):
-    """A task that a worker has now, and what is set aside for it."""
+    """A task that a worker has now, and the resources reserved for it."""
 
     worker: str
     run_id: int
@@ -70,49 +70,49 @@ class LeasedTask(msgspec.Struct, frozen=True):
     cpus: float
     memory: int
     gpus: int
-    # None for a task that was leased before stores kept the time.
+    # None for a task that was leased before stores recorded the time.
     leased_at: datetime | None = None
 
 
 def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Attribute]:
-    """What a run can be found by: its labels, and its inputs that are single, short values."""
+    """The attributes of a run: its labels, and its inputs that are single, short values."""
     texts = ((name, attribute_text(value)) for name, value in inputs.items())
-    found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_kept(name)]
+    found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_indexable(name)]
     return found + [("label", name, value) for name, value in labels.items()]
 
 
 def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:
-    """The inputs that a run has from these entries on; None where they change none: a corrected file may."""
+    """The inputs of a run after these entries; None if no corrected definition changes them."""
     found = [entry.fact.inputs for entry in entries if isinstance(entry.fact, RunRevised)]
     return found[-1] if found else None
 
 
 def attribute_text(value: Any) -> str | None:
-    """A value as people write it in a filter (`3`, `true`, `null`, a text as it is); None where it is not indexed."""
+    """A value as written in a filter (`3`, `true`, `null`, text as it is); None if it is not indexed."""
     if value is not None and not isinstance(value, str | int | float):
         return None
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if _is_kept(text) else None
+    return text if _is_indexable(text) else None
 
 
-def _is_kept(text: str) -> bool:
-    """PostgreSQL keeps no NUL in a text."""
+def _is_indexable(text: str) -> bool:
+    """Whether a text can be indexed: it is short, and has no NUL, which PostgreSQL cannot store."""
     return len(text) <= ATTRIBUTE_CHARS_MAX and "\0" not in text
 
 
-def unanswered(records: Iterable[FailureRecord]) -> list[FailureRecord]:
-    """The failed visits that fail a run, as far as their records tell without the run around them, in order.
+def unhandled_by_records(records: Iterable[FailureRecord]) -> list[FailureRecord]:
+    """The failed visits that fail a run, as far as the records alone show, in order.
 
-    `verdict.unhandled` knows better: it has the state. A remediation that failed too has a record of its own; one that
-    has none is taken to have completed. Where that would leave nothing, every failure that was not allowed counts.
+    `verdict.unhandled` is exact, since it has the state. A remediation that failed has a record; one without a record
+    is taken to have completed. If that leaves nothing, every failure that was not allowed counts.
     """
     known = sorted((one for one in records if not one.is_closed and not one.recovered_by), key=lambda one: one.seq)
     by_visit = {(one.step, one.visit): one for one in known}
     found = [one for one in known if not one.is_allowed and one.step != END]
-    return [one for one in found if not _is_answered(one, by_visit)] or found
+    return [one for one in found if not _is_handled_by_records(one, by_visit)] or found
 
 
-def _is_answered(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
+def _is_handled_by_records(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
     while record.target:
         remedy = by_visit.get((record.target, record.target_visit))
         if remedy is None:

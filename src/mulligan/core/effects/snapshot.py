@@ -1,4 +1,4 @@
-"""The tables of a run as rows, and back: what a turn has changed, and the state that the rows hold.
+"""The tables of a run as rows: what a turn has changed, and the state restored from rows.
 
 A row holds the values of a struct in the order of its fields, without their names. A field that a later release adds
 goes to the end of its struct and has a default, so that rows written before it can still be read.
@@ -17,11 +17,11 @@ from mulligan.core.evolve.places import ITEM, command_spec
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
-from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
-from mulligan.errors import CodecError, Unlawful
+from mulligan.core.state.state import NO_CLIMB, FailureRecord, Items, PastVisit, Place, Run, State, Tally, UndoableVisit
+from mulligan.errors import CodecError, IllegalTransition
 
-# kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", "paused", the fingerprint of a
-# result that may be taken over, else ""), data (None: it goes)
+# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", or the fingerprint of a reusable
+# result; otherwise ""), data (None: delete the row)
 Row = tuple[str, str, str, bytes | None]
 
 # The tags of places that wait for a person.
@@ -32,10 +32,10 @@ _Counts = tuple[int, int, int, int, bool]
 _Table = dict[str, bytes]
 
 
-# What of the run may be large, and seldom changes: each is a row of its own, written when it is another than before.
+# Fields of the run that may be large and seldom change: each has its own row, written only if it has changed.
 _LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments", "spent", "budgets")
 _RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
-# A place's key is the row's, its spec the workflow's; of a map's items it has the counts: the list is another row.
+# Without the key, which is that of the row, and the spec, which is in the workflow. The list of a map has its own row.
 _PLACE_NAMES = tuple(
     "item_counts" if name == "items" else name for name in Place.__struct_fields__ if name not in ("key", "spec")
 )
@@ -47,19 +47,19 @@ _TYPES: dict[str, Any] = {
     "barriers": tuple[int, int],
     "failures": FailureRecord,
     "recoveries": FailureRecord,
-    "undoables": Undoable,
-    "past": Past,
+    "undoables": UndoableVisit,
+    "past": PastVisit,
     "routed": tuple[int, ...],
     "informed": tuple[int, ...],
     "tallies": Tally,
 }
-# The definition that a run goes by, where it is not the one that it was started with: canonical JSON.
+# The corrected definition that a run uses instead of the one it was started with: canonical JSON.
 _DEFINITION = "definition"
 _KINDS = ("run", *_LARGE, "places", *_TYPES, _DEFINITION)
 
 _encode = msgspec.msgpack.Encoder().encode
 _astuple = msgspec.structs.astuple
-# Out of all the values of a run at once: half the work of asking it for each.
+# Picks from all values of a run at once, which takes half the time of single lookups.
 _small = itemgetter(*map(Run.__struct_fields__.index, _RUN_NAMES))
 _large = itemgetter(*map(Run.__struct_fields__.index, _LARGE))
 
@@ -68,9 +68,9 @@ _large = itemgetter(*map(Run.__struct_fields__.index, _LARGE))
 
 
 def changes(state: State) -> list[Row]:
-    """What has changed since `state.begin()`: each key of a table that was touched, with its present value.
+    """The rows that have changed since `state.begin()`, with their current values.
 
-    The run's own row is always there. Costs time in proportion to the turn, never to the run.
+    The row of the run is always included. Takes time in proportion to the turn, not to the run.
     """
     run = _astuple(state.run)
     rows: list[Row] = [("run", "", "", _encode(_small(run)))]
@@ -82,7 +82,7 @@ def changes(state: State) -> list[Row]:
     if state.is_revised:
         rows.append((_DEFINITION, "", "", encode(state.workflow)))
     places = state.places
-    for (table, key), old in state.touched().items():
+    for (table, key), old in state.changed_entries().items():
         if table != "places":
             rows.append(_plain_row(table, key, getattr(state, table)))
             continue
@@ -96,7 +96,7 @@ def changes(state: State) -> list[Row]:
 
 
 def _values(place: Place) -> list[Any]:
-    """What a place's row holds: `_PLACE_NAMES`."""
+    """The values of a place's row, in the order of `_PLACE_NAMES`."""
     values = list(_astuple(place))
     if place.items is not None:
         values[_ITEMS] = place.items.counts
@@ -105,7 +105,7 @@ def _values(place: Place) -> list[Any]:
 
 
 def _tag(place: Place) -> str:
-    """Which person the place waits for, if it does; of a result that a later run may take over, its fingerprint."""
+    """What the place waits for, if it waits for a person; the fingerprint of a result that later runs may reuse."""
     if place.status == "completed":
         return "" if place.recovered_by or place.is_undone else place.fingerprint
     action = place.spec.action
@@ -117,7 +117,7 @@ def _tag(place: Place) -> str:
 
 
 def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row]:
-    """The list of a map step, if it is another than before: what an item's end changes is in the place's own row."""
+    """The row for the list of a map step, if it has changed. The counts of items are in the row of the place."""
     if items is None:
         return [("items", key, "", None)]
     if before is not None and items.values is before.values and items.todo is before.todo:
@@ -133,7 +133,7 @@ def _plain_row(name: str, key: Any, table: Any) -> Row:
 
 
 def _text(key: str | tuple[str, int]) -> str:
-    """A table's key as text. The visit first: it ends at the colon, whatever the step is called."""
+    """The key of a table as text. The visit comes first, so that the step may contain a colon."""
     return key if isinstance(key, str) else f"{key[1]}:{key[0]}"
 
 
@@ -142,7 +142,7 @@ def _text(key: str | tuple[str, int]) -> str:
 
 @cache
 def _reader(kind: str) -> Callable[[bytes], Any]:
-    """Decodes the rows of a kind. Made when it is first asked for: most programs only write."""
+    """The decoder for rows of a kind, created at its first use: most processes only write."""
     if kind == "run":
         return _values_reader(Run, _RUN_NAMES)
     if kind == "places":
@@ -151,7 +151,7 @@ def _reader(kind: str) -> Callable[[bytes], Any]:
 
 
 def _values_reader(struct: type[msgspec.Struct], names: Iterable[str]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Decodes the values of a struct's fields, in order; those that are not there get their defaults."""
+    """A decoder for the fields of a struct, in order; missing fields get their defaults."""
     hints = get_type_hints(struct)
     known = {field.name: (field.name, hints[field.name], _default(field)) for field in msgspec.structs.fields(struct)}
     known["item_counts"] = ("item_counts", _Counts | None, None)
@@ -166,33 +166,33 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
-def place_alone(key: str, data: bytes) -> Place:
-    """A place from its row, without the run around it: what it does and its items are not known then."""
-    role, status, parent, index, *rest = _alone("places", data)
+def read_place(key: str, data: bytes) -> Place:
+    """A place from its row alone, without its spec and items."""
+    role, status, parent, index, *rest = _read_row("places", data)
     place = Place(key, role, ITEM, status, parent, index, *rest)
     place.items = None
     return place
 
 
-def spent_of(data: bytes) -> Spent:
-    """What the agents of a run have spent, from its row, without the run around it."""
-    spent: Spent = _alone("spent", data)
+def read_spent(data: bytes) -> Spent:
+    """What the agents of a run have spent, from its row alone."""
+    spent: Spent = _read_row("spent", data)
     return spent
 
 
-def tally_of(data: bytes) -> Tally:
-    """A tally from its row, without the run around it."""
-    tally: Tally = _alone("tallies", data)
+def read_tally(data: bytes) -> Tally:
+    """A tally from its row alone."""
+    tally: Tally = _read_row("tallies", data)
     return tally
 
 
-def failure_alone(data: bytes) -> FailureRecord:
-    """The record of a failed visit from its row, without the run around it."""
-    record: FailureRecord = _alone("failures", data)
+def read_failure(data: bytes) -> FailureRecord:
+    """The record of a failed visit from its row alone."""
+    record: FailureRecord = _read_row("failures", data)
     return record
 
 
-def _alone(kind: str, data: bytes) -> Any:
+def _read_row(kind: str, data: bytes) -> Any:
     try:
         return _reader(kind)(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
@@ -202,10 +202,10 @@ def _alone(kind: str, data: bytes) -> Any:
 def restore(
     workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None, *, may_lack_steps: bool = False
 ) -> State:
-    """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none.
+    """The state from rows: for each kind and key the last row counts. Raises `CodecError` if they cannot be read.
 
-    `workflow` is the definition that the run was started with: where it goes by another one, the rows hold that.
-    A run that has started has a row for each step. `may_lack_steps` is for whoever compares, and finds what is gone.
+    `workflow` is the definition that the run was started with; a corrected one is in the rows. A started run has a
+    row for each step, unless `may_lack_steps`, which is for audits that report missing rows.
     """
     try:
         tables = _latest(rows)
@@ -213,7 +213,7 @@ def restore(
             workflow, graph = decode(tables[_DEFINITION][""]), None
         state = State(workflow, graph)
         _fill(state, tables)
-    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, Unlawful) as error:
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, IllegalTransition) as error:
         raise CodecError(f"the tables of the run cannot be read: {_reason(error)}") from error
     if state.run.status != "new" and not may_lack_steps:
         missing = next((name for name in (*state.graph.nodes, END) if name not in state.places), None)
@@ -225,7 +225,7 @@ def restore(
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "a value is nested too deep"
-    return f"nothing is known of {error}" if isinstance(error, KeyError) else str(error)
+    return f"unknown name {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:
@@ -267,7 +267,7 @@ def _restore_run(run: Run, tables: dict[str, _Table]) -> None:
 
 
 def _restore_places(state: State, places: _Table, items: _Table) -> None:
-    """Steps in file order, then items, then commands in the order in which they were entered: parents first."""
+    """Restore steps in file order, then items, then commands in the order they were entered: parents first."""
     read = _reader("places")
     for step in (*state.graph.nodes, END):
         if step in places:
@@ -285,15 +285,15 @@ def _restore_place(state: State, key: str, values: tuple[Any, ...], items: _Tabl
     if counts is not None:
         place.items = _items(counts, items[key])
     if place.climb == NO_CLIMB:
-        # One for all of them, as in a state that was never away: most places never fail.
+        # The shared instance, as in a live state: most places never fail.
         place.climb = NO_CLIMB
     state.places[key] = place
 
 
 def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command:
-    """What the workflow says of the place."""
+    """The definition of the place."""
     if role == "step":
-        # A step that a corrected definition no longer has keeps its place.
+        # A step that a corrected definition removed keeps its place.
         is_retired = state.run.revision is not None and key != END and key not in state.graph.nodes
         return ITEM if is_retired else state.step(key)
     return ITEM if role == "item" else command_spec(state, state.places[parent], role, index)
@@ -302,4 +302,4 @@ def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command
 def _items(counts: _Counts, data: bytes) -> Items:
     values, todo = _reader("items")(data)
     visit, entered, running, failed, is_judged = counts
-    return Items(values, visit, todo, entered, running, failed, is_judged)
+    return Items(values, visit, todo=todo, next=entered, running=running, failed=failed, is_judged=is_judged)

@@ -1,4 +1,4 @@
-"""The door to change: a fact that the table does not know for what it is about raises, and nothing has changed."""
+"""Check a fact against the table of transitions before anything changes, and apply the new status."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from mulligan.core.evolve.arrivals import set_status
 from mulligan.core.model import events as e
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import PLACE, RUN
-from mulligan.errors import Unlawful
+from mulligan.errors import IllegalTransition
 
-# They tell of something that may be gone, or may never have been.
-_ABOUT_ANYTHING = frozenset({e.TimerHeld, e.ReportRefused})
+# Facts about a place that may be gone or may never have existed.
+_ALWAYS_ALLOWED = frozenset({e.TimerHeld, e.ReportRefused})
 
-# What a fact is about: the key of a place, or the name of a step.
+# The subject of a fact: the key of a place, or the name of a step.
 SUBJECTS: dict[type[e.Fact], Callable[[Any], str]] = {
     kind: attrgetter("place" if "place" in kind.__struct_fields__ else "step") for kind in e.FACTS if kind not in RUN
 }
 _HAVE_PARENTS = frozenset(kind for kind in e.FACTS if "parent" in kind.__struct_fields__)
 
 
-def refuse_unlawful(state: State, fact: Any) -> None:
-    """Raise `Unlawful` unless the fact may follow for its run or its place as they are now."""
+def check_transition(state: State, fact: Any) -> None:
+    """Raise `IllegalTransition` unless the fact is allowed for the current status of its run or place."""
     kind = type(fact)
     if kind in RUN:
         if state.run.status not in RUN[kind]:
-            raise Unlawful(f"{kind.__name__} cannot follow in a run that is {state.run.status}")
-    elif kind not in _ABOUT_ANYTHING:
-        _refuse_for_place(state, fact, kind)
+            raise IllegalTransition(f"{kind.__name__} cannot follow in a run that is {state.run.status}")
+    elif kind not in _ALWAYS_ALLOWED:
+        _check_place(state, fact, kind)
 
 
-def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
+def _check_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
     key = SUBJECTS[kind](fact)
     place = state.places.get(key)
     if kind in PLACE:
@@ -40,17 +40,19 @@ def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
     else:
         is_lawful = place is not None
     if not is_lawful:
-        raise Unlawful(f"{kind.__name__} cannot follow for '{key}', which is {place.status if place else 'not there'}")
+        raise IllegalTransition(
+            f"{kind.__name__} cannot follow for '{key}', which is {place.status if place else 'not there'}"
+        )
     if kind in _HAVE_PARENTS and fact.parent not in state.places:
-        raise Unlawful(f"{kind.__name__} cannot follow for '{key}': there is no '{fact.parent}'")
+        raise IllegalTransition(f"{kind.__name__} cannot follow for '{key}': there is no '{fact.parent}'")
 
 
-def enter(state: State, key: str, fact: e.Fact) -> Place:
-    """The place, saved for the journal and moved on as the table says. That it is lawful was asked before."""
+def move_place(state: State, key: str, fact: e.Fact) -> Place:
+    """Move a place to its next status by the table. `check_transition` was called before."""
     place = state.touch(key)
     set_status(state, place, PLACE[type(fact)][place.status])
     return place
 
 
-def enter_run(state: State, fact: e.Fact) -> None:
+def move_run(state: State, fact: e.Fact) -> None:
     state.run.status = RUN[type(fact)][state.run.status]

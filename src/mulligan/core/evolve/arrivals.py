@@ -1,7 +1,7 @@
-"""How an end spreads through the graph: needs are counted down, edges are taken or die, steps are put back.
+"""How the end of a step spreads through the graph: needs are counted down, edges are taken or die, steps are put back.
 
-Part of `evolve`: it says what is true, and changes counters only. A step that waits always knows how many of
-its needs and arrivals are open; one that does not is counted anew when it is put back.
+Part of `evolve`: it only changes counters. A waiting step always has the number of its open needs and arrivals; any
+other step is recounted when it is put back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from mulligan.core.model.events import StepPutBack
 from mulligan.core.model.graph import Arc, Barrier
 from mulligan.core.model.workflow import END, Step
-from mulligan.core.state.state import Past, Place, State
+from mulligan.core.state.state import PastVisit, Place, State
 from mulligan.core.state.transitions import ACTIVE, PLACE
 
 _MET = {
@@ -26,7 +26,7 @@ def is_met(on: str, settled: str) -> bool:
 
 
 def set_status(state: State, place: Place, status: str) -> None:
-    """The one place where a status changes, and the run's counts with it."""
+    """Change the status of a place, and the counters of the run with it. Nothing else changes a status."""
     before = place.status
     place.status = status  # type: ignore[assignment]
     is_active, was_active = status in ACTIVE, before in ACTIVE
@@ -45,7 +45,7 @@ def _count_in_loops(state: State, step: str, change: int) -> None:
     loops = dict(state.run.loops)
     for key, loop in loops.items():
         if step in state.graph.region(loop.to):
-            loops[key] = type(loop)(loop.step, loop.edge, loop.to, loop.due, loop.busy + change)
+            loops[key] = type(loop)(loop.step, loop.edge, to=loop.to, due=loop.due, busy=loop.busy + change)
     state.run.loops = loops
 
 
@@ -53,7 +53,7 @@ def _count_in_loops(state: State, step: str, change: int) -> None:
 
 
 def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -> None:
-    """The step has ended for good: its edges are taken or dead, and whoever needs it learns of it."""
+    """The step has ended for good: take or kill its edges, and update the steps that need it."""
     place = state.touch(name)
     place.settled = outcome
     node = state.graph.nodes[name]
@@ -69,10 +69,10 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
 
 
 def arrive(state: State, name: str, taken: Collection[int], *, is_decided: bool) -> None:
-    """Edges taken by a visit that was not the last: its other edges stay open.
+    """Take edges of a visit that is not the last one; the other edges stay open.
 
-    A failure is sent on at once (`is_decided`); a success edge of a step that will be visited again for another
-    arrival stays open until the last of them.
+    A failure edge is decided at once (`is_decided`). A success edge of a step that will be visited again for another
+    arrival stays open until the last visit.
     """
     for arc in state.graph.nodes[name].arcs:
         if arc.edge.index in taken and arc.to != END and not arc.is_loop:
@@ -86,7 +86,7 @@ def _arrive(state: State, arc: Arc) -> None:
     join = state.graph.nodes[arc.to].step.join
     if target.status != "waiting":
         if state.arcs.get(arc.key) == "taken":
-            # It was visited for that, and keeps its result: in a new round whose source was undone, or in a fork.
+            # It was already visited for this edge and keeps its result: after an undone source, or in a fork.
             return
         if join != "first" and not _is_out_of_reach(target, join) and can_be_entered(state, arc.to):
             target.queue = (*target.queue, arc.key)
@@ -97,7 +97,7 @@ def _arrive(state: State, arc: Arc) -> None:
     elif join == "first":
         target.taken_arrivals += 1
     if state.arcs.get(arc.key) == "dead":
-        # Its source was visited again after all: what was dead is open until it is closed below.
+        # Its source was visited again: the dead edge is open until it is closed below.
         target.open_arrivals += 1
         target.dead_arrivals -= 1
     if state.arcs.get(arc.key) != "taken":
@@ -105,7 +105,7 @@ def _arrive(state: State, arc: Arc) -> None:
 
 
 def _is_out_of_reach(place: Place, join: str) -> bool:
-    """It was passed over for what no further arrival can change: a need, or an edge that `join: all` misses."""
+    """Whether no further arrival can help: a need is unmet, or `join: all` lacks an edge."""
     return place.has_dead_need or (join == "all" and place.dead_arrivals > 0)
 
 
@@ -146,27 +146,27 @@ def _count_member(state: State, barrier: Barrier, met: bool) -> None:
 
 
 def can_be_entered(state: State, name: str) -> bool:
-    """A step has max_visits visits a round, and one more that fails with LOOP_LIMIT; then it is closed."""
+    """Whether a step has a visit left: max_visits per round, and one more that fails with LOOP_LIMIT."""
     place = state.places[name]
     step: Step = state.graph.nodes[name].step
     return place.visit - place.visits_before + len(place.queue) <= step.max_visits
 
 
 def is_beyond_limit(state: State, place: Place) -> bool:
-    """Whether the present visit of a step is the one after its last: it fails with LOOP_LIMIT and never runs."""
+    """Whether the current visit is beyond max_visits: it fails with LOOP_LIMIT and never runs."""
     node = state.graph.nodes.get(place.key) if place.role == "step" else None
     return node is not None and place.visit - place.visits_before > node.step.max_visits
 
 
 def next_visit(state: State, name: str) -> int:
-    """The visit that an arrival now leads to: after those that already wait in the queue of `join: each`."""
+    """The visit that a new arrival leads to, after those already queued by `join: each`."""
     place = state.places[name]
     queued = len(place.queue) if state.graph.nodes[name].step.join == "each" else 0
     return place.visit + queued + 1
 
 
-def lead_here_again(state: State, name: str) -> None:
-    """A step is entered for what has arrived: from whoever goes again by now, it is arrived at once more."""
+def reopen_arrivals(state: State, name: str) -> None:
+    """A step is entered: reopen the edges from sources that already run again, since they will arrive once more."""
     for arc in state.graph.nodes[name].arrivals:
         if state.arcs.get(arc.key) == "taken" and not state.places[arc.source].has_ended:
             state.drop(state.arcs, arc.key)
@@ -176,30 +176,30 @@ def lead_here_again(state: State, name: str) -> None:
 
 
 def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> None:
-    """Steps go back to waiting for a new visit; what they decided is open again; the rest stays decided.
+    """Put steps back to waiting for a new visit. What they decided is open again; everything else stays decided.
 
-    A loop uses up the arrivals from outside (needs met from outside stay met): its steps wait for new ones.
-    Those that have not been entered for theirs keep them.
+    A loop uses up arrivals from outside, so its steps wait for new ones; needs met from outside stay met. Steps that
+    were not entered keep their arrivals.
     """
     ordered = sorted(names, key=lambda name: state.graph.nodes[name].order)
     for name in ordered:
-        _withdraw(state, name, names)
+        _unsettle(state, name, names)
     for name in ordered:
         place = state.touch(name)
         arrived = place.taken_arrivals if place.status == "waiting" else 0
         if place.status != "waiting":
             if place.visit:
-                state.put(state.past, (name, place.visit), Past(place.status, place.failure_index))
+                state.put(state.past, (name, place.visit), PastVisit(place.status, place.failure_index))
             place.last_status = place.status if place.visit else ""
             place.loop_edge = None
             set_status(state, place, PLACE[StepPutBack][place.status])
-        count(state, name, kept_arrivals=arrived if is_loop else None)
+        recount(state, name, kept_arrivals=arrived if is_loop else None)
 
 
-def _withdraw(state: State, name: str, names: Collection[str]) -> None:
-    """Take back that a step had settled. Who waits outside keeps an edge that was taken: no arrival is lost.
+def _unsettle(state: State, name: str, names: Collection[str]) -> None:
+    """Revoke that a step had settled. A waiting step outside keeps an edge that was taken, so no arrival is lost.
 
-    So does who keeps its result in a new round: a step that was undone and runs again is no new arrival there.
+    A step that keeps its result in a new round keeps the edge too: an undone step that runs again is not a new arrival.
     """
     node = state.graph.nodes[name]
     place = state.touch(name)
@@ -212,23 +212,23 @@ def _withdraw(state: State, name: str, names: Collection[str]) -> None:
         return
     for target, _ in node.dependents:
         if state.places[target].status == "waiting":
-            _count_needs(state, target)
+            _recount_needs(state, target)
     for barrier in node.barriers:
-        _withdraw_member(state, barrier, is_met(barrier.on, settled))
+        _unsettle_member(state, barrier, is_met(barrier.on, settled))
 
 
-def _withdraw_member(state: State, barrier: Barrier, was_met: bool) -> None:
+def _unsettle_member(state: State, barrier: Barrier, was_met: bool) -> None:
     unsettled, bad = state.barriers[barrier.key]
     state.put(state.barriers, barrier.key, (unsettled + 1, bad if was_met else bad - 1))
-    # Who waits for a group that is broken was passed over.
+    # The steps that need a broken group were skipped.
     if unsettled == 0 and bad == 0:
         for target in barrier.targets:
             if state.places[target].status == "waiting":
-                _count_needs(state, target)
+                _recount_needs(state, target)
 
 
-def _count_needs(state: State, name: str) -> None:
-    """Count a waiting step's open needs from what is settled now. One that was dead may be open again."""
+def _recount_needs(state: State, name: str) -> None:
+    """Recount the open needs of a waiting step from what is settled now. A dead need may be open again."""
     place, node = state.touch(name), state.graph.nodes[name]
     settled = [(on, state.places[source].settled) for source, on in node.needs]
     barriers = [state.barriers[barrier.key] for barrier in node.waits]
@@ -236,12 +236,12 @@ def _count_needs(state: State, name: str) -> None:
     place.open_needs = sum(not s for _, s in settled) + sum(unsettled > 0 for unsettled, _ in barriers)
 
 
-def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
-    """Count a waiting step's open needs and arrivals from what is decided; a loop keeps at most so many of these."""
+def recount(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
+    """Recount the open needs and arrivals of a waiting step. A loop keeps at most `kept_arrivals` arrivals."""
     place = state.touch(name)
     node = state.graph.nodes[name]
     join = node.step.join
-    _count_needs(state, name)
+    _recount_needs(state, name)
     arcs = [state.arcs.get(arc.key) for arc in node.arrivals]
     place.open_arrivals = sum(arc is None or arc == "arrived" for arc in arcs)
     place.dead_arrivals = arcs.count("dead")
@@ -253,12 +253,12 @@ def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
     if join != "each":
         place.queue = ()
     elif kept_arrivals is not None:
-        # Arrivals from inside the loop were taken back with the visits that brought them.
+        # Arrivals from inside the loop were revoked with the visits that brought them.
         place.queue = tuple(key for key in place.queue if key in state.arcs)
 
 
 def requeue(state: State, name: str) -> None:
-    """A new round: the arrival that the last visit was for is due again."""
+    """Queue again the arrival that the last visit was for."""
     place = state.touch(name)
     if place.arrival:
         place.queue = (place.arrival, *place.queue)

@@ -1,8 +1,8 @@
-"""What is true after a fact: `evolve(state, entry)` changes the state in place, and nothing else happens.
+"""Apply a fact: `evolve(state, entry)` changes the state in place and does nothing else.
 
-One function per kind of fact: of the run and its steps here, of the life of a place in `lives`. Those of a fact that
-moves a place on, as the table of `transitions` says, are handed the place, saved and moved. A replay of the log runs
-them alone, so nothing here may ask a policy: what was decided is in the fact.
+There is one function per kind of fact: for the run and its steps here, for attempts, commands and items in `places`.
+If the fact changes the status of a place by the table of `transitions`, the function gets the place after that change.
+A replay of the log runs `evolve` alone, so nothing here may decide by a policy: every decision is in the fact.
 """
 
 from __future__ import annotations
@@ -12,12 +12,19 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.evolve.apply_transition import SUBJECTS, enter_run, refuse_unlawful
-from mulligan.core.evolve.arrivals import arrive, lead_here_again, next_visit, put_back, requeue, set_status, settle
-from mulligan.core.evolve.places import LIVES, LIVES_MOVED, afresh, fresh_climb, is_engines_own, reset_items
+from mulligan.core.evolve.apply_transition import SUBJECTS, check_transition, move_run
+from mulligan.core.evolve.arrivals import arrive, next_visit, put_back, reopen_arrivals, requeue, set_status, settle
+from mulligan.core.evolve.places import (
+    PLACE_HANDLERS,
+    PLACE_MOVE_HANDLERS,
+    fresh_climb,
+    is_engine_action,
+    reset_items,
+    steps_starting_fresh,
+)
 from mulligan.core.evolve.revision import revise
-from mulligan.core.evolve.spending_ledger import BOOKED, raise_budgets
-from mulligan.core.evolve.tallies import COUNTED
+from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, raise_budgets
+from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.workflow import END
@@ -26,14 +33,14 @@ from mulligan.core.state.state import (
     NO_CLIMB,
     FailureRecord,
     Loop,
-    Past,
+    PastVisit,
     Place,
-    Ruling,
     Run,
     State,
     StepPause,
     Stop,
-    Undoable,
+    TriageDecision,
+    UndoableVisit,
 )
 from mulligan.core.state.transitions import PLACE
 
@@ -41,21 +48,21 @@ _replace = msgspec.structs.replace
 
 
 def evolve(state: State, entry: e.Entry) -> None:
-    """Make the fact true. An unlawful one raises before anything has changed."""
+    """Apply the fact of an entry. A fact that is not allowed raises before anything has changed."""
     fact = entry.fact
     move = _MOVES.get(type(fact))
     if move is None:
-        refuse_unlawful(state, fact)
-        if (count := COUNTED.get(type(fact))) is not None:
+        check_transition(state, fact)
+        if (count := TALLY_HANDLERS.get(type(fact))) is not None:
             count(state, fact, entry)
         _HANDLERS[type(fact)](state, fact, entry)
     else:
-        # Nearly all facts: one look at the place says whether it may move, and where to.
+        # Nearly all facts: one lookup says whether the place may move, and where to.
         subject, moves, handler, count = move
         key = subject(fact)
         place = state.places.get(key)
         if place is None or place.status not in moves:
-            refuse_unlawful(state, fact)
+            check_transition(state, fact)
         if count is not None:
             count(state, fact, entry)
         place = state.touch(key)
@@ -71,7 +78,7 @@ def evolve(state: State, entry: e.Entry) -> None:
 
 
 def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     run = state.run
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
@@ -89,7 +96,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
 
 
 def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
-    """Results taken over by a fork: as if the steps had ended here, and had been visited for each other."""
+    """Take over the results of a fork as if the steps had ended here, with the edges between them taken."""
     steps = {one.step for one in kept}
     for one in kept:
         place = state.touch(one.step)
@@ -105,20 +112,20 @@ def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
 
 
 def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     state.run.paused_at = entry.at
     state.run.reason = fact.reason
 
 
 def _run_resumed(state: State, fact: e.RunResumed, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     run = state.run
     run.due = fact.due
     _lift_pause(run)
 
 
 def _lift_pause(run: Run) -> None:
-    """Nothing of a pause is left: neither why it was, nor what it held."""
+    """Clear everything that belongs to a pause."""
     run.paused_at, run.reason, run.held, run.unstarted = None, "", (), ()
 
 
@@ -133,24 +140,24 @@ def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
     step.pause = None
     run.paused_steps = tuple(name for name in run.paused_steps if name != fact.step)
     if run.status == "paused":
-        # They start when the run goes on.
-        own = (place.key for place in held_places(state, step) if is_engines_own(place.spec))
+        # They start when the run is resumed.
+        own = (place.key for place in held_places(state, step) if is_engine_action(place.spec))
         run.unstarted = (*run.unstarted, *(key for key in own if key not in run.unstarted))
 
 
-def _let_go(state: State) -> None:
-    """No step is held any more: the run stops, or its round is over."""
+def _resume_all_steps(state: State) -> None:
+    """End the pauses of all steps: the run stops, or its round is over."""
     for name in state.run.paused_steps:
         state.touch(name).pause = None
     state.run.paused_steps = ()
 
 
 def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
-    enter_run(state, fact)
-    _let_go(state)
+    move_run(state, fact)
+    _resume_all_steps(state)
     run = state.run
     before = run.stop
-    # An operator's word outweighs the engine's own reasons; the first reason stands among equals.
+    # A cancellation by an operator replaces a cause of the engine; otherwise the first cause stays.
     if before is None or (fact.cause == "cancelled" and before.cause != "cancelled"):
         run.stop = Stop(fact.cause, fact.now, fact.by, fact.reason)
     else:
@@ -161,7 +168,7 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
 
 
 def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
-    enter_run(state, fact)
+    move_run(state, fact)
     run = state.run
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
@@ -172,30 +179,30 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
         for record in [r for r in records if r.step in steps or r.step == END]:
             state.set_at(records, record.index, _replace(record, is_closed=True))
     put_back(state, steps)
-    _forget_items(state, fact)
+    _reset_maps(state, fact)
     for name in steps:
         place = state.touch(name)
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
-        _send_again(state, place)
+        _reroute_to_next_visit(state, place)
         requeue(state, name)
     end = state.touch(END)
-    state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
+    state.put(state.past, (END, end.visit), PastVisit(end.status, end.failure_index))
     set_status(state, end, "waiting")
 
 
-def _forget_items(state: State, fact: e.RunReopened) -> None:
-    """Maps that start with a new list: from a step on, and behind what was undone. Of named items these are as new."""
+def _reset_maps(state: State, fact: e.RunReopened) -> None:
+    """Reset the maps that start with a new list (from a step on, behind undone steps), and the items named."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    for name in afresh(state, fact.from_step, fact.put_back, fact.stale):
+    for name in steps_starting_fresh(state, fact.from_step, fact.put_back, fact.stale):
         if name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None
 
 
 def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
-    enter_run(state, fact)
-    _let_go(state)
+    move_run(state, fact)
+    _resume_all_steps(state)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
     state.run.paused_at, state.run.held = None, ()
 
@@ -208,7 +215,7 @@ def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
 
 
 def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entry) -> None:
-    if place.items is not None and not _takes_up(state, place):
+    if place.items is not None and not _keeps_items(state, place):
         place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
@@ -224,24 +231,24 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
     if place.queue:
         place.arrival, place.queue = place.queue[0], place.queue[1:]
     if fact.step != END:
-        lead_here_again(state, fact.step)
+        reopen_arrivals(state, fact.step)
 
 
-def _takes_up(state: State, place: Place) -> bool:
-    """Whether a visit keeps what the items of the last one did: that came to no good, or some of it goes again."""
-    if _continues(state, place, place.visit):
+def _keeps_items(state: State, place: Place) -> bool:
+    """Whether a visit keeps the items of the last one: that one did not complete, or some of its items run again."""
+    if _continues_items(state, place, place.visit):
         return True
     past = state.past.get((place.key, place.visit))
     return past is not None and past.status in ("failed", "cancelled")
 
 
-def _continues(state: State, place: Place, visit: int) -> bool:
-    """Whether what a map did in `visit` goes on in the next one: the round was opened for some of its items."""
+def _continues_items(state: State, place: Place, visit: int) -> bool:
+    """Whether the items of `visit` continue in the next visit: the round was opened for some of them."""
     return place.key == state.run.items_of and visit == place.visits_before
 
 
-def _take_out_undoable(state: State, step: str, visit: int) -> None:
-    """Its items are part of the visit that has completed now, and are undone with that: once."""
+def _remove_undoable(state: State, step: str, visit: int) -> None:
+    """Remove the undoable visit whose items are now part of the completed visit, so that they are undone once."""
     indexes = range(len(state.undoables) - 1, -1, -1)
     index = next((i for i in indexes if (state.undoables[i].step, state.undoables[i].visit) == (step, visit)), None)
     if index is None:
@@ -263,7 +270,7 @@ def _step_restored(state: State, place: Place, fact: e.StepRestored, entry: e.En
 
 
 def _pass_over(state: State, place: Place) -> None:
-    """It is not entered, for none of the arrivals that wait: what kept one out keeps out all."""
+    """Settle a step that is not entered, for all of its queued arrivals: the reason applies to all of them."""
     place.last_status, place.queue = "", ()
     settle(state, place.key, "skipped")
 
@@ -272,18 +279,18 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
     place.output, place.recovered_by, place.phase, place.no_route = fact.output, fact.recovered_by, "", fact.no_route
     place.due, place.given = None, (entry.seq, entry.at)
     if not fact.recovered_by:
-        # A retry made up for it: the step has no failure any more.
+        # A retry succeeded: the step has no failure any more.
         place.failure = None
     if fact.step == END:
         return
     _remember_loop(state, place, fact.taken)
     if place.failure is not None:
         _record_recovery(state, place, fact, entry)
-    # What an earlier run did is not this run's to take back.
+    # A result taken over from an earlier run is not undone by this one.
     if state.graph.nodes[fact.step].step.undo and not place.reused_run_id:
-        if _continues(state, place, fact.visit - 1):
-            _take_out_undoable(state, fact.step, fact.visit - 1)
-        state.append(state.undoables, Undoable(fact.step, fact.visit, fact.output))
+        if _continues_items(state, place, fact.visit - 1):
+            _remove_undoable(state, fact.step, fact.visit - 1)
+        state.append(state.undoables, UndoableVisit(fact.step, fact.visit, fact.output))
     if fact.is_final:
         settle(state, fact.step, "completed", fact.taken)
     else:
@@ -357,7 +364,7 @@ def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Ent
 
 
 def _inform(state: State, arc: Arc, index: int) -> None:
-    """Whoever a failure edge leads to gets the failure's context, whether it handles it or only rings a bell."""
+    """Give the context of the failure to the target of a failure edge, also if the edge only alerts."""
     if arc.edge.on == "failure" and arc.to != END:
         key = (arc.to, next_visit(state, arc.to))
         state.put(state.informed, key, (*state.informed.get(key, ()), index))
@@ -384,31 +391,33 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         defaults_used=climb.defaults_used + fact.is_default,
         parked_at=None,
         parked_for="",
-        ruling=_ruling(place, fact),
+        ruling=_triage_decision(place, fact),
     )
 
 
-def _ruling(place: Place, fact: e.StepClassified) -> Ruling:
+def _triage_decision(place: Place, fact: e.StepClassified) -> TriageDecision:
     code, exit_code = (place.failure.code, place.failure.exit_code) if place.failure else ("", None)
-    return Ruling(fact.verdict, fact.by, fact.reason, code, exit_code, fact.attempt)
+    return TriageDecision(
+        fact.verdict, fact.by, reason=fact.reason, code=code, exit_code=exit_code, attempt=fact.attempt
+    )
 
 
 def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
     place = state.places[fact.step]
     if place.loop_edge is not None:
-        _keep_awaited(state, place, (fact.step,))
+        _reroute_awaited(state, place, (fact.step,))
     put_back(state, (fact.step,))
     if fact.cause == "rerun":
-        _send_again(state, place)
+        _reroute_to_next_visit(state, place)
         requeue(state, fact.step)
 
 
-def _send_again(state: State, place: Place) -> None:
-    """What the last visit was to repair and was told of, the visit that takes its place is."""
+def _reroute_to_next_visit(state: State, place: Place) -> None:
+    """Route the failures of the last visit, and their contexts, to the visit that replaces it."""
     before, after = (place.key, place.visit), (place.key, place.visit + 1)
     for table in (state.routed, state.informed):
         if before in table:
-            # Each once: it may have been sent again before, for a visit that did not happen.
+            # Each once: it may already be there, for a visit that did not happen.
             state.put(table, after, tuple(dict.fromkeys((*table[before], *table.get(after, ())))))
 
 
@@ -421,7 +430,7 @@ def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Ent
 
 def _step_settled(state: State, place: Place, fact: e.StepSettled, entry: e.Entry) -> None:
     if fact.failure is not None and place.failure_index is not None:
-        # What was sent to its remediation has come back as a failure that is sent nowhere.
+        # The remediation could not stand in for it: its failure is not routed any more.
         place.failure = fact.failure
         record = _replace(state.failures[place.failure_index], failure=fact.failure, target="", then="")
         state.set_at(state.failures, place.failure_index, record)
@@ -431,21 +440,21 @@ def _step_settled(state: State, place: Place, fact: e.StepSettled, entry: e.Entr
 def _loop_taken(state: State, fact: e.LoopTaken, entry: e.Entry) -> None:
     key = state.graph.arc(fact.step, fact.edge).key
     busy = sum(state.places[name].is_active for name in state.graph.region(fact.to))
-    state.run.loops = {**state.run.loops, key: Loop(fact.step, fact.edge, fact.to, fact.due, busy)}
+    state.run.loops = {**state.run.loops, key: Loop(fact.step, fact.edge, to=fact.to, due=fact.due, busy=busy)}
     state.run.loops_taken = {**state.run.loops_taken, key: fact.number}
 
 
 def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
     region = state.graph.region(fact.to)
-    # Loops of steps that go back to waiting are void: their edge was not taken after all.
+    # Loops of steps that go back to waiting are void.
     state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
     for name in region:
-        _keep_awaited(state, state.places[name], region)
+        _reroute_awaited(state, state.places[name], region)
     put_back(state, region, is_loop=True)
 
 
-def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
-    """It went back in a loop: whoever waits outside for what it was to repair waits for its next visit."""
+def _reroute_awaited(state: State, fix: Place, region: Collection[str]) -> None:
+    """A remediation goes back in a loop: sources outside the loop wait for its next visit."""
     for index in state.routed.get((fix.key, fix.visit), ()):
         record = state.failures[index]
         source = state.places[record.step]
@@ -455,7 +464,7 @@ def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
                 state.put(table, after, (*table.get(after, ()), index))
 
 
-_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+_MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.StepEntered: _step_entered,
     e.StepSkipped: _step_skipped,
     e.StepRestored: _step_restored,
@@ -466,13 +475,13 @@ _MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.StepClassified: _step_classified,
     e.StepStoodIn: _step_stood_in,
     e.StepSettled: _step_settled,
-    **LIVES_MOVED,
+    **PLACE_MOVE_HANDLERS,
 }
 
 
-def _both(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
-    """What is counted and what is booked before a fact becomes true, in one call; None where it is nothing."""
-    count, book = COUNTED.get(kind), BOOKED.get(kind)
+def _bookkeeping(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
+    """The function that counts tallies and books spending before a fact is applied; None if there is neither."""
+    count, book = TALLY_HANDLERS.get(kind), SPENDING_HANDLERS.get(kind)
     if count is None or book is None:
         return count or book
 
@@ -483,8 +492,8 @@ def _both(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
     return count_and_book
 
 
-# What one look needs: the key of the place, where it may move from here, what else is true then, and what is counted.
-_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _both(kind)) for kind, handler in _MOVED.items()}
+# Per fact: the key of its place, the allowed moves, the function that applies it, and the bookkeeping.
+_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _bookkeeping(kind)) for kind, handler in _MOVE_HANDLERS.items()}
 
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,
@@ -502,5 +511,5 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.StepPutBack: _step_put_back,
     e.LoopTaken: _loop_taken,
     e.LoopFired: _loop_fired,
-    **LIVES,
+    **PLACE_HANDLERS,
 }

@@ -1,7 +1,4 @@
-"""What is true of a place after a fact of its life: its attempts, its handler, its commands, its items, its undo.
-
-Part of `evolve`.
-"""
+"""Apply the facts of a place: its attempts, handler, commands, items and undo. Part of `evolve`."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.evolve.apply_transition import enter
+from mulligan.core.evolve.apply_transition import move_place
 from mulligan.core.model import events as e
 from mulligan.core.model.events import Adjusted
 from mulligan.core.model.failure import Failure
@@ -20,22 +17,22 @@ from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
-from mulligan.errors import Unlawful
+from mulligan.errors import IllegalTransition
 
 _replace = msgspec.structs.replace
 ITEM = Command()
-# Bindings that are the paths of a step's files, and the folders that these must stay in.
-_OF_FILES = ("file.", "folder.file.")
+# Prefixes of the bindings that hold the paths of a step's files, and the folders that these must stay in.
+_FILE_BINDINGS = ("file.", "folder.file.")
 
 
 def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> None:
-    _number(state, place, fact.attempt)
+    _set_attempt(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
     if place.spec.file_paths:
-        place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_OF_FILES)}
+        place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_FILE_BINDINGS)}
     if place.climb is not NO_CLIMB:
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
-    if state.run.status == "paused" and is_engines_own(place.spec):
+    if state.run.status == "paused" and is_engine_action(place.spec):
         state.run.unstarted = (*state.run.unstarted, place.key)
 
 
@@ -52,26 +49,26 @@ def _summary(place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> RetrySum
     )
 
 
-_ENGINES_OWN = ENGINE_ACTIONS | {FAKE}
+_ENGINE_KINDS = ENGINE_ACTIONS | {FAKE}
 
 
-def is_engines_own(spec: Command) -> bool:
-    """A wait, an approval, a sub-workflow, a map: no worker is leased for it."""
-    return spec.action is None or spec.action.kind in _ENGINES_OWN
+def is_engine_action(spec: Command) -> bool:
+    """Whether the engine carries it out without a worker: a wait, an approval, a child run, a map, a fake."""
+    return spec.action is None or spec.action.kind in _ENGINE_KINDS
 
 
 def waits_until(spec: Command) -> bool:
-    """Whether it is a wait until a time of day: that goes by the wall clock, and every other wait takes so long."""
+    """Whether it is a wait until a time, which goes by the wall clock, and not a wait for a duration."""
     return spec.action is not None and spec.action.kind == "wait" and "until" in spec.action.params
 
 
 def is_agent(spec: Command) -> bool:
-    """Whether it is told what came before it, and answers."""
+    """Whether it runs an agent."""
     return spec.action is not None and spec.action.kind == AGENT
 
 
-def _number(state: State, place: Place, attempt: int) -> None:
-    """Attempts of a command of an item are numbered over the item."""
+def _set_attempt(state: State, place: Place, attempt: int) -> None:
+    """Set the attempt number. Attempts of an item's commands are numbered over the item."""
     place.attempt = attempt
     if place.role == "do":
         state.touch(place.parent).attempt = attempt
@@ -80,7 +77,7 @@ def _number(state: State, place: Place, attempt: int) -> None:
 def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: e.Entry) -> None:
     place.worker, place.host, place.due = fact.worker, fact.host, fact.due
     if place.role == "do":
-        # The later commands of the item run where this one does.
+        # The later commands of the item run on the same host.
         state.touch(place.parent).host = fact.host
 
 
@@ -94,7 +91,7 @@ def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, ent
 
 
 def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None:
-    """What was written is the step's, whoever has looked for it: its check, or the last command of its handler."""
+    """Record files and fingerprint. Files belong to the step, also if its validator or handler checked them."""
     if fact.files:
         step = state.touch(state.step_of(place).key)
         names = {record.name for record in fact.files}
@@ -104,7 +101,7 @@ def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None
 
 
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
-    _number(state, place, fact.attempt)
+    _set_attempt(state, place, fact.attempt)
     place.warnings = (*place.warnings, *fact.warnings)
     _fail(place, fact.failure, entry)
 
@@ -195,9 +192,11 @@ def _handler_failed(state: State, place: Place, fact: e.HandlerFailed, entry: e.
 def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> None:
     parent = state.touch(fact.parent)
     spec = command_spec(state, parent, fact.role, fact.index)
-    # Attempts of a command of an item go on from the item's number.
+    # Attempt numbers of an item's commands continue from the number of the item.
     attempt = parent.attempt if fact.role == "do" else 0
-    place = Place(fact.place, fact.role, spec, "ready", fact.parent, fact.index, visit=1, attempt=attempt)
+    place = Place(
+        fact.place, fact.role, spec=spec, status="ready", parent=fact.parent, index=fact.index, visit=1, attempt=attempt
+    )
     if fact.role == "do" and state.run.adjustments:
         place.climb = fresh_climb(state, parent.parent, spec)
     place.entered_at, place.entered_seq = entry.at, entry.seq
@@ -210,13 +209,13 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
 
 
 def fresh_climb(state: State, step: str, spec: Command) -> Climb:
-    """What a visit starts from: nothing, unless this round gives the step more than the workflow says."""
+    """The ladder state at the start of a visit: empty, unless this round gives the step larger limits."""
     adjusted = state.run.adjustments.get(step)
-    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raised(spec, adjusted))
+    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raise_adjusted(spec, adjusted))
 
 
-def _raised(spec: Command, adjusted: Adjusted) -> Adjusted:
-    """Never less than what a command of the step asks for; and no limit of time for one that has none."""
+def _raise_adjusted(spec: Command, adjusted: Adjusted) -> Adjusted:
+    """The larger limits, never less than the command declares; no timeout for a command without one."""
     asked = spec.resources.memory if spec.resources and spec.resources.memory else 0
     return Adjusted(
         memory=max(adjusted.memory, asked) if adjusted.memory else None,
@@ -224,7 +223,7 @@ def _raised(spec: Command, adjusted: Adjusted) -> Adjusted:
     )
 
 
-# Where the workflow says what a command does: its parent's own definition, the step it belongs to, its number.
+# The definition of a command by its role, from the definitions of its parent and its step, and its index.
 _SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
     "do": lambda parent, step, index: step.do[index],
     "handler": lambda parent, step, index: parent.on_failure.commands[index] if parent.on_failure else None,
@@ -237,15 +236,15 @@ _SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
 
 
 def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
-    """What the workflow says of a command below `parent`."""
+    """The definition of a command below `parent`."""
     found = spec_below(parent.spec, state.step(state.step_of(parent).key), role, index)
     if found is None:
-        raise Unlawful(f"'{parent.key}' has no {role} command {index}")
+        raise IllegalTransition(f"'{parent.key}' has no {role} command {index}")
     return found
 
 
 def spec_below(parent: Command, step: Step, role: str, index: int) -> Command | None:
-    """A command by what its parent's definition and its step's say; None where they know of none."""
+    """The definition of a command, from those of its parent and its step; None if there is none."""
     return _SPECS[role](parent, step, index)
 
 
@@ -259,20 +258,20 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
     elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
         parent.climb = _replace(parent.climb, handler_output=fact.output)
     elif fact.role == "do":
-        _tell_item(parent, fact)
-        # Only of a command that is all of an item the result may be found again.
+        _set_item_output(parent, fact)
+        # Only if a command is the whole item may its result be reused.
         is_whole = isinstance(fact, e.CommandCompleted)
         parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
 
 
 def _advice(place: Place, script: Place, fact: Any) -> Any:
-    """What the next attempt is told, in the place of our own words on the failure: by one agent to another."""
-    is_told = is_agent(place.spec) and is_agent(script.spec) and isinstance(fact, e.CommandCompleted)
-    return fact.output if is_told else None
+    """What an agent in the recovery script answered, for the next attempt of an agent."""
+    is_advice = is_agent(place.spec) and is_agent(script.spec) and isinstance(fact, e.CommandCompleted)
+    return fact.output if is_advice else None
 
 
-def _tell_item(item: Place, fact: Any) -> None:
-    """What the item's next commands read as `output` and `outputs`."""
+def _set_item_output(item: Place, fact: Any) -> None:
+    """Set what the next commands of the item read as `output` and `outputs`."""
     given = None
     if isinstance(fact, e.CommandCompleted):
         item.recovered_by = fact.recovered_by or item.recovered_by
@@ -295,9 +294,9 @@ def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entr
 
 
 def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -> None:
-    """Items of an earlier list are as new, but for their numbers: attempts are counted over the whole run.
+    """Reset items of an earlier list. They keep their attempt numbers, which count over the whole run.
 
-    All of them, or these, in order: those that were never entered, and have no place, are the last.
+    Resets all items, or those with these indexes, in order. Items that were never entered have no place and come last.
     """
     for index in count() if indexes is None else indexes:
         if (key := item_key(step, index)) not in state.places:
@@ -306,10 +305,12 @@ def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
 
 
-def afresh(state: State, from_step: str, put_back: Iterable[str], stale: Iterable[StaleFile] = ()) -> list[str]:
-    """Of a round's steps those that start as if for the first time.
+def steps_starting_fresh(
+    state: State, from_step: str, put_back: Iterable[str], stale: Iterable[StaleFile] = ()
+) -> list[str]:
+    """The steps of a round that start as if for the first time.
 
-    From a step on, behind what was undone, and behind what has to write its files again.
+    Those from `from_step` on, behind undone steps, and behind steps whose files have changed.
     """
     steps = list(put_back)
     undone = [name for name in steps if state.places[name].is_undone]
@@ -321,13 +322,13 @@ def afresh(state: State, from_step: str, put_back: Iterable[str], stale: Iterabl
 def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     parent = state.touch(fact.parent)
     if parent.items is None:
-        raise Unlawful(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
+        raise IllegalTransition(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
     if fact.place in state.places:
-        place = enter(state, fact.place, fact)
+        place = move_place(state, fact.place, fact)
         place.failure, place.recovered_by, place.output = None, "", None
         place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
     else:
-        place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
+        place = Place(fact.place, "item", spec=ITEM, status="running", parent=fact.parent, index=fact.index)
         state.add(place)
     place.visit = parent.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
@@ -335,19 +336,19 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
 
 
 def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+    place = move_place(state, fact.place, fact)
     place.output, place.outputs, place.recovered_by = fact.output, (), fact.recovered_by
     _leave_item(state, fact.parent, has_failed=False)
 
 
 def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
-    item = enter(state, fact.place, fact)
+    item = move_place(state, fact.place, fact)
     item.failure, item.output, item.outputs = fact.failure, None, ()
     _leave_item(state, fact.parent, has_failed=True)
 
 
 def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
-    item = enter(state, fact.place, fact)
+    item = move_place(state, fact.place, fact)
     item.output, item.outputs = None, ()
     _leave_item(state, fact.parent, has_failed=False)
 
@@ -364,7 +365,7 @@ def _undo_started(state: State, fact: e.UndoStarted, entry: e.Entry) -> None:
 
 
 def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
-    # Undos go back in order, each visit once: the one that has ended is always the last.
+    # Undos run in reverse order, each visit once: the one that has ended is always the last.
     state.take_last(state.undoables)
     state.run.undoing, state.run.has_undone = "", True
     place = state.touch(fact.step)
@@ -378,12 +379,12 @@ def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> 
     place.warnings = (*place.warnings, fact.failure)
 
 
-def _nothing(state: State, fact: e.Fact, entry: e.Entry) -> None:
-    """A fact for the record: it tells the story and changes nothing."""
+def _no_change(state: State, fact: e.Fact, entry: e.Entry) -> None:
+    """A fact for the record that changes nothing."""
 
 
-# They move a place on as the table says: it is found, saved and moved before what else is true is said here.
-LIVES_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+# Facts that change the status of a place: these functions get the place after that change.
+PLACE_MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.AttemptScheduled: _attempt_scheduled,
     e.AttemptStarted: _attempt_started,
     e.AttemptSucceeded: _attempt_succeeded,
@@ -400,7 +401,7 @@ LIVES_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = 
     e.MapExpanded: _map_expanded,
 }
 
-LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RungPassed: _rung_passed,
     e.CommandEntered: _command_entered,
     e.CommandCompleted: _command_ended,
@@ -415,5 +416,5 @@ LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.UndoCompleted: _undo_ended,
     e.UndoFailed: _undo_ended,
     e.WarningRecorded: _warning_recorded,
-    e.ReportRefused: _nothing,
+    e.ReportRefused: _no_change,
 }

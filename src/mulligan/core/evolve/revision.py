@@ -1,7 +1,7 @@
-"""A corrected definition for a run that has ended: what is another in it, and what is true of the run under it.
+"""A corrected definition for an ended run: how it differs, and the state of the run under it.
 
-Which steps run again because of that says `rounds`. A step is compared by what decides its result: a longer timeout or
-another retry policy leaves a completed step as it is.
+`rounds` decides which steps run again. Steps are compared by what determines their result: a longer timeout or another
+retry policy leaves a completed step as it is.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mulligan.core.model.workflow import (
     Map,
     Step,
     Workflow,
-    commands,
+    all_commands,
     decode,
     is_group,
 )
-from mulligan.core.state.state import Past, Place, Revision, State
+from mulligan.core.state.state import PastVisit, Place, Revision, State
 from mulligan.errors import Refused
 
 _replace = msgspec.structs.replace
 
-# What bounds or mends the attempts of a command, and has no part in what they give.
+# Fields that bound or repair the attempts of a command and do not affect its result.
 _POLICIES: dict[str, Any] = {
     "rules": (),
     "max_attempts": None,
@@ -50,7 +50,7 @@ _POLICIES: dict[str, Any] = {
     "cache": None,
     "cache_key": None,
 }
-# The same of a step; and when it may start: of a step that has run, that is asked of what runs again before it.
+# The same for a step, and when it may start: for a step that has run, that depends on what runs again before it.
 _STEP_POLICIES: dict[str, Any] = {
     **_POLICIES,
     "needs": (),
@@ -61,7 +61,7 @@ _STEP_POLICIES: dict[str, Any] = {
     "is_start": False,
     "budget": None,
 }
-# How fields are called in a file, where that is not their name.
+# The keys of fields in a file, if they differ.
 _FILE_KEYS = {
     "rules": "retry",
     "edges": "next",
@@ -72,32 +72,32 @@ _FILE_KEYS = {
     "cache_key": "cache",
     "file_paths": "writes",
 }
-# Of a workflow what is not compared by name: steps are compared one by one, and what they share through them.
+# Fields of a workflow that are not compared as settings: steps are compared one by one, and these through them.
 _NOT_SETTINGS = frozenset({"steps", "groups", "children", "origin", "callers_secrets"})
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Where one definition of a workflow is another than the one before."""
+    """How two definitions of a workflow differ."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    # By step the keys that are others, as a file calls them.
+    # The changed keys by step, as in the file.
     changed: dict[str, tuple[str, ...]]
-    # The keys of the workflow itself.
+    # The changed keys of the workflow itself.
     settings: tuple[str, ...]
-    # Of the changed steps those whose results would be others; of these the ones whose edges lead elsewhere.
+    # The changed steps whose results would differ; among them those whose edges have changed.
     renewed: tuple[str, ...]
     rerouted: tuple[str, ...]
-    # By step what it needs now, and did not before.
+    # By step, the steps that it needs now and did not before.
     gained: dict[str, frozenset[str]]
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
 
 
-def difference(old: Graph, new: Graph) -> Difference:
-    """Where `new` is another workflow than `old`. Steps are matched by name."""
-    compared = _Compared(old, new)
+def compare_definitions(old: Graph, new: Graph) -> Difference:
+    """How `new` differs from `old`. Steps are matched by name."""
+    compared = _Comparison(old, new)
     both = [name for name in new.nodes if name in old.nodes]
     changed = {name: keys for name in both if (keys := compared.keys(name))}
     return Difference(
@@ -111,17 +111,17 @@ def difference(old: Graph, new: Graph) -> Difference:
     )
 
 
-class _Compared:
+class _Comparison:
     """Two definitions of one workflow, step by step."""
 
     def __init__(self, old: Graph, new: Graph) -> None:
         self.old, self.new = old, new
-        self.files = _differing(old.workflow.files, new.workflow.files)
-        self.groups = _differing(old.workflow.groups, new.workflow.groups)
-        self.children = _differing(old.workflow.children, new.workflow.children)
+        self.files = _changed_names(old.workflow.files, new.workflow.files)
+        self.groups = _changed_names(old.workflow.groups, new.workflow.groups)
+        self.children = _changed_names(old.workflow.children, new.workflow.children)
 
     def keys(self, name: str) -> tuple[str, ...]:
-        """The keys of the step that are others, in the order of the fields, each once."""
+        """The changed keys of the step, in field order, each once."""
         old, new = self.old.nodes[name].step, self.new.nodes[name].step
         found = [] if old == new else list(_keys(old, new))
         if self._has_other_group(new):
@@ -132,9 +132,9 @@ class _Compared:
         return tuple(dict.fromkeys(found))
 
     def is_renewed(self, name: str) -> bool:
-        """Whether the step's result would be another: what it did before is worth nothing then."""
+        """Whether the result of the step would differ, so that its old result is not kept."""
         old, new = self.old.nodes[name].step, self.new.nodes[name].step
-        is_other = old != new and _essence(old) != _essence(new)
+        is_other = old != new and _without_policies(old) != _without_policies(new)
         return is_other or self.has_other_edges(name) or any(True for _ in self._surroundings(new))
 
     def gained(self, name: str) -> frozenset[str]:
@@ -144,20 +144,20 @@ class _Compared:
         return bool(self.groups) and any(need.is_group and need.of in self.groups for need in step.needs)
 
     def has_other_edges(self, name: str) -> bool:
-        """Whether its edges lead elsewhere. One may lead back now, because of what others do."""
+        """Whether its edges have changed. An edge may also become a loop because of changes elsewhere."""
         old, new = self.old.nodes[name], self.new.nodes[name]
         return old.step.edges != new.step.edges or [a.is_loop for a in old.arcs] != [a.is_loop for a in new.arcs]
 
     def _surroundings(self, step: Step) -> Iterator[str]:
-        """What the step uses and is written elsewhere: the paths of files, the workflows that it calls."""
+        """Changed definitions that the step uses: paths of files, called workflows."""
         if self.files and (self.files.intersection((*step.reads, *step.writes)) or "files" in _names_read(step)):
             yield "files"
-        called = (command.action for command in commands([step]) if _called(command) in self.children)
+        called = (command.action for command in all_commands([step]) if _called_file(command) in self.children)
         if self.children and (action := next(called, None)) is not None:
             yield _kind(action)
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+def _changed_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     return {name for name in {**old, **new} if old.get(name) != new.get(name)}
 
 
@@ -169,7 +169,7 @@ def _keys(old: Step, new: Step) -> Iterator[str]:
 
 
 def _kind(action: Action) -> str:
-    """The key under which a file has the action. A group is a workflow that stands in the same file."""
+    """The key of the action in a file. A group is a workflow within the same file."""
     return "group" if is_group(action) else action.kind
 
 
@@ -178,31 +178,33 @@ def _settings(old: Workflow, new: Workflow) -> Iterator[str]:
     return (name for name in names if getattr(old, name) != getattr(new, name))
 
 
-def _essence(command: Command) -> Command:
-    """The command without what has no part in its result."""
+def _without_policies(command: Command) -> Command:
+    """The command without the fields that do not affect its result."""
     plain = _replace(
         command,
         **(_STEP_POLICIES if isinstance(command, Step) else _POLICIES),
-        on_success=tuple(map(_essence, command.on_success)),
-        validator=command.validator and _essence(command.validator),
+        on_success=tuple(map(_without_policies, command.on_success)),
+        validator=command.validator and _without_policies(command.validator),
     )
     if not isinstance(plain, Step):
         return plain
-    return _replace(plain, do=tuple(map(_essence, plain.do)), map=plain.map and _plain_map(plain.map))
+    return _replace(
+        plain, do=tuple(map(_without_policies, plain.do)), map=plain.map and _map_without_policies(plain.map)
+    )
 
 
-def _plain_map(listed: Map) -> Map:
-    return _replace(listed, max_parallel=None, lister=listed.lister and _essence(listed.lister))
+def _map_without_policies(listed: Map) -> Map:
+    return _replace(listed, max_parallel=None, lister=listed.lister and _without_policies(listed.lister))
 
 
-def _called(command: Command) -> str:
-    """The file of the workflow that a command calls; "" where it calls none."""
+def _called_file(command: Command) -> str:
+    """The file of the workflow that a command calls; "" if it calls none."""
     action = command.action
     return str(action.params.get("file", "")) if action is not None and action.kind == "workflow" else ""
 
 
 def _names_read(value: Any) -> set[str]:
-    """The first words of all names that the expressions in a part of a workflow read."""
+    """The first parts of all names that expressions in a part of a workflow read."""
     if isinstance(value, Expression):
         return {name.partition(".")[0] for name in value.reads}
     if isinstance(value, msgspec.Struct):
@@ -215,24 +217,24 @@ def _names_read(value: Any) -> set[str]:
 # -- deciding --------------------------------------------------------------------------------------------------------
 
 
-def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e.RunRevised, Difference] | None:
-    """What the corrected definition of `graph` makes of the run; None where it has that already. May be refused."""
+def make_revision(state: State, report: Revised, graph: Graph, by: str) -> tuple[e.RunRevised, Difference] | None:
+    """The fact for a corrected definition, and the difference; None if the run already uses it. May be refused."""
     run, before, after = state.run, state.workflow.name, graph.workflow.name
     if before != after and not report.may_rename:
         raise Refused(
-            f"run {run.run_id} is a run of '{before}', and this is the definition of '{after}'",
-            hint="if that is its new name: --force",
+            f"run {run.run_id} is a run of '{before}', but this is the definition of '{after}'",
+            hint="if the workflow was renamed: --force",
         )
     if graph.workflow == state.workflow and report.inputs == run.inputs:
         return None
     if run.status == "completed":
         raise Refused(
-            f"run {run.run_id} completed: it keeps its definition",
+            f"run {run.run_id} completed, so its definition cannot be changed",
             hint=f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
         )
-    found = difference(state.graph, graph)
+    found = compare_definitions(state.graph, graph)
     if report.keeps_completed:
-        # Where a step leads was decided by edges that are no more: it has to decide again.
+        # Steps with changed edges must run again to choose among the new ones.
         found = _replace(found, renewed=found.rerouted)
     fact = e.RunRevised(
         version=report.version,
@@ -250,27 +252,27 @@ def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e
     return fact, found
 
 
-def definition(plain: dict[str, Any]) -> Workflow:
-    """The workflow that plain data holds."""
+def workflow_from_plain(plain: dict[str, Any]) -> Workflow:
+    """The workflow from plain data."""
     return decode(msgspec.json.encode(plain))
 
 
-def plain_definition(data: bytes) -> dict[str, Any]:
-    """A workflow's canonical JSON as the plain data that an event holds."""
+def plain_from_json(data: bytes) -> dict[str, Any]:
+    """Plain data, as an event holds it, from the canonical JSON of a workflow."""
     found: dict[str, Any] = msgspec.json.decode(data)
     return found
 
 
-# -- what is true then: for `evolve` ---------------------------------------------------------------------------------
+# -- applying, for `evolve` ---------------------------------------------------------------------------------
 
 
 def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
-    """Go by the new definition: retire the steps that are gone, let new ones wait, leave the others as they are.
+    """Use the new definition: retire removed steps, add new ones as waiting, leave the others as they are.
 
-    The run has ended, so nothing is under way. Whatever must run, new steps too, is put back and counted by the round
-    that follows at once.
+    The run has ended, so nothing is active. The round that follows at once puts back and recounts all steps that must
+    run, new ones too.
     """
-    old, graph = state.graph, Graph(definition(fact.definition))
+    old, graph = state.graph, Graph(workflow_from_plain(fact.definition))
     state.revise(graph)
     state.run.revision = Revision(fact.version, fact.file, fact.digest)
     state.run.inputs = fact.inputs
@@ -291,10 +293,10 @@ def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
 
 
 def _retire(state: State, name: str) -> None:
-    """A step that is gone keeps its numbers, for one of that name that may come; what it failed at counts no more."""
+    """Retire a removed step. It keeps its numbers in case the name returns; its failures no longer count."""
     _forget_items(state, name)
     place = state.touch(name)
-    # What was undone, or recovered, is no result for later runs.
+    # The result of an undone or recovered step is not reused by later runs.
     if place.is_undone or place.recovered_by:
         place.fingerprint = ""
     place.spec, place.recovered_by, place.loop_edge, place.is_undone = ITEM, "", None, False
@@ -304,13 +306,13 @@ def _retire(state: State, name: str) -> None:
 
 
 def _add(state: State, name: str, step: Step) -> None:
-    """A new step waits. One of that name may have been here before: attempts are numbered over the whole run."""
+    """Add a new step as waiting. An earlier step of that name passes on its numbers, which count over the whole run."""
     before = state.places.get(name)
     place = Place(name, "step", step, "waiting")
     if before is None:
         state.add(place)
     else:
-        state.put(state.past, (name, before.visit), Past(before.status, before.failure_index))
+        state.put(state.past, (name, before.visit), PastVisit(before.status, before.failure_index))
         place.visit = place.visits_before = before.visit
         place.attempt, place.warnings = before.attempt, before.warnings
         state.put(state.places, name, place)
@@ -324,7 +326,7 @@ def _forget_items(state: State, name: str) -> None:
 
 
 def _forget_edges(state: State, old: Graph) -> None:
-    """Edges are known by their numbers: those of a step whose edges are others mean nothing any more."""
+    """Drop the arcs of steps whose edges have changed: they are known by the index of the edge."""
     new = state.graph.nodes
     for name, node in old.nodes.items():
         if name not in new or node.step.edges != new[name].step.edges:
@@ -335,7 +337,7 @@ def _forget_edges(state: State, old: Graph) -> None:
 
 
 def _forget_undoables(state: State) -> None:
-    """What the new definition has no undo for is not undone."""
+    """Drop the undoable visits of steps for which the new definition has no undo."""
     lost = frozenset(lost_undos(state, state.graph))
     kept = [one for one in state.undoables if one.step not in lost]
     if len(kept) != len(state.undoables):
@@ -346,7 +348,7 @@ def _forget_undoables(state: State) -> None:
 
 
 def _count_barriers(state: State) -> None:
-    """Groups may have other members now: how many of them have not settled, and how many have settled badly."""
+    """Recount the barriers, since groups may have other members now."""
     for key in [key for key in state.barriers if key not in state.graph.barriers]:
         state.drop(state.barriers, key)
     for key, barrier in state.graph.barriers.items():
@@ -357,7 +359,7 @@ def _count_barriers(state: State) -> None:
 
 
 def lost_undos(state: State, graph: Graph) -> tuple[str, ...]:
-    """The steps that have completed and would be undone, and that the definition of `graph` has no undo for."""
+    """The undoable steps for which the definition of `graph` has no undo."""
     undoable = dict.fromkeys(one.step for one in state.undoables)
     return tuple(name for name in undoable if name not in graph.nodes or graph.nodes[name].step.undo is None)
 

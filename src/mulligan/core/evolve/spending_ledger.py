@@ -1,12 +1,12 @@
-"""What agents spend, booked from the facts alone to the step that they work for and to the run. Part of `evolve`.
+"""Book what agents spend to their step and to the run, from facts alone. Part of `evolve`.
 
-    scheduled    an attempt of an agent is a call from here on: so nobody can schedule more calls than a budget leaves
-    ended        the tokens and the money that it reported, and its further calls, if it made any
-    not made     one that failed or was cancelled before anything ran, or took over an earlier result: its call is
+    scheduled    an attempt of an agent counts as a call, so that a budget bounds the calls that can be scheduled
+    ended        the tokens and the money that it reported, and its further calls
+    never ran    an attempt that failed or was cancelled before it ran, or took over an earlier result: its call is
                  given back
 
-A child run reports what its agents have spent when it ends, and that is booked to the step that called it. An attempt
-whose worker was lost stays a call; what it spent beside that, nobody knows.
+A child run reports what its agents spent when it ends; that is booked to the step that called it. An attempt of a lost
+worker stays a call; what else it spent is unknown.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from mulligan.core.evolve.places import is_agent
 from mulligan.core.model import events as e
-from mulligan.core.model.spending import NOTHING_SPENT, Spent, reported
-from mulligan.core.model.workflow import Budget, Command
+from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
+from mulligan.core.model.workflow import Budget
 from mulligan.core.state.state import Place, Run, State
 
 _A_CALL, _NO_CALL = Spent(calls=1), Spent(calls=-1)
@@ -31,33 +31,33 @@ def _book(state: State, place: Place, more: Spent) -> None:
     state.run.spent += more
 
 
-def _scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
+def _book_call(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     place = state.places[fact.place]
     if fact.is_call:
-        # Until a worker says that it has begun, nobody has.
+        # Cleared until a worker reports that it has started.
         state.touch(fact.place).worker = ""
         _book(state, place, _A_CALL)
 
 
-def _ended(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
+def _book_usage(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
     place = state.places[fact.place]
-    if _calls_a_child(place.spec):
-        _book(state, place, reported(fact.usage))
+    if place.spec.action is not None and place.spec.action.kind == "workflow":
+        _book(state, place, spent_from_usage(fact.usage))
     elif is_agent(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
-        # Where no call was counted, the log is from before agents were: its tables have no sums, and none are made up.
-        _book(state, place, _of_agent(place, fact))
+        # Without a counted call the log is older than budgets: its tables have no sums, so nothing is booked.
+        _book(state, place, _agent_spending(place, fact))
 
 
-def _of_agent(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> Spent:
-    """What is booked beside the call itself, which was booked before."""
-    if _was_not_made(place, fact):
+def _agent_spending(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> Spent:
+    """What to book at the end of an attempt. The call itself was booked when it was scheduled."""
+    if _never_ran(place, fact):
         return _NO_CALL
-    said = reported(fact.usage)
-    return said + _NO_CALL if said.calls else said
+    spent = spent_from_usage(fact.usage)
+    return spent + _NO_CALL if spent.calls else spent
 
 
-def _was_not_made(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> bool:
-    """Whether the attempt ended before anything ran: nothing was measured, and nothing has exited."""
+def _never_ran(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> bool:
+    """Whether the attempt ended before anything ran: no usage was measured, and there is no exit code."""
     if isinstance(fact, e.AttemptSucceeded):
         return fact.reused_run_id > 0
     if isinstance(fact, e.AttemptFailed):
@@ -66,26 +66,22 @@ def _was_not_made(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.A
     return isinstance(fact, e.AttemptCancelled) and not place.worker and not fact.usage
 
 
-def _calls_a_child(spec: Command) -> bool:
-    return spec.action is not None and spec.action.kind == "workflow"
-
-
 def raise_budgets(run: Run, more: Mapping[str, Budget]) -> None:
-    """The limits of `more` hold from here on."""
+    """Raise the budgets of the run by step."""
     if more:
-        run.budgets = {**run.budgets, **{step: raised(run.budgets.get(step), one) for step, one in more.items()}}
+        run.budgets = {**run.budgets, **{step: raise_budget(run.budgets.get(step), one) for step, one in more.items()}}
 
 
-def raised(before: Budget | None, more: Budget) -> Budget:
-    """The budget with the limits of `more` in the place of its own."""
+def raise_budget(before: Budget | None, more: Budget) -> Budget:
+    """The budget with its limits replaced by those of `more`."""
     limits = {**(before.limits if before else {}), **more.limits}
     return Budget(**limits)
 
 
-# What is booked before the fact becomes true. What is no agent costs one look.
-BOOKED: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
-    e.AttemptScheduled: _scheduled,
-    e.AttemptSucceeded: _ended,
-    e.AttemptFailed: _ended,
-    e.AttemptCancelled: _ended,
+# Called before the fact is applied. An attempt without an agent costs one lookup.
+SPENDING_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.AttemptScheduled: _book_call,
+    e.AttemptSucceeded: _book_usage,
+    e.AttemptFailed: _book_usage,
+    e.AttemptCancelled: _book_usage,
 }

@@ -1,19 +1,18 @@
-"""How often each rung was tried, how often it worked and how long it took: from the facts alone. Part of `evolve`.
+"""Count how often each rung was tried, how often it worked and how long it took, from facts alone. Part of `evolve`.
 
     retry    one per rule. Tried: it reserved a retry. Worked: the attempt it granted completed what had failed.
              Time: from the reservation to that attempt's end, script and delay included.
     script   one per rule that has one. Tried: it was started. Worked: it succeeded. Time: its own.
     handle   one per strategy. Tried: its commands were started. Worked: it completed what had failed (recovery and
-             fallback; custom, if it said so; with `rerun`, if the run after it did), or its commands succeeded
+             fallback; custom, if it returned completed; with `rerun`, if the rerun did), or its commands succeeded
              (cleanup). Time: from its start until that was known.
     triage   Tried: a step was parked. Worked: it was classified as retry, and that attempt completed it.
              Time: until it was classified.
-    route    one per target. Tried: a failure was sent there. Worked: that visit completed, or failed and was handled in
-             turn. Time: from the failure until that was known.
+    route    one per target. Tried: a failure was routed there. Worked: that visit completed, or failed and was handled
+             in turn. Time: from the failure until that was known.
 
-What is cut off by stopping was tried and did not work. A rung is judged once, by what came of it first: not by what
-later rungs, visits or rounds made of the failure. Items and commands are counted together, wherever they ran, under
-the step that they belong to.
+A rung that is cut off by stopping was tried and did not work. A rung is judged once, by its first outcome, not by what
+later rungs, visits or rounds did. Items and commands are counted together under the step that they belong to.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
-from mulligan.core.state.state import FailureRecord, State, Tally
+from mulligan.core.state.state import State, Tally
 from mulligan.errors import CodecError
 
-# Numbers that differ from item to item and from attempt to attempt: the tallies are as many as the workflow is long.
+# Item and attempt numbers are left out of the keys, so that the number of tallies is bounded by the workflow.
 _NUMBERS = re.compile(r"\[\d+\]|@\d+")
 _NONE = Tally()
 _TRIED = Tally(tried=1)
@@ -38,14 +37,14 @@ _replace = msgspec.structs.replace
 
 
 def tally_key(place: str, rung: str, what: str | int = "") -> str:
-    """The name of a tally: `build:retry:0`, `check.0:handle:recovery` (of the first command of its items)."""
+    """The key of a tally: `build:retry:0`, `check.0:handle:recovery` (of the first command of its items)."""
     return f"{_NUMBERS.sub('', place)}:{rung}:{what}"
 
 
-def parts(key: str) -> tuple[str, tuple[str, ...], str, str]:
-    """What a tally's name says: the step, the way to the command below it, the rung, and what of the rung."""
+def parse_tally_key(key: str) -> tuple[str, tuple[str, ...], str, str]:
+    """The parts of a tally's key: the step, the path to the command below it, the rung, and its detail."""
     if key.count(":") != 2:
-        raise CodecError(f"a row of the tables cannot be read: '{key[:100]}' is no name of a tally")
+        raise CodecError(f"a row of the tables cannot be read: '{key[:100]}' is not the key of a tally")
     place, rung, what = key.split(":")
     step, *below = place.split(".")
     return step, tuple(below), rung, what
@@ -55,7 +54,7 @@ def _add(state: State, key: str, more: Tally) -> None:
     state.put(state.tallies, key, state.tallies.get(key, _NONE) + more)
 
 
-def _judged(worked: bool, since: datetime, at: datetime) -> Tally:
+def _judge(worked: bool, since: datetime, at: datetime) -> Tally:
     return Tally(worked=int(worked), judged=1, seconds=(at - since).total_seconds())
 
 
@@ -63,7 +62,7 @@ def _judged(worked: bool, since: datetime, at: datetime) -> Tally:
 
 
 def _begin(state: State, place_key: str, key: str, at: datetime) -> None:
-    """A rung is tried. If another one was, nothing has come of that."""
+    """Count a rung as tried. If another one was being tried, it did not work."""
     _end(state, place_key, at, worked=False)
     place = state.touch(place_key)
     place.climb = _replace(place.climb, trying=key, trying_since=at)
@@ -71,12 +70,12 @@ def _begin(state: State, place_key: str, key: str, at: datetime) -> None:
 
 
 def _end(state: State, place_key: str, at: datetime, *, worked: bool) -> None:
-    """What the place tried last, if anything, has come to something."""
+    """End the rung that the place was trying, if any."""
     climb = state.places[place_key].climb
     if not climb.trying:
         return
     since = climb.trying_since
-    _add(state, climb.trying, Tally(worked=int(worked)) if since is None else _judged(worked, since, at))
+    _add(state, climb.trying, Tally(worked=int(worked)) if since is None else _judge(worked, since, at))
     state.touch(place_key).climb = _replace(climb, trying="", trying_since=None)
 
 
@@ -95,7 +94,7 @@ def _handler_started(state: State, fact: e.HandlerStarted, entry: e.Entry) -> No
 
 
 def _handler_succeeded(state: State, fact: e.HandlerSucceeded, entry: e.Entry) -> None:
-    """Enough for a cleanup, and for a custom one that gives up. The others are judged by what comes of the place."""
+    """Judge a cleanup, and a custom handler that gives up. Others are judged by how the place ends."""
     if fact.strategy == "cleanup":
         _end(state, fact.place, entry.at, worked=True)
     elif fact.strategy == "custom" and fact.output["status"] != "completed":
@@ -111,7 +110,7 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
     _end(state, fact.place, entry.at, worked=worked)
     if fact.role == "script":
         since = state.places[fact.place].entered_at
-        _add(state, tally_key(fact.parent, "script", fact.index), _judged(worked, since, entry.at))
+        _add(state, tally_key(fact.parent, "script", fact.index), _judge(worked, since, entry.at))
 
 
 def _step_parked(state: State, fact: e.StepParked, entry: e.Entry) -> None:
@@ -119,59 +118,55 @@ def _step_parked(state: State, fact: e.StepParked, entry: e.Entry) -> None:
 
 
 def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> None:
-    """The waiting is over. Whether it was worth it is for the attempt to say."""
+    """Count the waiting time. Whether triage worked is judged by the next attempt."""
     climb = state.places[fact.step].climb
     if climb.trying_since is not None:
-        _add(state, climb.trying, _judged(False, climb.trying_since, entry.at))
+        _add(state, climb.trying, _judge(False, climb.trying_since, entry.at))
         trying = climb.trying if fact.verdict == "retry" else ""
         state.touch(fact.step).climb = _replace(climb, trying=trying, trying_since=None)
 
 
-# -- what a step sends to others -------------------------------------------------------------------------------------
+# -- routes -------------------------------------------------------------------------------------
 
 
 def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None:
     _end(state, fact.step, entry.at, worked=True)
     if state.routed:
-        _answer(state, fact.step, fact.visit, entry.at, worked=True)
+        _close_routes(state, fact.step, fact.visit, entry.at, worked=True)
 
 
 def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
-    """Sent on, it may still be handled in turn, and with it whatever was sent here."""
+    """Count the route. If the failure is routed on, failures routed here may still be handled in turn."""
     _end(state, fact.step, entry.at, worked=False)
     is_routed = fact.route.is_sent
     if is_routed:
         _add(state, tally_key(fact.step, "route", fact.route.to or ""), _TRIED)
     if not is_routed or fact.is_allowed:
-        _answer(state, fact.step, fact.visit, entry.at, worked=False)
+        _close_routes(state, fact.step, fact.visit, entry.at, worked=False)
 
 
 def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:
     _end(state, fact.step, entry.at, worked=False)
-    # One that waits has had its last visit, and that one has answered.
+    # A waiting step has ended its last visit, which was judged then.
     if state.places[fact.step].is_active:
-        _answer(state, fact.step, fact.visit, entry.at, worked=False)
+        _close_routes(state, fact.step, fact.visit, entry.at, worked=False)
 
 
-def _answer(state: State, step: str, visit: int, at: datetime, *, worked: bool) -> None:
-    """The visit has come to something; so has every failure that was sent to it, directly or by way of others."""
+def _close_routes(state: State, step: str, visit: int, at: datetime, *, worked: bool) -> None:
+    """Judge the routes of all failures that were routed to this visit, directly or through others."""
     ended = [(step, visit)]
     while ended:
         target, number = ended.pop()
         for record in (state.failures[index] for index in state.routed.get((target, number), ())):
-            if _asked(record, number):
-                _add(state, tally_key(record.step, "route", target), _judged(worked, record.at, at))
+            # Not if a loop or a later round rerouted the failure.
+            if record.target_visit == number and not record.is_closed:
+                _add(state, tally_key(record.step, "route", target), _judge(worked, record.at, at))
                 if not record.is_allowed:
                     ended.append((record.step, record.visit))
 
 
-def _asked(record: FailureRecord, visit: int) -> bool:
-    """Whether this visit is the one that answers: not one that a loop or a later round sent the same failure to."""
-    return record.target_visit == visit and not record.is_closed
-
-
-# What is counted before the fact becomes true. A place that never failed tries nothing, so it costs one look.
-COUNTED: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+# Called before the fact is applied. A place that never failed costs one lookup.
+TALLY_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RetryScheduled: _retry_scheduled,
     e.AttemptFailed: _attempt_failed,
     e.ResultRejected: _attempt_failed,

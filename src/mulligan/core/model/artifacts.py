@@ -1,9 +1,9 @@
-"""Large outputs: a run's facts hold a reference, and what it refers to is kept beside the log.
+"""Artifacts: large outputs are stored beside the log, and the facts of a run hold references to them.
 
     {"$artifact": {"name": "17/build/1/2/output.json", "size": 81920, "sha256": "9f2c…", "format": "json"}}
 
-A mapping with that one key is a reference wherever it stands in a fact, and nothing else is: an output of a user's
-that holds such a mapping is kept as an artifact itself, and what is in an artifact is never interpreted.
+A mapping with that one key is a reference wherever it occurs in a fact. If the output of a step contains such a
+mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from mulligan.errors import ArtifactDamaged
 
 Format = Literal["json", "text"]
 
-# What is larger as JSON is no part of an event.
+# Values that are larger as JSON are not stored in an event.
 INLINE_BYTES_MAX = 64 * 1024
 KEY = "$artifact"
-# Where the key stands in no JSON, there is no reference in it.
+# JSON without this key has no reference in it.
 KEY_AS_JSON = b'"$artifact"'
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
-# No store has numbered more runs.
+# More digits than any run id has.
 _RUN_DIGITS_MAX = 19
-# Folders and a file, as `keys.file_name` writes them. None begins with a dot: no name leads elsewhere.
-# A text, compiled when somebody first asks: most runs never do.
+# Folders and a file, as `place_keys.file_name` writes them. No part begins with a dot, so no name leads elsewhere.
+# A string, compiled at its first use, since most runs have no artifacts.
 _NAME = r"[\w%@\[\]-][\w%.@\[\]-]*(?:/[\w%@\[\]-][\w%.@\[\]-]*)+"
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """What is kept under a name, and how to know that it is still that."""
+    """What is stored under a name, with size and hash to verify it."""
 
     name: str
     size: int
@@ -41,19 +41,19 @@ class Artifact(msgspec.Struct, frozen=True):
     format: Format = "json"
 
 
-def described(name: str, data: bytes, format: Format) -> Artifact:
-    """The artifact that `data` is under a name."""
+def describe_artifact(name: str, data: bytes, format: Format) -> Artifact:
+    """The artifact for `data` under this name."""
     return Artifact(name, len(data), hashlib.sha256(data).hexdigest(), format)
 
 
-def run_of(name: str) -> int:
-    """The run in whose folder a name is; 0 where it is in none."""
+def run_id_of(name: str) -> int:
+    """The run whose folder the name is in; 0 if it is in none."""
     first = name.partition("/")[0]
     return int(first) if first.isdecimal() and len(first) <= _RUN_DIGITS_MAX else 0
 
 
-def is_name(name: str) -> bool:
-    """Whether this can be the name of an artifact: folders and a file below the place where they are kept."""
+def is_artifact_name(name: str) -> bool:
+    """Whether this is a valid name of an artifact: folders and a file."""
     return re.fullmatch(_NAME, name, re.ASCII) is not None
 
 
@@ -65,19 +65,20 @@ def is_artifact(value: Any) -> bool:
     return type(value) is dict and len(value) == 1 and KEY in value
 
 
-def reference(artifact: Artifact) -> dict[str, Any]:
-    """The artifact as it stands in a fact."""
+def make_reference(artifact: Artifact) -> dict[str, Any]:
+    """The reference to an artifact, as a fact holds it."""
     return {KEY: msgspec.structs.asdict(artifact)}
 
 
-def referred(value: dict[str, Any]) -> Artifact:
-    """What a reference refers to. One that somebody has written by hand, and wrongly, refers to nothing."""
+def parse_reference(value: dict[str, Any]) -> Artifact:
+    """The artifact that a reference names. Raises ArtifactDamaged if the reference is not valid."""
     try:
         found = msgspec.convert(value[KEY], Artifact)
     except msgspec.ValidationError as error:
-        raise ArtifactDamaged(f"'{KEY}' is no reference to an artifact: {_small(str(error))}") from None
-    if not is_name(found.name):
-        raise ArtifactDamaged(f"'{found.name}' is no name of an artifact", name=found.name)
+        problem = str(error)[:1].lower() + str(error)[1:]
+        raise ArtifactDamaged(f"'{KEY}' is not a reference to an artifact: {problem}") from None
+    if not is_artifact_name(found.name):
+        raise ArtifactDamaged(f"'{found.name}' is not a name of an artifact", name=found.name)
     return found
 
 
@@ -94,50 +95,46 @@ def references(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def holds_reference(value: Any) -> bool:
-    """Whether there is one in it: encoded first, since that takes a hundredth of the time of a walk."""
+    """Whether a value contains a reference. It is encoded first, which takes a hundredth of the time of a walk."""
     if not isinstance(value, dict | list):
         return False
     return KEY_AS_JSON in msgspec.json.encode(value) and next(references(value), None) is not None
 
 
-def replaced(value: Any, by: Callable[[dict[str, Any]], Any]) -> Any:
-    """The value with each reference replaced by what `by` gives for it, which is not looked into."""
+def replace_references(value: Any, by: Callable[[dict[str, Any]], Any]) -> Any:
+    """The value with each reference replaced by `by(reference)`. Replacements are not searched for references."""
     if is_artifact(value):
         return by(value)
     if isinstance(value, dict):
-        return {key: replaced(inner, by) for key, inner in value.items()}
-    return [replaced(inner, by) for inner in value] if isinstance(value, list) else value
+        return {key: replace_references(inner, by) for key, inner in value.items()}
+    return [replace_references(inner, by) for inner in value] if isinstance(value, list) else value
 
 
 # -- contents --------------------------------------------------------------------------------------------------------
 
 
-def checked(artifact: Artifact, data: bytes) -> bytes:
-    """The bytes themselves if they are what was kept; ArtifactDamaged if not."""
+def verify_content(artifact: Artifact, data: bytes) -> bytes:
+    """The bytes if they match size and hash of the artifact. Raises ArtifactDamaged otherwise."""
     if len(data) != artifact.size:
         raise ArtifactDamaged(
-            f"artifact '{artifact.name}' is damaged: it has {len(data)} bytes, and {artifact.size} were kept",
+            f"artifact '{artifact.name}' is damaged: it has {len(data)} bytes instead of {artifact.size}",
             name=artifact.name,
         )
     if hashlib.sha256(data).hexdigest() != artifact.sha256:
-        raise ArtifactDamaged(f"artifact '{artifact.name}' is damaged: it is not what was kept", name=artifact.name)
+        raise ArtifactDamaged(f"artifact '{artifact.name}' is damaged: its hash does not match", name=artifact.name)
     return data
 
 
-def content(artifact: Artifact, data: bytes) -> Any:
-    """The value that was kept as these bytes."""
+def decode_content(artifact: Artifact, data: bytes) -> Any:
+    """The value from the bytes of an artifact."""
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
-def whole(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
-    """The value with what is in artifacts in the place of their references."""
+def fetch_references(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
+    """The value with each reference replaced by the content of its artifact."""
 
     def content_of(reference: dict[str, Any]) -> Any:
-        artifact = referred(reference)
-        return content(artifact, fetch(artifact))
+        artifact = parse_reference(reference)
+        return decode_content(artifact, fetch(artifact))
 
-    return replaced(value, content_of)
-
-
-def _small(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    return replace_references(value, content_of)

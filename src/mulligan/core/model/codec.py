@@ -1,9 +1,9 @@
-"""Entries as bytes and back: one JSON object a line, versioned, old versions lifted to the present one.
+"""Entries as bytes and back: one JSON object per line, versioned; old versions are upcast to the current one.
 
     {"v":1,"seq":8,"at":"2026-11-15T03:12:00Z","caused_by":7,"fact":{"type":"step.completed","step":"build",…}}
 
-A log outlives the code that wrote it. When a fact changes its shape, VERSION goes up by one and `UPCASTS` gets a
-function that turns the old shape into the new; logs of every release are kept in tests/golden and must still fold.
+A log outlives the code that wrote it. When the shape of a fact changes, VERSION goes up by one and `UPCASTS` gets a
+function that turns the old shape into the new one. Logs of every release are kept in tests/golden and must still fold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encoder = msgspec.json.Encoder()
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Entry]:
-    """Made when a log is first read: to know all facts takes longer than a short run that only writes."""
+    """Created when a log is first read, since it takes longer than a short run that only writes."""
     return msgspec.json.Decoder(Entry)
 
 
@@ -41,13 +41,13 @@ def encode(entry: Entry) -> bytes:
 def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = VERSION) -> Entry:
     """The entry that `data` holds, whichever version wrote it."""
     if not isinstance(data, bytes):
-        raise CodecError(f"an event cannot be read: it is {type(data).__name__}, and not bytes")
+        raise CodecError(f"an event cannot be read: it is {type(data).__name__}, not bytes")
     try:
         if upcasts or not data.startswith(_HEAD):
             return _decode_old(data, upcasts, version)
         return _decoder().decode(data)
     except RecursionError as error:
-        raise CodecError("an event cannot be read: it is nested too deep", hint=_excerpt(data)) from error
+        raise CodecError("an event cannot be read: it is nested too deeply", hint=_excerpt(data)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CodecError(f"an event cannot be read: {error}", hint=_excerpt(data)) from error
 
@@ -64,7 +64,7 @@ def _decode_old(data: bytes, upcasts: Mapping[int, Upcast], version: int) -> Ent
         )
     for old in range(found, version):
         if old not in upcasts:
-            raise CodecError(f"an event of version {old} cannot be lifted to {version}", hint=_excerpt(data))
+            raise CodecError(f"an event of version {old} cannot be upcast to {version}", hint=_excerpt(data))
         plain = upcasts[old](plain)
     return msgspec.convert(plain, Entry)
 
@@ -79,5 +79,5 @@ def encode_log(entries: Iterable[Entry]) -> bytes:
 
 
 def decode_log(data: bytes) -> Iterator[Entry]:
-    """The entries of a log written by `encode_log`. A last line that was cut short is an error, not an end."""
+    """The entries of a log written by `encode_log`. A truncated last line is an error."""
     return (decode(line) for line in data.split(b"\n") if line.strip())

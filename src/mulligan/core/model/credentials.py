@@ -1,12 +1,12 @@
-"""What looks like a credential in a text, and the text without it.
+"""Find text that looks like a credential, and hide it.
 
-Declared secrets are hidden by the workers, exactly. This is for those that nobody declared: a password in a stack
-trace, a token in the output of a failed command. It is a guess, made by shape, for what agents and failure contexts
-show; it never changes a result, a log or an event.
+Workers redact declared secrets exactly. This is for undeclared ones: a password in a stack trace, a token in the output
+of a failed command. It is a guess by shape, for agents and failure contexts; it never changes a result, a log or an
+event.
 
 Each row of the table has a pattern whose group `hidden` is replaced; the rest of the match stays readable. Patterns
-take time in proportion to the text, whatever the text is: quantifiers are bounded, and a pattern that begins inside a
-run of its own characters is refused by the look-behind, so that no run is scanned twice.
+take linear time for any text: quantifiers are bounded, and a lookbehind keeps a pattern from starting inside a
+sequence of its own characters, so that no sequence is scanned twice.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mulligan.core.model.lazy_regex import lazy_regex as compiled_later
 
 HIDDEN = "[hidden]"
 
-# Words that are the name of a credential, at the end of a longer name too: DB_PASSWORD, my-api-key, clientSecret.
-# Whatever is assigned to one of the first is hidden; of the others it must look like a token.
+# Names of credentials, also at the end of a longer name: DB_PASSWORD, my-api-key, clientSecret.
+# Any value assigned to one of the first is hidden; for the others it must look like a token.
 _PLAIN_NAMES = (
     # `PWD=/srv/app` is a folder.
     r"passw(?:or)?d|passwd|passphrase|[_-]pass(?=\s{0,2}=)|pwd(?![\"']?\s{0,4}[:=]\s{0,4}[\"']?[/~])|secret|(?:api|access|account|private|shared|secret|encryption)[_-]?key"
@@ -28,22 +28,22 @@ _PLAIN_NAMES = (
 _NAMES = rf"{_PLAIN_NAMES}|token|credentials?|x-amz-signature"
 _NEEDLES = "passw passphrase _pass -pass pwd secret key token credential x-amz-signature sig="
 _SCHEMES = r"bearer|basic|digest|token|negotiate|apikey|aws4-hmac-sha256"
-# What stands in the place of a value: a variable, a template, a type, a mask.
+# Placeholders instead of a value: a variable, a template, a type, a mask.
 _NO_VALUE = (
     r"(?!\$|\{\{|\$\{|<|\*|\.\.\.|%[({sA-Za-z_]|\[hidden\]"
     r"|(?:null|none|nil|true|false|undefined|empty|required|missing|invalid|unset|str|string|bytes|text)(?![\w-])"
     # Code: `password=self.password`, `token=get_token()`, `os.environ["KEY"]`, `password=password`.
     rf"|[A-Za-z_]{{1,60}}(?:\.[A-Za-z_]{{1,60}}){{1,8}}(?![\w.])|[A-Za-z_][\w.]{{0,100}}[(\[]|(?:{_NAMES})(?:[\s,;)\]}}]|$))"
 )
-# Six characters or more with a digit among them, and not a number.
+# Six characters or more with a digit among them, but not a number.
 _ODD = r"(?=[^\s\"'&;,|]{0,200}\d)(?![\d.,:]{1,40}(?:[\s,;)\]}]|$))[^\s\"'&;,|]{6,1024}"
 _WORD = r"[A-Za-z0-9_-]"
 
 
 class Credential(NamedTuple):
-    """One kind of credential: what it is called, how it looks, and what an example of it looks like when it is hidden.
+    """One kind of credential: its name, its pattern, and an example with the credential hidden.
 
-    A text without any of `needles`, in lower case, has none of this kind: most texts are looked through for these only.
+    A text without any of `needles` (in lower case) has no credential of this kind, so most patterns are never run.
     """
 
     name: str
@@ -57,7 +57,7 @@ def _row(name: str, needles: str, pattern: str, example: str, flags: int = 0) ->
 
 
 def _token(name: str, needles: str, pattern: str) -> Credential:
-    """A token that is known by how it begins, alone among characters of other kinds."""
+    """A token with a known prefix, delimited by other characters."""
     return _row(name, needles, rf"(?<!{_WORD})(?P<hidden>{pattern})(?!{_WORD})", HIDDEN)
 
 
@@ -101,7 +101,7 @@ CREDENTIALS: tuple[Credential, ...] = (
         "quoted value",
         _NEEDLES,
         rf"(?<!unexpected )(?:{_NAMES})(?:\\?[\"'])?\s{{0,8}}(?:=>?|:)\s{{0,8}}(?P<quote>\\?[\"'])"
-        # An escaped quote is a part of it, and a text that was cut has no closing quote.
+        # An escaped quote is part of the value, and truncated text has no closing quote.
         rf"{_NO_VALUE}(?P<hidden>(?:[^\"'\\\r\n]|\\[^\r\n]){{1,1024}}?)(?:(?P=quote)|(?=[\r\n])|\Z)",
         f'"password": "{HIDDEN}"',
         re.IGNORECASE,
@@ -113,7 +113,7 @@ CREDENTIALS: tuple[Credential, ...] = (
         f"password={HIDDEN}",
         re.IGNORECASE,
     ),
-    # After a colon, after a blank and for tokens, ordinary words are usual: it takes a digit among six characters.
+    # After a colon or a blank, and for tokens, ordinary words are common: six characters with a digit are required.
     _row(
         "named value",
         _NEEDLES,
@@ -156,20 +156,20 @@ CREDENTIALS: tuple[Credential, ...] = (
     _token("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,8192}(?:\.[A-Za-z0-9_-]{0,4096}){0,3}"),
 )
 
-# The name of a value in an object, and what is no value of it.
+# The name of a value in an object, and placeholders that are not values.
 _NAME = compiled_later(rf"(?:{_NAMES})$", re.IGNORECASE)
 _MASK = compiled_later(rf"(?!{_NO_VALUE}.)", re.IGNORECASE)
 
 _KEY_BEGIN = compiled_later(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = compiled_later(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
-# A key whose end was cut away goes on for so long at most.
+# The most characters hidden for a key whose end was cut off.
 _KEY_CHARS_MAX = 16_384
 _KEY_LINE = compiled_later(r"[A-Za-z0-9+/=]{16,80}")
 _KEY_LINE_CUT = compiled_later(r"[A-Za-z0-9+/=]{1,80}")
 
 
 def hide_credentials(text: str) -> str:
-    """The text with `[hidden]` in the place of what looks like a credential. Equal text gives equal text."""
+    """The text with `[hidden]` instead of anything that looks like a credential. Deterministic."""
     text = _without_private_keys(text)
     lower = text.lower()
     for credential in CREDENTIALS:
@@ -179,9 +179,9 @@ def hide_credentials(text: str) -> str:
 
 
 def hide_at_ends(text: str, shown: int) -> str:
-    """The same for a text of which at most the first and last `shown` characters are shown: a long one costs no more.
+    """The same for a text of which only the first and last `shown` characters are shown, in bounded time.
 
-    What is between is left as it is. A credential that lies across the end of a part is too far inside to be shown.
+    The middle is left as it is. A credential across the end of a part is too far inside to be shown.
     """
     part = 4 * shown + 2 * _KEY_CHARS_MAX
     if len(text) > 2 * part:
@@ -192,7 +192,7 @@ def hide_at_ends(text: str, shown: int) -> str:
 
 
 def hide_in(value: Any) -> Any:
-    """A value of JSON with the credentials hidden in its texts. What is in an artifact is not looked into."""
+    """A JSON value with credentials hidden in its strings. Artifacts are not fetched."""
     if isinstance(value, str):
         return hide_credentials(value)
     if isinstance(value, dict) and not is_artifact(value):
@@ -201,7 +201,7 @@ def hide_in(value: Any) -> Any:
 
 
 def _hide_named(name: str, value: Any) -> Any:
-    """A value that has a name: {"password": "hunter"} as well as "password=hunter"."""
+    """Hide a named value: {"password": "hunter"} as well as "password=hunter"."""
     if isinstance(value, str) and _NAME.search(name) and not _MASK.match(value):
         return HIDDEN
     return hide_in(value)
@@ -213,7 +213,7 @@ def _hide(match: re.Match[str]) -> str:
 
 
 def _without_private_keys(text: str) -> str:
-    """Without the blocks of private keys, also where a cut has taken the beginning or the end of one."""
+    """Hide the blocks of private keys, also truncated ones."""
     if "PRIVATE KEY" not in text:
         return text
     parts, at = [], 0
@@ -236,7 +236,7 @@ def _without_private_keys(text: str) -> str:
 
 
 def _without_orphan(before: str) -> str:
-    """What stands before the end of a key that has no beginning: without the lines of the key."""
+    """The text before the end of a key that has no beginning, without the lines of the key."""
     lines = before.split("\n")
     if lines and not lines[-1].strip():
         lines.pop()
@@ -244,6 +244,6 @@ def _without_orphan(before: str) -> str:
     while lines and _KEY_LINE.fullmatch(lines[-1].strip()):
         lines.pop()
     if len(lines) < whole and lines and _KEY_LINE_CUT.fullmatch(lines[-1].strip()):
-        # The first line, of which the cut has left the end.
+        # The first line, of which only the end is left.
         lines.pop()
     return "\n".join((*lines, HIDDEN))

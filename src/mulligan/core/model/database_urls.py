@@ -1,8 +1,8 @@
 """The URL of a PostgreSQL database, and what of it may be shown: never its password, however the URL is written.
 
-What libpq says of a URL that it cannot read repeats pieces of it. And where a character of the password is not escaped,
-libpq takes a piece of the password for the host, the port or the database, and says that. So a URL is looked at here
-first, and what is wrong with it is said in words that have no part of it.
+The errors of libpq repeat pieces of a URL that it cannot read. If a character of the password is not escaped, libpq
+takes a piece of the password for the host, the port or the database, and prints it. So a URL is checked here first,
+with messages that contain no part of it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable
 
 HIDDEN = "***"
-# In place of what a server or a library says of a URL that `is_unclear`.
+# Replaces the message of a server or library about a URL that `is_unclear`.
 NOT_SHOWN = (
-    "what it says is not shown, since a part of the password may be in it: write '@' as '%40' and '&' as '%26', "
-    "and put a parameter 'password' last"
+    "the error is not shown, since it may contain a part of the password: write '@' as '%40' and '&' as '%26', "
+    "and put the parameter 'password' last"
 )
 _SECRET_PARAMETERS = ("password", "sslpassword")
-# What may be shown of a text that was to begin with a scheme: a password could stand there.
+# A scheme that may be shown: anything else could be a password.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -28,26 +28,30 @@ _PORT_MAX = 65535
 _IN_PASSWORD = "in a user name or a password write it as '{}'"
 
 
-def shown_scheme(text: str) -> str:
-    """What stands before '://', where it can be shown; else ""."""
+def scheme_to_show(text: str) -> str:
+    """The text before '://' if it may be shown; otherwise ""."""
     scheme, separator, _ = text.strip().partition("://")
     return scheme if separator and _SCHEME.fullmatch(scheme) else ""
 
 
 def url_problem(url: str) -> str:
-    """What is wrong with a `postgresql://` URL and what to write instead, without any part of it; "" for nothing."""
+    """What is wrong with a `postgresql://` URL and what to write instead, without any part of it; "" if it is valid."""
     rest = url.partition("://")[2]
     if not _is_utf8(rest):
         return "it is not valid UTF-8"
     if _CONTROL.search(rest):
-        return "it has a line break or another control character in it: write a line break as '%0A'"
+        return "it contains a line break or another control character: write a line break as '%0A'"
     if _BAD_PERCENT.search(rest):
         return "a '%' is not followed by two hexadecimal digits: write '%25' for the character '%'"
     if "%00" in rest:
-        return "it has '%00' in it, and no part of it may"
+        return "it contains '%00', which is not allowed"
     _, tail = _user_and_tail(rest)
     authority, path, query = _split(tail)
-    return _problem_of_hosts(authority) or _problem_of_path(path) or _problem_of_query(query)
+    if problem := _problem_of_hosts(authority):
+        return problem
+    if "@" in path:
+        return f"a '/' or an '@' is not escaped: {_IN_PASSWORD.format('%2F')} or '%40'"
+    return _problem_of_query(query)
 
 
 def is_unclear(url: str) -> bool:
@@ -62,7 +66,7 @@ def is_unclear(url: str) -> bool:
 
 
 def secret_parts(url: str) -> tuple[str, ...]:
-    """The password, as it is written and as it is meant; the longest first, so that no piece of one is left."""
+    """The password as written and decoded; the longest first, so that no piece of it remains."""
     rest = url.partition("://")[2]
     before, at, _ = rest.rpartition("@")
     _, colon, password = before.partition(":")
@@ -72,14 +76,14 @@ def secret_parts(url: str) -> tuple[str, ...]:
         name, _, value = option.partition("=")
         if name.lower() in _SECRET_PARAMETERS:
             found.add(value)
-    # With an '@' in it that is not escaped, a piece of the password is taken for the host.
+    # If an '@' is not escaped, a piece of the password is taken for the host.
     found |= {piece for secret in found for piece in secret.split("@")}
-    found |= {_decoded(secret).decode(errors="replace") for secret in found}
+    found |= {_percent_decode(secret).decode(errors="replace") for secret in found}
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
-def redacted(text: str, secrets: Iterable[str]) -> str:
-    """The text without these."""
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """The text with these replaced by `HIDDEN`."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return text
@@ -88,14 +92,14 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
-        _decoded(text).decode()
+        _percent_decode(text).decode()
     except UnicodeError:
         return False
     return True
 
 
-def _decoded(text: str) -> bytes:
-    """With its percent escapes undone."""
+def _percent_decode(text: str) -> bytes:
+    """The text with percent escapes decoded."""
     return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode(errors="surrogatepass"))
 
 
@@ -125,22 +129,16 @@ def _problem_of_hosts(authority: str) -> str:
             continue
         if "[" in one or "]" in one:
             return (
-                "a '[' or ']' stands where the host is: write an IPv6 address like '[::1]'; "
+                "there is a '[' or ']' in the host: write an IPv6 address like '[::1]'; "
                 + _IN_PASSWORD.format("%5B")
                 + " or '%5D'"
             )
         if left.startswith(":"):
             return (
                 f"what follows the ':' of the host is not a port, a number up to {_PORT_MAX}; "
-                "a password is followed by '@' and the host, and a '/' in it is written as '%2F'"
+                "write '@' and the host after a password, and a '/' in it as '%2F'"
             )
-        return "the host has a character that no host has; in a password it is written as '%' and its code"
-    return ""
-
-
-def _problem_of_path(path: str) -> str:
-    if "@" in path:
-        return f"a '/' or an '@' is not escaped: {_IN_PASSWORD.format('%2F')} or '%40'"
+        return "the host contains a character that is not allowed there; in a password write it as '%' and its code"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""How long, and until when: `1h30m`, `PT5M`, `2030-01-31T09:00:00Z`, in a file or as a value that a wait is given."""
+"""Parse durations and times: `1h30m`, `PT5M`, `2030-01-31T09:00:00Z`, in a file or as the value of a wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 _NUMBER = r"\d+(?:\.\d+)?"
-# Texts, compiled when somebody first asks: most runs never do.
+# Strings, compiled at their first use, since most runs do not need them.
 DURATION = "".join(rf"(?:{_NUMBER}{unit})?" for unit in ("d", "h", "m", "s", "ms"))
 _PART = rf"({_NUMBER})(ms|s|m|h|d)"
 _ISO = (
@@ -17,32 +17,32 @@ _ISO = (
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _ISO_SECONDS = {**_SECONDS, "w": 604800.0}
 
-# A century: enough for everybody, and no clock overflows.
+# A century: no clock overflows.
 DURATION_SECONDS_MAX = 100 * 366 * 86400.0
 
 
-def duration(value: Any) -> float:
+def parse_duration(value: Any) -> float:
     """Seconds of `500ms`, `1h30m`, `PT5M` or a number of seconds. Anything else is a ValueError."""
-    seconds = float(value) if is_number(value) else _text_duration(str(value))
+    seconds = float(value) if is_number(value) else _parse_text(str(value))
     if not 0 <= seconds <= DURATION_SECONDS_MAX:
         raise ValueError(value)
     return seconds
 
 
-def wait_seconds(value: Any) -> float:
-    """How long a wait is that was computed: a duration, or seconds, of which less than none are none."""
+def parse_wait(value: Any) -> float:
+    """The seconds of a computed wait: a duration or a number; negative numbers count as 0."""
     try:
         number = float(value) if isinstance(value, str) and value[:1] in "+-.0123456789" else value
     except ValueError:
         number = value
     try:
-        return duration(max(0.0, number) if is_number(number) else number)
+        return parse_duration(max(0.0, number) if is_number(number) else number)
     except (ValueError, OverflowError):
         raise ValueError(f"'{value}' is not a duration such as 30s") from None
 
 
-def moment(value: Any) -> datetime:
-    """The time that a text names, with its zone. Anything else is a ValueError, which says what is missing."""
+def parse_time(value: Any) -> datetime:
+    """The time from a text with a time zone. Anything else is a ValueError that says what is wrong."""
     try:
         found = datetime.fromisoformat(value)
         has_zone = found.tzinfo is not None
@@ -58,16 +58,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _text_duration(text: str) -> float:
+def _parse_text(text: str) -> float:
     if text and re.fullmatch(DURATION, text):
-        return _exact(sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text)))
+        return _round(sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text)))
     iso = re.fullmatch(_ISO, text)
     parts = {unit: number for unit, number in iso.groupdict().items() if number} if iso else {}
     if not parts or text.endswith("T"):
         raise ValueError(text)
-    return _exact(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
+    return _round(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
 
 
-def _exact(seconds: float) -> float:
-    """Without the dust of binary fractions: 1.1s + 3ms is 1.103."""
+def _round(seconds: float) -> float:
+    """Round off binary fractions: 1.1s + 3ms is 1.103."""
     return round(seconds, 9)

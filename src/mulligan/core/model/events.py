@@ -1,7 +1,7 @@
-"""The facts of a run's log. Past tense, immutable, enough to rebuild every table from.
+"""The facts of a run's log: immutable, in the past tense, sufficient to rebuild every table.
 
-A *fact* says what happened; an `Entry` is a fact in a log: numbered, dated, and caused by an earlier entry.
-A place is named by its key (see `state.Place`): a step is `build`, its third item `build[2]`.
+A *fact* says what happened; an `Entry` is a fact in the log with its number, time and cause. A place is named by its
+key (see `state.Place`): a step is `build`, its third item `build[2]`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     output: Any = None
     taken: tuple[str, ...] = ()
-    # What the step wrote, and what its result may be found by.
+    # The files of the step, and its fingerprint.
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
-    # The run that did it, of a result that may be found.
+    # The run that produced a result with a fingerprint.
     run_id: int = 0
 
 
 class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the next attempt gets in place of what the workflow says. Absolute values."""
+    """The limits of the next attempt, instead of those in the workflow. Absolute values."""
 
     memory: int | None = None
     cpus: float | None = None
@@ -72,7 +72,7 @@ class Passed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What rung 4 decided: the chosen edge, and why the others were not."""
+    """The decision of rung 4: the chosen edge, and why the others were not chosen."""
 
     status: Literal["selected", "no_route", "skipped_terminal"]
     edge: int | None = None
@@ -83,7 +83,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_sent(self) -> bool:
-        """Whether the failure was sent to another step. An edge to `end` changes nothing."""
+        """Whether the failure was routed to another step. An edge to `end` does not count."""
         return self.status == "selected" and self.to != END
 
 
@@ -104,13 +104,13 @@ class RunStarted(Fact):
     uid: str = ""
     file: str = ""
     digest: str = ""
-    # Of a fork: files that kept steps had written and that are not what they were, so that these steps run again.
+    # In a fork: files of otherwise kept steps that have changed, so that these steps run again.
     stale: tuple[StaleFile, ...] = ()
-    # Steps without changes take over the result of an earlier run; those that are forced never do.
+    # Whether unchanged steps reuse the result of an earlier run; forced steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
     labels: dict[str, str] = {}
-    # Of a run that another one called: what that one's agents may still spend.
+    # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
 
 
@@ -122,15 +122,15 @@ class RunPaused(Fact):
 class RunResumed(Fact):
     by: str = ""
     reason: str = ""
-    # The run's own timeout, moved on by the time it was paused.
+    # The timeout of the run, extended by the length of the pause.
     due: datetime | None = None
-    # What waited for this: timers that fired meanwhile (kind, place, number), and actions of the engine's own.
+    # What the pause held back: timers that fired (kind, place, number), and engine actions that could not start.
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
 
 
 class StepPaused(Fact):
-    """What of the step runs may end; no attempt at it starts, and no command of its items, until it is resumed."""
+    """Until it is resumed, no attempt of the step and no command of its items starts; running ones may finish."""
 
     step: str
     by: str = ""
@@ -144,36 +144,36 @@ class StepResumed(Fact):
 
 
 class RunStopping(Fact):
-    """From here on nothing starts but cleanup handlers, undo and `end` (with `now`: `end` alone)."""
+    """From here on only cleanup handlers, undo and `end` start (with `now`: only `end`)."""
 
     cause: StopCause
     now: bool = False
     by: str = ""
     reason: str = ""
-    # Of a paused run: what waited for `resume`, and goes on now if it is cleanup, undo or `end`.
+    # From a paused run: what the pause held back; cleanup, undo and `end` go on now.
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
-    # RUN_TIMEOUT, where the run's own time was up.
+    # RUN_TIMEOUT, if the run timed out.
     failure: Failure | None = None
 
 
 class RunRevised(Fact):
-    """A corrected definition of the workflow holds from here on. The round that runs it follows at once."""
+    """The run uses a corrected definition from here on. The round that runs it follows at once."""
 
     version: str
-    # The whole of it, as plain data: a log is read with the first definition and with these.
+    # The whole definition as plain data: a log is read with the first definition and with these.
     definition: dict[str, Any]
     by: str = ""
     inputs: dict[str, Any] = {}
-    # Steps that are new, that are gone, and of those that are others than before the keys that are.
+    # New steps, removed steps, and the changed keys of changed steps.
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: dict[str, tuple[str, ...]] = {}
-    # The keys of the workflow itself that are others.
+    # The changed keys of the workflow itself.
     settings: tuple[str, ...] = ()
-    # Of the changed steps those whose results would be others: nothing that they did before is kept.
+    # The changed steps whose results would differ: nothing that they did before is kept.
     renewed: tuple[str, ...] = ()
-    # The file it was read from, and what its bytes were: only to notice that it has changed since.
+    # The file it was read from and the hash of its bytes, to notice later changes.
     file: str = ""
     digest: str = ""
 
@@ -184,20 +184,20 @@ class RunReopened(Fact):
     reason: str
     put_back: tuple[str, ...] = ()
     due: datetime | None = None
-    # From here on everything runs as if for the first time: of maps all items, unless some are named.
+    # The steps from here on run as if for the first time: all items of maps, unless some are named.
     from_step: str = ""
-    # Of the map step `from_step` only these run; the others keep what they came to.
+    # The items of the map step `from_step` that run; the others keep their results.
     indexes: tuple[int, ...] = ()
-    # By step: what its attempts get in this round.
+    # The limits of attempts in this round, by step.
     adjustments: dict[str, Adjusted] = {}
-    # Files that kept steps had written and that are not what they were, so that these steps run again.
+    # Files of otherwise kept steps that have changed, so that these steps run again.
     stale: tuple[StaleFile, ...] = ()
     # Budgets that are raised from here on: by step, "" of the run.
     budgets: dict[str, Budget] = {}
 
 
 class _RunEnded(Fact):
-    """The last event of a round. Everything reached `end` first."""
+    """The last event of a round, after `end`."""
 
     round: int = 1
     evaluated_by_end_step: bool = True
@@ -305,7 +305,7 @@ class StepClassified(Fact):
 
 
 class StepPutBack(Fact):
-    """Back to waiting for a new visit: its remediation completed, or it was arrived at again."""
+    """Back to waiting for a new visit: its remediation completed, or there is another arrival."""
 
     step: str
     cause: Literal["rerun", "arrival"]
@@ -323,9 +323,9 @@ class StepStoodIn(Fact):
 
 
 class StepSettled(Fact):
-    """Ended for good: nothing will visit it again or stand in for it. Only where that came later than its end.
+    """Ended for good: nothing will visit it again or stand in for it. Only if that became known after its end.
 
-    With a failure: its remediation completed, and could not stand in for it after all.
+    With a failure: its remediation completed but could not stand in for it.
     """
 
     step: str
@@ -349,20 +349,20 @@ class LoopFired(Fact):
     to: str
 
 
-# -- the life of a place ------------------------------------------------------------------------------
+# -- attempts, commands and items ------------------------------------------------------------------------------
 
 
 class AttemptScheduled(Fact):
-    """Durable before its process exists. `bindings` are the values its expressions gave."""
+    """Written before its process exists. `bindings` are the values of its expressions."""
 
     place: str
     attempt: int
     cause: str = "entered"
     bindings: dict[str, Any] = {}
     adjusted: Adjusted | None = None
-    # What an agent is told of its last attempt, which failed.
+    # For an agent: the summary of its last failed attempt.
     summary: str = ""
-    # It calls an agent, and is counted as such. Logs from before agents were counted do not say so.
+    # It counts as a call of an agent. Not set in logs that are older than budgets.
     is_call: bool = False
 
 
@@ -371,11 +371,11 @@ class AttemptStarted(Fact):
     attempt: int
     worker: str = ""
     host: str = ""
-    # When the engine itself carries it out: the end of a wait, of an approval, of a child run.
+    # For engine actions: when a wait, an approval or a child run ends.
     due: datetime | None = None
-    # The host where it should have run, and which was gone.
+    # The host on which it should have run, and which had no worker.
     instead_of: str = ""
-    # Nothing runs: somebody has said how it ends.
+    # A faked step: nothing runs.
     is_faked: bool = False
 
 
@@ -385,11 +385,11 @@ class AttemptSucceeded(Fact):
     output: Any = None
     usage: dict[str, Any] = {}
     warnings: tuple[Failure, ...] = ()
-    # The declared files that are there now.
+    # The declared files that exist now.
     files: tuple[FileRecord, ...] = ()
-    # Of what went in: where it is the same in a later run, this result may be taken over.
+    # The hash of its inputs: a later run with the same one may reuse this result.
     fingerprint: str = ""
-    # The run that had done it, where nothing had changed since: then nothing was run here.
+    # The run whose result was reused; then nothing ran here.
     reused_run_id: int = 0
 
 
@@ -402,7 +402,7 @@ class AttemptFailed(Fact):
 
 
 class AttemptLost(Fact):
-    """The worker is gone. Whether that is a failure is for the ladder to say."""
+    """The worker was lost. The ladder decides whether that is a failure."""
 
     place: str
     attempt: int
@@ -415,7 +415,7 @@ class AttemptInterrupted(Fact):
 
 
 class AttemptStopping(Fact):
-    """Asked to end: SIGTERM, its grace, SIGKILL (or left to finish)."""
+    """Asked to end: SIGTERM, grace, SIGKILL (or left to finish)."""
 
     place: str
     attempt: int
@@ -425,12 +425,12 @@ class AttemptStopping(Fact):
 class AttemptCancelled(Fact):
     place: str
     attempt: int
-    # What an agent, or the agents of a child run, had spent by then.
+    # What an agent, or the agents of a child run, had spent.
     usage: dict[str, Any] = {}
 
 
 class ResultRejected(Fact):
-    """The attempt reported success, and what it gave was found wanting."""
+    """The attempt reported success, but its result was rejected by a check."""
 
     place: str
     attempt: int
@@ -438,7 +438,7 @@ class ResultRejected(Fact):
 
 
 class RungPassed(Fact):
-    """A rung that did not deal with the failure, and why."""
+    """A rung did not deal with the failure, and why."""
 
     place: str
     rung: Rung
@@ -446,7 +446,7 @@ class RungPassed(Fact):
 
 
 class RetryScheduled(Fact):
-    """The retry is reserved: nobody can reserve it twice, and its script runs only now."""
+    """The retry is reserved, so that it cannot be granted twice; its recovery script runs after this."""
 
     place: str
     attempt: int
@@ -478,7 +478,7 @@ class HandlerFailed(Fact):
 
 
 class CommandEntered(Fact):
-    """A command of a handler, an item, a script, an undo …: a place of its own, below `parent`."""
+    """A command of a handler or item, a script, an undo etc. became a place below `parent`."""
 
     place: str
     parent: str
@@ -512,7 +512,7 @@ class CommandCancelled(Fact):
 
 
 class CommandSkipped(Fact):
-    """A command of an item whose condition does not hold: it is never a place, and the item goes on without it."""
+    """The condition of an item's command was false: it does not become a place, and the item goes on."""
 
     place: str
     parent: str
@@ -521,7 +521,7 @@ class CommandSkipped(Fact):
 
 
 class MapExpanded(Fact):
-    """The items of this visit, in order. `todo` are the indexes that this attempt runs."""
+    """The items of this visit, in order. `todo` has the indexes that this attempt runs."""
 
     place: str
     attempt: int
@@ -573,14 +573,14 @@ class UndoFailed(Fact):
 
 
 class WarningRecorded(Fact):
-    """Worth knowing, failing nothing."""
+    """A warning that fails nothing."""
 
     place: str
     failure: Failure
 
 
 class ReportRefused(Fact):
-    """A report that came late, twice, or for something that no longer runs. It changed nothing."""
+    """A report was late, a duplicate, or about something that no longer runs. It changed nothing."""
 
     place: str
     attempt: int

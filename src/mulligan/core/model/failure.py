@@ -1,10 +1,10 @@
-"""What went wrong, as a value: the `Failure` and the table of its codes (rung 0 of the ladder)."""
+"""The `Failure` record and the table of failure codes (rung 0 of the ladder)."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import msgspec
 
 Severity = Literal["warning", "error", "critical"]
 
-# Rung 0. What is not in the table is a step's own code: an error, retryable.
+# A code that is not in these tables is a step's own: an error, retryable.
 _RETRYABLE = (
     "EXIT_NONZERO SIGNALED EXCEPTION CONNECTION HTTP_5XX HTTP_429 TIMEOUT OUT_OF_MEMORY OUTPUT_MISSING "
     "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY"
@@ -22,33 +22,33 @@ _NOT_RETRYABLE = (
     "BUDGET_EXCEEDED"
 ).split()
 _CRITICAL = "SECURITY_VIOLATION RUN_TIMEOUT INTERNAL".split()
-_ENGINES_OWN = "WORKER_LOST INTERRUPTED CANCELLED".split()
-# Only ever a cause or a note beside a step's own failure, never the code that climbs.
+_ENGINE_ONLY = "WORKER_LOST INTERRUPTED CANCELLED".split()
+# Only attached to another failure, as a cause or a warning; never the failure that climbs the ladder.
 _ATTACHED = "HANDLER_FAILED UNDO_FAILED BUDGET_UNREPORTED".split()
 
 SEVERITY: dict[str, Severity] = {
-    **dict.fromkeys(_RETRYABLE + _NOT_RETRYABLE + _ENGINES_OWN + _ATTACHED, "error"),
+    **dict.fromkeys(_RETRYABLE + _NOT_RETRYABLE + _ENGINE_ONLY + _ATTACHED, "error"),
     **dict.fromkeys(_CRITICAL, "critical"),
 }
 RETRYABLE: dict[str, bool] = {
-    **dict.fromkeys(_RETRYABLE + _ENGINES_OWN, True),
+    **dict.fromkeys(_RETRYABLE + _ENGINE_ONLY, True),
     **dict.fromkeys(_NOT_RETRYABLE + _CRITICAL + _ATTACHED, False),
 }
 CODES = frozenset(SEVERITY)
 ENGINE_CODES = frozenset(
-    _ENGINES_OWN + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
+    _ENGINE_ONLY + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
 )
 
-# A NUL cannot go into a variable, a lone surrogate not into a file: neither may cost a handler its start.
+# A NUL cannot go into an environment variable, a lone surrogate not into a file: a handler must start in spite of them.
 UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 8000
-# A child run may have thousands of failures, and a handler's handler fails a level deeper: the nearest are kept.
+# A child run may have thousands of failures, and handlers nest: only the nearest causes are kept.
 CAUSES_MAX = 40
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The structured record of what went wrong. Bounded: it fits in an event."""
+    """The structured record of a failure. Bounded, so that it fits in an event."""
 
     code: str
     message: str = ""
@@ -68,48 +68,47 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_fatal(self) -> bool:
-        """Critical, or not retryable: retried only by a rule that names its code."""
+        """Whether only a rule that names its code retries it: it is critical or not retryable."""
         return self.severity == "critical" or not self.retryable
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What edge filters match: its own code, and HANDLER_FAILED where its handler failed too."""
+        """The codes that edges match: its own, and HANDLER_FAILED if its handler failed too."""
         return (self.code, self.handler_failure.code) if self.handler_failure else (self.code,)
 
 
 def failure(code: str, message: str = "", **fields: Any) -> Failure:
-    """A failure with the severity and retryability that the table gives its code."""
+    """A failure with the severity and retryability of its code by the table."""
     fields.setdefault("severity", SEVERITY.get(code, "error"))
     fields.setdefault("retryable", RETRYABLE.get(code, True))
-    said = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
-    return Failure(code=code, message=said, **{**fields, "cause": _nearest(fields)})
+    text = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
+    return Failure(code=code, message=text, **{**fields, "cause": _bounded_causes(fields)})
 
 
-def _nearest(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
-    """The causes, and theirs, level by level: CAUSES_MAX of them all together. The log has the rest where it arose."""
+def _bounded_causes(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
+    """The causes and their causes, level by level, CAUSES_MAX in total. The log has all of them where they occurred."""
     causes: tuple[Failure, ...] = fields.get("cause", ())
     near = list(causes[:CAUSES_MAX])
     for one in near:
-        near += _below(one)[: CAUSES_MAX - len(near)]
-    return causes if len(near) < CAUSES_MAX else _only(causes, {id(one) for one in near})
+        below = one.cause if one.handler_failure is None else (one.handler_failure, *one.cause)
+        near += below[: CAUSES_MAX - len(near)]
+    return causes if len(near) < CAUSES_MAX else _keep_causes(causes, {id(one) for one in near})
 
 
-def _below(found: Failure) -> tuple[Failure, ...]:
-    return found.cause if found.handler_failure is None else (found.handler_failure, *found.cause)
-
-
-def _only(causes: tuple[Failure, ...], near: Set[int]) -> tuple[Failure, ...]:
+def _keep_causes(causes: Iterable[Failure], near: Set[int]) -> tuple[Failure, ...]:
     return tuple(
         msgspec.structs.replace(
             one,
-            cause=_only(one.cause, near),
-            handler_failure=next(iter(_only((one.handler_failure,), near)), None) if one.handler_failure else None,
+            cause=_keep_causes(one.cause, near),
+            handler_failure=next(iter(_keep_causes((one.handler_failure,), near)), None)
+            if one.handler_failure
+            else None,
         )
         for one in causes
         if id(one) in near
     )
 
 
-def figure(said: Any) -> float:
-    """A figure that a step, a server or a worker gave: what is none counts for nothing."""
-    return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0
+def number_or_zero(value: Any) -> float:
+    """A number reported by a step, a server or a worker; 0 if it is not a finite number."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

@@ -1,15 +1,15 @@
-"""What a step is told about what came before it: framed, bounded text.
+"""The context that a step gets about earlier failures and outputs: framed text of bounded length.
 
-Three kinds of envelope, always in this order: the failures that led here, the outputs of the steps before it,
-the summary of its own last failed attempt. What a fact holds has no secret in it: workers hide them before they tell
-anybody. A payload is made in four moves, and their order is the safety of it:
+There are three kinds of envelopes, always in this order: the failures that led here, the outputs of earlier steps, the
+summary of its own last failed attempt. Facts hold no declared secrets: workers redact them. A payload is made in four
+steps, and their order makes it safe:
 
     compose     the strings of a failure become one text
-    hide        what looks like a credential, though nobody declared it, unless the workflow says otherwise
-    neutralise  so that no payload can speak as the frame
-    cut         to its share of the budget, with the figures in the header
+    hide        text that looks like an undeclared credential, unless the workflow turns this off
+    neutralise  so that a payload cannot imitate the frame
+    cut         to its share of the budget, with the sizes in the header
 
-Only payloads count, in characters, which are code points. Equal input gives equal text: no clock, no randomness.
+Only payloads count, in code points. Equal input gives equal text: no clock, no randomness.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAILURE_CHARS_MAX = 6_000
 UPSTREAM_CHARS_MAX = 12_000
 UPSTREAM_OUTPUTS_MAX = 4
 SUMMARY_CHARS_MAX = 4_000
-# A stub shorter than this tells nobody anything: an entry gets this much, or all it needs, or it is left out.
+# A shorter excerpt is useless: an entry gets at least this much, or all it needs, or it is left out.
 SHARE_CHARS_MIN = 1_000
 
 FAILURE_HEADER = "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
@@ -54,7 +54,7 @@ ContentType = Literal["text", "json"]
 
 
 class RetrySummary(msgspec.Struct, frozen=True):
-    """What was noted about one failed attempt for the next one. `failure_seq` is that attempt's failure."""
+    """The summary of a failed attempt for the next one. `failure_seq` is the event of that failure."""
 
     seq: int
     source_attempt: int
@@ -65,7 +65,7 @@ class RetrySummary(msgspec.Struct, frozen=True):
 
 
 class FailedSource(msgspec.Struct, frozen=True):
-    """A failed visit whose failure edge led here. The seqs are those of the events that say so."""
+    """A failed visit whose failure edge led here. The seqs are those of the events that recorded it."""
 
     step: str
     visit: int
@@ -81,7 +81,7 @@ class FailedSource(msgspec.Struct, frozen=True):
 
 
 class UpstreamOutput(msgspec.Struct, frozen=True):
-    """What a step before this one yielded, as text."""
+    """The output of an earlier step, as text."""
 
     step: str
     visit: int
@@ -94,7 +94,7 @@ class UpstreamOutput(msgspec.Struct, frozen=True):
 
 
 class Truncation(msgspec.Struct, frozen=True):
-    """What a cut did. `included_chars + dropped_chars == original_chars`; the marker at the cut is in neither."""
+    """The effect of a cut. `included_chars + dropped_chars == original_chars`, without the marker at the cut."""
 
     applied: bool
     method: Literal["none", "head_tail"]
@@ -104,9 +104,9 @@ class Truncation(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What went into a context and what did not, as seqs of failures, outputs and the summary, in the text's order.
+    """What was included in a context and what was not, as seqs of failures, outputs and the summary, in text order.
 
-    `budget_overflow`: something got less than its own limit allows, or nothing, because the rest took the room.
+    `budget_overflow`: an entry got less than its own limit allows, or nothing, because others took the space.
     """
 
     included: tuple[int, ...] = ()
@@ -121,14 +121,14 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The text a step is given, and the account of it."""
+    """The text for a step, and its manifest."""
 
     text: str
     manifest: Manifest
 
 
 class _Draft(msgspec.Struct, frozen=True):
-    """An envelope before its cut: neutralised, with the most it may ever take."""
+    """An envelope before its cut: neutralised, with its maximum length."""
 
     seq: int
     header: str
@@ -141,7 +141,7 @@ class _Draft(msgspec.Struct, frozen=True):
         return min(len(self.payload), self.limit)
 
 
-# A draft and the characters it was granted; None: it was left out.
+# A draft and the characters that it was granted; None if it was left out.
 _Granted = tuple[_Draft, int | None]
 
 
@@ -154,11 +154,11 @@ def assemble(
     own: str = "",
     hides: bool = True,
 ) -> Context:
-    """All that `target` is told, within 32,000 characters. Of `upstream` the first four count, in the order given.
+    """The whole context of `target`, within 32,000 characters. Of `upstream` the first four count, in order.
 
-    `own`, the envelope of what the workflow itself says, has its place after the failures and no share of the rest.
-    Failures and the summary take their shares first: a step sent to repair something must see what broke,
-    however much its other predecessors had to say.
+    `own`, the envelope of the context written in the workflow, follows the failures and takes no share of the budget.
+    Failures and the summary get their shares first: a step that repairs something must see what broke, however much
+    output the other steps have.
     """
     failures = _granted_failures(run_id, target, failed, hides)
     summaries = _granted_summary(run_id, target, summary, hides)
@@ -169,47 +169,49 @@ def assemble(
 
 
 def failure_context(run_id: int, target: str, sources: Sequence[FailedSource], hides: bool = True) -> str:
-    """An envelope per failed source, newest first, within 6,000 characters together; no source, no text.
+    """An envelope per failed source, newest first, within 6,000 characters in total; "" without sources.
 
-    Each source is sure of 1,000 characters (or all it needs), so that no failure hides another; what is left over
-    goes to the newest first. The oldest, for which not even that remains, are counted in the last line.
+    Each source gets at least 1,000 characters (or all it needs); what is left goes to the newest first. The oldest,
+    for which there is no space, are counted in the last line.
     """
     return _failures_text(_granted_failures(run_id, target, sources, hides))
 
 
 def own_context(run_id: int, target: str, content: str, content_type: ContentType = "text") -> str:
-    """The envelope of what the workflow itself tells a step beside its prompt, cut to 32,000 characters.
+    """The envelope of the context that the workflow itself gives a step, cut to 32,000 characters.
 
-    Untrusted like the others: its author wrote it, and what others said may have been filled in. Without a hash:
-    it may hold secrets, which are looked up for it, and whoever prints a hash helps to guess what it is of.
+    Untrusted like the others, since values may have been filled in. It has no hash: it may contain secrets, and a hash
+    would help to guess them.
     """
     fields: dict[str, object] = {"workflow_run_id": run_id, "target_node_key": target, "content_type": content_type}
-    draft = _Draft(0, OWN_HEADER, fields, neutralise(content), CONTEXT_CHARS_MAX)
+    draft = _Draft(0, OWN_HEADER, fields=fields, payload=neutralise(content), limit=CONTEXT_CHARS_MAX)
     return _envelope(draft, draft.wants)
 
 
 def retry_summary_text(failure: Failure, attempt: int, hides: bool = True) -> str:
-    """A failed attempt in plain words for the next one: what happened, and the end of what it said."""
+    """A summary of a failed attempt for the next one: what happened, and the end of its message."""
     headline = f"attempt {attempt} ended with {_in_words(failure)}"
-    said = _message(failure, hides).strip()[-MESSAGE_CHARS_MAX:]
-    return f"{headline}; the last it said:\n{said}" if said else f"{headline} and said nothing"
+    message = _message(failure, hides).strip()[-MESSAGE_CHARS_MAX:]
+    return f"{headline}; its last message:\n{message}" if message else f"{headline} without a message"
 
 
 def head_tail(text: str, limit: int) -> tuple[str, Truncation]:
-    """`text` within `limit` characters: the first half and the last, with a visible marker where it was cut."""
+    """`text` within `limit` characters: its head and tail, with a visible marker at the cut."""
     size = len(text)
     if size <= limit:
-        return text, Truncation(False, "none", size, size, 0)
+        return text, Truncation(False, "none", original_chars=size, included_chars=size, dropped_chars=0)
     head, tail = text[: limit // 2], text[size - (limit - limit // 2) :]
     dropped = size - limit
     marker = f"\n[... {dropped} characters left out ...]\n"
-    return head + marker + tail, Truncation(True, "head_tail", size, limit, dropped)
+    return head + marker + tail, Truncation(
+        True, "head_tail", original_chars=size, included_chars=limit, dropped_chars=dropped
+    )
 
 
 def neutralise(text: str) -> str:
-    r"""`text` without the words of the frame, wherever they stand in it: `<<<END>>>` becomes `<\<<END>>>`.
+    r"""`text` with the words of the frame escaped: `<<<END>>>` becomes `<\<<END>>>`.
 
-    Inside lines too, since a cut can put any character at the start of a line.
+    Also inside lines, since a cut can put any character at the start of a line.
     """
     for word in _FRAME:
         text = text.replace(word, f"{word[0]}\\{word[1:]}")
@@ -226,7 +228,7 @@ def _granted_failures(run_id: int, target: str, sources: Sequence[FailedSource],
 
 
 def _fair_shares(wants: list[int], budget: int) -> list[int | None]:
-    """The sure share for each as far as the budget goes, then the rest to the first that want more."""
+    """The minimum share for each while the budget lasts, then the rest to the first that want more."""
     sure = [min(want, SHARE_CHARS_MIN) for want in wants]
     kept = sum(total <= budget for total in accumulate(sure))
     spare = budget - sum(sure[:kept])
@@ -239,7 +241,7 @@ def _fair_shares(wants: list[int], budget: int) -> list[int | None]:
 
 
 def _granted_outputs(drafts: Iterable[_Draft], room: int) -> list[_Granted]:
-    """The first four in turn, each what it wants while there is room for it, or for more than a stub."""
+    """The first four in order: each gets what it wants, or at least the minimum share, while there is space."""
     granted: list[_Granted] = []
     for place, draft in enumerate(drafts):
         fits = place < UPSTREAM_OUTPUTS_MAX and room >= min(draft.wants, SHARE_CHARS_MIN)
@@ -262,7 +264,7 @@ def _chars(granted: Iterable[_Granted]) -> int:
 
 def _manifest(failures: list[_Granted], outputs: list[_Granted], summaries: list[_Granted]) -> Manifest:
     granted = failures + outputs + summaries
-    # An output beyond the fourth is dropped for its place, not for want of room.
+    # An output beyond the fourth is dropped for its position, not for lack of space.
     rivals = failures + outputs[:UPSTREAM_OUTPUTS_MAX] + summaries
     return Manifest(
         included=tuple(draft.seq for draft, share in granted if share is not None),
@@ -291,7 +293,7 @@ def _failure_draft(run_id: int, target: str, source: FailedSource, hides: bool) 
         "created_at": source.failed_at,
     }
     payload = "\n".join(_failure_payload(source, hides))
-    return _Draft(source.failure_seq, FAILURE_HEADER, fields, payload, FAILURE_CHARS_MAX)
+    return _Draft(source.failure_seq, FAILURE_HEADER, fields=fields, payload=payload, limit=FAILURE_CHARS_MAX)
 
 
 def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: bool) -> _Draft:
@@ -308,7 +310,7 @@ def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: boo
         "created_at": source.created_at,
         "sha256": _sha256(payload),
     }
-    return _Draft(source.output_seq, UPSTREAM_HEADER, fields, payload, UPSTREAM_CHARS_MAX)
+    return _Draft(source.output_seq, UPSTREAM_HEADER, fields=fields, payload=payload, limit=UPSTREAM_CHARS_MAX)
 
 
 def _summary_draft(run_id: int, target: str, summary: RetrySummary, hides: bool) -> _Draft:
@@ -323,11 +325,11 @@ def _summary_draft(run_id: int, target: str, summary: RetrySummary, hides: bool)
         "created_at": summary.created_at,
         "sha256": _sha256(payload),
     }
-    return _Draft(summary.seq, SUMMARY_HEADER, fields, payload, SUMMARY_CHARS_MAX)
+    return _Draft(summary.seq, SUMMARY_HEADER, fields=fields, payload=payload, limit=SUMMARY_CHARS_MAX)
 
 
 def _payload(text: str, limit: int, hides: bool) -> str:
-    """A text that is to be cut to `limit` characters, safe to be shown."""
+    """A text that will be cut to `limit` characters, with credentials hidden and neutralised."""
     return neutralise(hide_at_ends(text, limit) if hides else text)
 
 
@@ -363,7 +365,7 @@ def _summary_section(summary: RetrySummary | None, hides: bool) -> list[str]:
 
 
 def _failure_text(failure: Failure, hides: bool) -> str:
-    """What it said, then what the engine knows: a message is often the tail of stderr, which names no timeout."""
+    """The message, then code, exit code etc.: a message is often the tail of stderr, which does not mention them."""
     known = {
         "code": _one_line(failure.code),
         "exit_code": failure.exit_code,
@@ -376,7 +378,7 @@ def _failure_text(failure: Failure, hides: bool) -> str:
 
 
 def _message(failure: Failure, hides: bool) -> str:
-    """What a failure says. The beginning of a long one was cut off: its first word may be the end of a credential."""
+    """The message of a failure. A long message was cut at its beginning: its first word may be part of a credential."""
     if not hides:
         return failure.message
     message = failure.message
@@ -387,7 +389,7 @@ def _message(failure: Failure, hides: bool) -> str:
 
 
 def _causes(failure: Failure, hides: bool) -> list[str]:
-    """A line for what the handler met, and for each of the first few causes."""
+    """A line for the failure of the handler, and for each of the first few causes."""
     met = [("handler_failure", failure.handler_failure)] if failure.handler_failure else []
     met += [("cause", cause) for cause in failure.cause[:_CAUSES_MAX]]
     lines = [f"{key}: {_in_words(cause)}: {_one_line(_message(cause, hides))}" for key, cause in met]
@@ -444,7 +446,7 @@ def _scalar(value: object) -> str:
 
 
 def _timestamp(at: datetime) -> str:
-    """ISO 8601 in UTC with milliseconds. A time without a zone is UTC: the host's zone must not change the text."""
+    """ISO 8601 in UTC with milliseconds. A time without a zone is UTC: the zone of the host must not matter."""
     aware = at if at.tzinfo else at.replace(tzinfo=UTC)
     return aware.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 

@@ -1,4 +1,4 @@
-"""The line of a command's output that says most about its failure: the one that a person would search for."""
+"""The most useful line of a command's output about its failure: the one that a person would search for."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from mulligan.core.model.lazy_regex import lazy_regex
 
 # A pointer below another line (`   |   ^~~`), a rule (`-----`), a progress bar, `45% [###   ]`.
 _NOISE = lazy_regex(r"[\W_]*|[\W\d_]*\d{1,3}(?:\.\d+)?\s?%(?:[\W\d_]|[kKMG]i?B(?:/s)?|eta|ETA)*")
-# A compiler's own word about a place of a file: the first is the cause, the others often follow from it.
-_OF_COMPILER = lazy_regex(r"[^\s:]+:\d+:(?:\d+:)? (?:fatal )?error\b|error(?:\[\w+\])?: ", re.I)
-# What says that something went wrong, as programs of most kinds say it.
-_OF_ERROR = lazy_regex(
+# A compiler error with its position: the first is the cause, the others often follow from it.
+_COMPILER_ERROR = lazy_regex(r"[^\s:]+:\d+:(?:\d+:)? (?:fatal )?error\b|error(?:\[\w+\])?: ", re.I)
+# Words that most programs use to report an error.
+_ERROR_WORDS = lazy_regex(
     r"\b(?:error|fatal|panic(?:ked)?|exception|failed|failure|denied|cannot|can't|unable|invalid|undefined|unexpected|"
     r"refused|not found|no such|no space|out of memory|timed out|too many|segmentation fault|abort(?:ed)?)\b"
     r"|[a-z](?:Error|Exception|Warning)\b|^E\s",
     re.I,
 )
-# Programs that only say that a program they started has failed, and lines that say where to read on.
-_OF_CALLER = lazy_regex(
+# Lines that only report the failure of a subprocess, or refer to other places.
+_SECONDARY_LINE = lazy_regex(
     r"g?make(?:\[\d+\])?: \*\*\*|ninja: build stopped|compilation terminated"
     r"|npm (?:ERR!|error) (?:A complete|code|path)|subprocess\.CalledProcessError"
     r"|error: process didn't exit|error: aborting due to|error: could not compile"
@@ -28,25 +28,25 @@ _OF_CALLER = lazy_regex(
 )
 
 
-# Of what a command wrote last, so many lines stand with the one that says most.
+# How many of the last lines are shown with the most useful one.
 TAIL_LINES_MAX = 5
 
 
 def tail_lines(written: str) -> tuple[str, ...]:
-    """The last lines of what a command wrote, in order; none where there is only one, which is told already."""
+    """The last lines of a command's output; none if there is only one line."""
     lines = [line.rpartition("\r")[2].rstrip() for line in written.replace("\r\n", "\n").split("\n")]
-    said = [line for line in lines if line.strip()]
-    return tuple(said[-TAIL_LINES_MAX:]) if len(said) > 1 else ()
+    written_lines = [line for line in lines if line.strip()]
+    return tuple(written_lines[-TAIL_LINES_MAX:]) if len(written_lines) > 1 else ()
 
 
-def telling_line(message: str) -> str:
-    """The most useful line of what a command wrote; the last one where none stands out, "" where there is none."""
-    # Of what a progress display wrote over again and again, only the last counts.
+def most_useful_line(message: str) -> str:
+    """The most useful line of a command's output; the last line if none stands out, "" without output."""
+    # Of a progress display that overwrites its line, only the last version counts.
     lines = [line.rpartition("\r")[2].strip() for line in message.replace("\r\n", "\n").split("\n")]
-    said = [line for line in lines if line and not _NOISE.fullmatch(line)]
-    own = [line for line in said if not _OF_CALLER.search(line)] or said
-    compiler = next((line for line in own if _OF_COMPILER.match(line)), None)
+    content = [line for line in lines if line and not _NOISE.fullmatch(line)]
+    own = [line for line in content if not _SECONDARY_LINE.search(line)] or content
+    compiler = next((line for line in own if _COMPILER_ERROR.match(line)), None)
     if compiler is not None:
         return compiler
-    errors = [line for line in own if _OF_ERROR.search(line)]
+    errors = [line for line in own if _ERROR_WORDS.search(line)]
     return (errors or own or [line for line in lines if line] or [""])[-1]

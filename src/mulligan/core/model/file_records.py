@@ -1,4 +1,4 @@
-"""Files that steps declare, as they were when a step had written them: what a later run or round compares them with."""
+"""Records of the declared files that steps wrote, for later runs and rounds to compare with."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     path: str
-    # Of the contents. "" where only its existence is known: the log was written before contents were recorded.
+    # The hash of the contents; "" in logs from before contents were recorded.
     sha256: str = ""
     size: int = 0
-    # Of a file: equal to that of the file now, with the same size, it spares reading the file. A folder has none.
+    # If mtime and size are unchanged the file need not be read. 0 for a folder.
     mtime_ns: int = 0
 
 
 class StaleFile(msgspec.Struct, frozen=True):
-    """A file that a step wrote, and that is not what the step wrote any more."""
+    """A file that was changed or removed since a step wrote it."""
 
     step: str
     path: str
@@ -39,9 +39,9 @@ class StaleFile(msgspec.Struct, frozen=True):
 
 
 def last_writers(written: Iterable[tuple[int, str, FileRecord]]) -> Iterator[tuple[str, FileRecord]]:
-    """Of each path the step that wrote it last, given the number of the event, the step and its file.
+    """For each path the step that wrote it last, given the seq of the event, the step and its file.
 
-    What an earlier step wrote there was changed by a later one, as the workflow says.
+    If several steps write a path, each later one changes it on purpose.
     """
     latest: dict[str, tuple[int, str, FileRecord]] = {}
     for one in written:
@@ -54,6 +54,6 @@ def last_writers(written: Iterable[tuple[int, str, FileRecord]]) -> Iterator[tup
 def stale_files(
     written: Iterable[tuple[str, FileRecord]], problem_of: Callable[[FileRecord], Problem | None]
 ) -> tuple[StaleFile, ...]:
-    """The files of which `problem_of` finds that they are not what was written."""
+    """The files for which `problem_of` finds a problem."""
     found = ((step, record, problem_of(record)) for step, record in written)
     return tuple(StaleFile(step, record.path, problem) for step, record, problem in found if problem is not None)

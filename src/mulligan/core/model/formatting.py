@@ -9,32 +9,32 @@ from datetime import UTC, datetime
 # How many names a sentence lists before it says "and 4 more".
 NAMES_MAX = 3
 
-# What turns the direction of writing, or cannot be seen, deceives whoever reads it: as part of a class of characters.
-DECEIVING = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+# Invisible characters and those that change the direction of writing, for use in a character class.
+INVISIBLE_CHARACTERS = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 
-# Escape sequences (colours, titles), and control characters but for tabs and the ends of lines.
+# Escape sequences (colours, titles), and control characters except tabs and line ends.
 _CONTROLS = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 
-# Control characters but for tabs and the ends of lines, what deceives, what no XML may hold, lone halves of characters.
-_UNSEEN = f"\x00-\x08\x0b-\x1f\x7f-\x9f{DECEIVING}\ufffe\uffff\ud800-\udfff"
+# Control characters except tabs and line ends, invisible characters, those not allowed in XML, lone surrogates.
+_UNPRINTABLE = f"\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE_CHARACTERS}\ufffe\uffff\ud800-\udfff"
 
 
 def strip_control_characters(text: str) -> str:
-    """Text that a command wrote, without what would command a terminal: colours, cursor moves, bells."""
+    """Text of a command without terminal control: colours, cursor moves, bells."""
     return _CONTROLS.sub("", text) if not text.isprintable() else text
 
 
 def escape_unprintable(text: str, kept: str = r"[^\s\S]") -> str:
-    """Text in which all that commands a terminal or deceives a reader is spelled out (`\\u001b`), but for `kept`."""
+    """Text with control and invisible characters escaped (`\\u001b`), except those that match `kept`."""
     if text.isprintable():
         return text
-    return re.sub(rf"({kept})|[{_UNSEEN}]", lambda found: found[1] or f"\\u{ord(found[0]):04x}", text)
+    return re.sub(rf"({kept})|[{_UNPRINTABLE}]", lambda found: found[1] or f"\\u{ord(found[0]):04x}", text)
 
 
 def single_line(text: str) -> str:
-    """Text as one line: nobody may write lines that look like ours."""
+    """Text as one line, so that it cannot imitate lines of ours."""
     lines = text.splitlines()
     return " ".join(map(str.strip, lines)) if len(lines) > 1 else lines[0] if lines else ""
 
@@ -48,7 +48,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_time_until(due: datetime, at: datetime) -> str:
-    """When that is: `at once`, `in 50ms`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
+    """The time until `due`: `at once`, `in 50ms`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
     left = (due - at).total_seconds()
     if left <= 0:
         return "at once"
@@ -58,12 +58,12 @@ def format_time_until(due: datetime, at: datetime) -> str:
 
 
 def format_time(at: datetime) -> str:
-    """A time to the second, as it is the same for whoever reads it: `2026-11-15 03:12:00 UTC`."""
+    """A time to the second, in UTC: `2026-11-15 03:12:00 UTC`."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_size(bytes_: float) -> str:
-    """Bytes in the unit in which people say them."""
+    """A number of bytes with its unit: `512MiB`, `1.5GiB`."""
     for unit in ("B", "KiB", "MiB"):
         if bytes_ < 1024:
             return f"{bytes_:.0f}{unit}"
@@ -72,7 +72,7 @@ def format_size(bytes_: float) -> str:
 
 
 def error_reason(error: Exception) -> str:
-    """What the system says of an error, or else Python, as we say things: `no such file or directory`."""
+    """The message of an error from the system, or from Python, in lower case: `no such file or directory`."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 

@@ -1,7 +1,7 @@
-"""The graph of a workflow: who waits for whom, who leads to whom, where it starts, which edges are loops.
+"""The graph of a workflow: needs, edges, start steps, and which edges are loops.
 
-Built once per workflow, never changed. Everything the core asks of it costs time in proportion to the edges
-of the step it asks about; only `region` walks further, and remembers.
+Built once per workflow and never changed. Every query takes time in proportion to the edges of one step; only `region`
+walks further, and caches its result.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import cached_property
 
 from mulligan.core.model.workflow import END, Edge, Step, Workflow
 
-# A chain of many loops would otherwise keep the rest of the chain for each of them.
+# Bounds the memory for a chain of many loops, each of which has the rest of the chain as its region.
 REGIONS_KEPT_MAX = 64
 
-# What is one hop before each vertex: a step, or a barrier.
+# The predecessors of each vertex, which is a step or a barrier.
 Sources = dict[str, list[str]]
 
 
@@ -32,7 +32,7 @@ class Arc:
 
 
 class Barrier:
-    """One condition on a group of steps, shared by everyone who needs it: n + m edges in place of n * m."""
+    """One condition on a group of steps, shared by all steps that need it: n + m edges instead of n * m."""
 
     __slots__ = ("key", "members", "on", "targets")
 
@@ -44,7 +44,7 @@ class Barrier:
 
 
 class Node:
-    """A step and what touches it."""
+    """A step with its edges, needs and barriers."""
 
     __slots__ = ("arcs", "arrivals", "barriers", "by_priority", "dependents", "needs", "order", "step", "waits")
 
@@ -52,13 +52,13 @@ class Node:
         self.step = step
         self.order = order
         self.arcs: list[Arc] = [Arc(step.name, edge) for edge in step.edges]
-        # The order in which they are looked at: the lowest priority first, those without one last, in file order.
+        # The order of evaluation: lowest priority first, those without a priority last, then file order.
         self.by_priority: tuple[Arc, ...] = tuple(
             sorted(self.arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index))
         )
-        # Incoming arcs that count for the join: all but loops.
+        # Incoming arcs that count for the join: all except loops.
         self.arrivals: list[Arc] = []
-        # Whoever needs this step, and on which condition.
+        # The steps that need this one, and on which condition.
         self.dependents: list[tuple[str, str]] = []
         # Barriers that this step is a member of.
         self.barriers: list[Barrier] = []
@@ -70,7 +70,7 @@ class Node:
 class Graph:
     """The nodes by name, in file order, with `starts`: the steps that a run enters first."""
 
-    # How many of them are entered in one turn: the first run while the last are still being entered.
+    # How many start steps are entered in one turn, so that the first run while others are still being entered.
     starts_at_once = 1000
 
     def __init__(self, workflow: Workflow) -> None:
@@ -87,20 +87,20 @@ class Graph:
 
     @cached_property
     def matrices(self) -> dict[str, tuple[str, ...]]:
-        """The steps of each matrix, in the order of their combinations, by the name of the whole."""
+        """The steps of each matrix by its name, in the order of their combinations."""
         found: dict[str, list[str]] = {}
         for step in self.workflow.steps:
             if step.matrix_name:
                 found.setdefault(step.matrix_name, []).append(step.name)
         return {name: tuple(members) for name, members in found.items()}
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------
 
     def arc(self, step: str, index: int) -> Arc:
         return self.nodes[step].arcs[index]
 
     def region(self, start: str) -> frozenset[str]:
-        """Every step reachable from `start`, itself included, over needs and edges. Loop edges lead back, not on."""
+        """Every step reachable from `start`, itself included, over needs and edges without loop edges."""
         if start not in self._regions:
             if len(self._regions) >= REGIONS_KEPT_MAX:
                 self._regions.clear()
@@ -108,35 +108,35 @@ class Graph:
         return self._regions[start]
 
     def behind(self, starts: Iterable[str]) -> frozenset[str]:
-        """Every step reachable from one of `starts`, themselves included, as for `region`."""
+        """Every step reachable from one of `starts`, themselves included, like `region`."""
         return frozenset(vertex for vertex in self._walk(starts) if vertex in self.nodes)
 
     def between(self, sources: Iterable[str], targets: Collection[str]) -> set[str]:
-        """The steps on a way from one of `sources` to one of `targets`, over needs and edges that are no loops."""
+        """The steps on a path from one of `sources` to one of `targets`, over needs and edges without loop edges."""
         leads: dict[str, bool] = {}
         stack = list(sources)
         while stack:
             vertex = stack[-1]
             if vertex not in leads:
                 leads[vertex] = False
-                stack += [step for step in self._onward(vertex) if step not in leads]
+                stack += [step for step in self.onward(vertex) if step not in leads]
             else:
                 stack.pop()
-                leads[vertex] = leads[vertex] or any(leads[s] or s in targets for s in self._onward(vertex))
+                leads[vertex] = leads[vertex] or any(leads[s] or s in targets for s in self.onward(vertex))
         return {vertex for vertex, does in leads.items() if does and vertex in self.nodes}
 
     def sources(self, name: str) -> frozenset[str]:
-        """The steps right before this one: those that it needs, alone or in groups, and those that lead to it."""
+        """The steps directly before this one: those that it needs, alone or in groups, and those with an edge to it."""
         node = self.nodes[name]
         members = (member for barrier in node.waits for member in barrier.members)
         return frozenset((*(source for source, _ in node.needs), *members, *(arc.source for arc in node.arrivals)))
 
     def after(self, vertex: str) -> Iterator[str]:
-        """One hop on: the targets of its edges in file order, then who needs it. A barrier is a vertex of its own."""
+        """The successors of a vertex: targets of its edges in file order, then steps and barriers that need it."""
         return (hop.to if isinstance(hop, Arc) else hop for hop in self._hops(vertex))
 
-    def _onward(self, vertex: str) -> list[str]:
-        """As `after`, without the edges that lead back."""
+    def onward(self, vertex: str) -> list[str]:
+        """Like `after`, without loop edges."""
         hops = (hop for hop in self._hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
         return [hop.to if isinstance(hop, Arc) else hop for hop in hops]
 
@@ -168,7 +168,7 @@ class Graph:
                     self.nodes[arc.to].arrivals.append(arc)
 
     def _mark_loops(self) -> None:
-        """Mark every edge that leads back to an ancestor, on the way in from where each loop is entered."""
+        """Mark every edge that leads back to an ancestor, seen from the entry of each loop."""
         if any(node.arcs for node in self.nodes.values()):
             sources = self._sources()
             for part in self._parts(sources):
@@ -178,10 +178,10 @@ class Graph:
                     self._descend(root, inside, seen)
 
     def _entries(self, part: list[str], inside: set[str], sources: Sources) -> list[str]:
-        """The steps by which a run gets into a loop: entered from outside, and waiting for nothing inside.
+        """The entries of a loop: steps entered from outside that need nothing inside.
 
-        Where there is none the loop is closed, and it starts by itself: at the step marked `start`, else at the
-        first that is no target of a failure edge.
+        If there is none, the loop starts by itself: at the step marked `start`, or at the first step that is not the
+        target of a failure edge.
         """
         steps = sorted((name for name in part if name in self.nodes), key=lambda name: self.nodes[name].order)
         free = [name for name in steps if not self._needs_any(name, inside)]
@@ -198,7 +198,7 @@ class Graph:
         return any(source in inside for source, _ in node.needs) or any(b.key in inside for b in node.waits)
 
     def _descend(self, root: str, inside: set[str], seen: set[str]) -> None:
-        """Depth first from `root`, within a loop; an edge to a step on the present path closes it."""
+        """Walk depth first from `root` within a loop; an edge to a step on the current path is a loop edge."""
         if root in seen:
             return
         seen.add(root)
@@ -221,7 +221,7 @@ class Graph:
                 stack.append((target, self._hops(target)))
 
     def _hops(self, vertex: str) -> Iterator[Arc | str]:
-        """As `after`, with the arcs themselves."""
+        """Like `after`, with the arcs themselves."""
         if vertex in self.barriers:
             yield from self.barriers[vertex].targets
             return
@@ -231,7 +231,7 @@ class Graph:
         yield from (barrier.key for barrier in node.barriers)
 
     def _sources(self) -> Sources:
-        """Everything one hop before each vertex."""
+        """The predecessors of each vertex."""
         sources: Sources = {vertex: [] for vertex in (*self.nodes, *self.barriers)}
         for vertex in sources:
             for target in self.after(vertex):
@@ -239,9 +239,9 @@ class Graph:
         return sources
 
     def _parts(self, sources: Sources) -> list[list[str]]:
-        """The loops: strongly connected parts of more than one step, or of one that leads to itself.
+        """The loops: strongly connected components of more than one vertex, or of one with an edge to itself.
 
-        Kosaraju, without recursion: finish order forward, then collect backward.
+        Kosaraju's algorithm without recursion: finish order forward, then collect backward.
         """
         taken: set[str] = set()
         parts: list[list[str]] = []
@@ -280,7 +280,7 @@ class Graph:
         found = list(dict.fromkeys(starts))
         seen = set(found)
         for vertex in found:
-            fresh = dict.fromkeys(target for target in self._onward(vertex) if target not in seen)
+            fresh = dict.fromkeys(target for target in self.onward(vertex) if target not in seen)
             seen.update(fresh)
             found.extend(fresh)
         return found

@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when somebody first asks them: a file needs few of those that we have."""
+"""Regular expressions that are compiled at their first use, since one file needs only a few of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 
 class _Pattern:
-    """Stands for a compiled one, and hands out that one's methods from the first use on."""
+    """A stand-in that compiles the expression at the first access and passes on its methods."""
 
     def __init__(self, text: str, flags: int) -> None:
         self.pattern = text
@@ -15,11 +15,11 @@ class _Pattern:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(re.compile(self.pattern, self.flags), name)
-        # The next time it is there, and nobody asks us.
+        # Cached: the next access does not come here.
         self.__dict__[name] = found
         return found
 
 
 def lazy_regex(text: str, flags: int = 0) -> re.Pattern[str]:
-    """A regular expression, compiled (and found wrong, if it is) at its first use."""
+    """A regular expression that is compiled, and its errors found, at its first use."""
     return cast("re.Pattern[str]", _Pattern(text, flags))

@@ -16,26 +16,26 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     signal: int | None = None
     is_timed_out: bool = False
     is_out_of_memory: bool = False
-    # A code that the worker or the engine found, never the step itself: CONNECTION, HTTP_5XX, CIRCUIT_OPEN …
+    # A code found by the worker or the engine, not by the step: CONNECTION, HTTP_5XX, CIRCUIT_OPEN …
     code: str = ""
     message: str = ""
     stderr_tail: str = ""
-    # What it printed last, where it wrote nothing to stderr.
+    # The tail of stdout, if it wrote nothing to stderr.
     stdout_tail: str = ""
     trace: str = ""
     details: dict[str, Any] = {}
-    # What the step wrote to $MULLIGAN_ERROR, and why that could not be read.
+    # What the step wrote to $MULLIGAN_ERROR, or why that could not be read.
     reported: tuple[Any, ...] = ()
     report_error: str = ""
     missing_outputs: tuple[str, ...] = ()
     output_error: str = ""
-    # It was made to end, by a signal: whatever it says then, it has not done what it was there for.
+    # It was stopped by a signal: whatever it reports, it did not complete.
     is_stopped: bool = False
-    # The failure itself, as somebody wants it who tries what follows from it: believed, whatever its code.
+    # The failure itself, for tests of what follows from it: accepted with any code.
     said: Failure | None = None
-    # Of one that is timed out: it was the time of the whole visit that was up.
+    # If timed out: it was the deadline of the whole visit.
     is_past_deadline: bool = False
-    # It ended well, and has no output all the same: why.
+    # Why it has no output although it succeeded.
     output_warning: str = ""
-    # Why a path that the step asked for does not lead to its log.
+    # Why a requested path does not lead to its log.
     log_warning: str = ""

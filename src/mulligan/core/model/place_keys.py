@@ -1,11 +1,11 @@
-"""How places are named, and what a name says: `build`, `check[3]`, `check[3].0`, `build.on_failure@2.0`."""
+"""The keys of places: `build`, `check[3]`, `check[3].0`, `build.on_failure@2.0`."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-# A name in a folder has at most 255 bytes, and ours have endings.
+# A file name has at most 255 bytes, and ours get suffixes.
 _NAME_CHARS_MAX = 160
 _PLAIN = re.compile(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
 
@@ -16,25 +16,25 @@ def step_name(key: str) -> str:
 
 
 def item_key(step: str, index: int) -> str:
-    """An item of a map step."""
+    """The key of an item of a map step."""
     return f"{step}[{index}]"
 
 
 def undo_key(step: str, visit: int) -> str:
-    """The undo of a visit."""
+    """The key of the undo of a visit."""
     return f"{step}.undo@{visit}"
 
 
-def is_part(key: str, whole: str) -> bool:
-    """Whether a place is `whole`, or something below it: an item, a command, what one of those tries."""
+def is_at_or_below(key: str, whole: str) -> bool:
+    """Whether a place is `whole` or below it: an item, a command, a handler of these."""
     return key == whole or key.startswith((f"{whole}[", f"{whole}."))
 
 
 def file_name(place: str) -> str:
-    """A name for the place in any file system: itself where it can be, else with what cannot be in it spelled out."""
+    """A file name for the place: its key if possible, otherwise with other characters percent-encoded."""
     if len(place) <= _NAME_CHARS_MAX and _PLAIN.fullmatch(place):
         return place
-    spelled = "".join(_spelled(char) for char in place)
+    spelled = "".join(_percent_encode(char) for char in place)
     if spelled.startswith("."):
         spelled = "%2E" + spelled[1:]
     if len(spelled) <= _NAME_CHARS_MAX:
@@ -43,7 +43,7 @@ def file_name(place: str) -> str:
     return f"{spelled[: _NAME_CHARS_MAX - 17]}%{digest}"
 
 
-def _spelled(char: str) -> str:
+def _percent_encode(char: str) -> str:
     if _PLAIN.fullmatch(char) or char == ".":
         return char
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))

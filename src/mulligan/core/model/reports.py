@@ -1,4 +1,4 @@
-"""What a run can be told: a worker's result, a timer, an operator's verb, a child's end. Each with the time."""
+"""What can be reported to a run: the result of a worker, a timer, a verb of an operator, the end of a child run."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class RunRequested(Report):
     parent_run_id: int | None = None
     forked_from: int | None = None
     kept: tuple[Kept, ...] = ()
-    # Where `run` was called: what the steps' folders are relative to.
+    # The folder in which `run` was called: folders of steps are relative to it.
     cwd: str = ""
-    # A name that no other run has, in any store: what lies outside may be told twice, and must know.
+    # A name that is unique over all stores, so that services outside can detect repeated calls.
     uid: str = ""
-    # The file it was started from, and what its bytes were: only to notice that it has changed since.
+    # The file it was started from and the hash of its bytes, to notice later changes.
     file: str = ""
     digest: str = ""
-    # Of a fork: files of kept steps that are not what these had written.
+    # In a fork: files of otherwise kept steps that have changed.
     stale: tuple[StaleFile, ...] = ()
-    # Whether steps without changes take over the result of an earlier run, and which steps never do.
+    # Whether unchanged steps reuse the result of an earlier run, and which steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
-    # What people call it, to find it again.
+    # Labels to find the run by.
     labels: dict[str, str] = {}
-    # Of a run that another one calls: what that one's agents may still spend.
+    # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
 
 
@@ -74,7 +74,7 @@ class LeaseExpired(Report):
 
 
 class TaskInterrupted(Report):
-    """The operator's Ctrl-C ended it. It spends nothing and counts for nothing."""
+    """It was ended by Ctrl-C. It spends no retry and does not count as a failure."""
 
     place: str
     attempt: int
@@ -92,7 +92,7 @@ class ChildEnded(Report):
 
 
 class StartsDue(Report):
-    """The next of a large run's first steps are to be entered, from the `begin`-th on."""
+    """Enter the next batch of start steps of a large run, from index `begin` on."""
 
     begin: int
 
@@ -101,7 +101,7 @@ class TimerFired(Report):
     kind: TimerKind
     place: str = ""
     number: int = 0
-    # What the wall clock said, where that is not the time of the run: for the kind "until".
+    # The time of the wall clock, for the kind "until".
     wall: datetime | None = None
 
 
@@ -114,7 +114,7 @@ class CancelRequested(Report):
 class PauseRequested(Report):
     by: str = ""
     reason: str = ""
-    # Of one step, or of all steps of a matrix; "" for the whole run.
+    # A step, or a matrix for all of its steps; "" for the whole run.
     step: str = ""
 
 
@@ -132,9 +132,9 @@ class Revised(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: dict[str, Any] = {}
     file: str = ""
     digest: str = ""
-    # It may have another name than the workflow of the run.
+    # Whether its name may differ from the workflow of the run.
     may_rename: bool = False
-    # What has completed keeps its result, though it would be another under this definition.
+    # Whether completed steps keep their results even if these would differ under this definition.
     keeps_completed: bool = False
 
 
@@ -142,14 +142,14 @@ class RetryRequested(Report):
     by: str
     reason: str = ""
     from_step: str = ""
-    # Of the map step `from_step` only these items; with none named, those that failed. None: all of the step.
+    # Items of the map step `from_step`; empty for those that failed. None: the whole step.
     items: tuple[int, ...] | None = None
-    # Whether what ran out of memory or time gets more; and the most memory that was measured, by step.
+    # Whether steps that ran out of memory or time get more; and the peak memory by step.
     adjust: bool = False
     peaks: dict[str, int] = {}
     # A corrected definition to go on with.
     revised: Revised | None = None
-    # Files of steps that would be kept, and that are not what these had written.
+    # Files of otherwise kept steps that have changed.
     stale: tuple[StaleFile, ...] = ()
     # Budgets to raise: by step, "" of the run.
     budgets: dict[str, Budget] = {}

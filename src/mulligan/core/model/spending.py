@@ -1,7 +1,7 @@
-"""What agents spend: calls, tokens and money, as figures that add up exactly.
+"""What agents spend: calls, tokens and money, as numbers that add up exactly.
 
-Money is US dollars, as providers report them or as a price list makes them from tokens. It is decimal everywhere: a sum
-of cents is a number of cents.
+Money is in US dollars, as providers report it or computed from tokens by a price list. It is decimal everywhere, so
+that a sum of cents is exact.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from mulligan.core.model.workflow import Budget
 
 CURRENCY = "USD"
-# Beyond these nothing is believed; a billionth of a dollar is less than any token costs.
+# Larger values are ignored; a billionth of a dollar is less than the price of any token.
 _COST_BELOW = Decimal(10) ** 9
 _SMALLEST = Decimal("1e-9")
 _COUNT_BELOW = 2**53
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What agents have spent so far. None: nobody has reported any."""
+    """What agents have spent so far. None: not reported."""
 
     calls: int = 0
     tokens: int | None = None
@@ -37,14 +37,14 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
         return Spent(
             self.calls + other.calls,
             _sum(self.tokens, other.tokens),
-            _sum(self.input_tokens, other.input_tokens),
-            _sum(self.output_tokens, other.output_tokens),
-            _sum(self.cost, other.cost),
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            cost=_sum(self.cost, other.cost),
         )
 
     @property
     def as_usage(self) -> dict[str, Any]:
-        """As an attempt's usage records it: what is not known is not there."""
+        """As the usage of an attempt, without unknown values."""
         figures = {
             "calls": self.calls or None,
             "tokens": self.tokens,
@@ -56,7 +56,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NOTHING_SPENT = Spent()
-# What the usage of an attempt says of agents; the rest of it was measured.
+# The keys of an attempt's usage that are about agents; the others were measured.
 FIGURES = frozenset(Spent.__struct_fields__)
 
 
@@ -66,49 +66,49 @@ def _sum(one: Any, other: Any) -> Any:
     return one + other
 
 
-def reported(usage: Mapping[str, Any]) -> Spent:
-    """What the usage of an attempt says of agents. What is no figure counts for nothing."""
+def spent_from_usage(usage: Mapping[str, Any]) -> Spent:
+    """What agents spent, from the usage of an attempt. Values that are not numbers are ignored."""
     return Spent(
-        count(usage.get("calls")) or 0,
-        count(usage.get("tokens")),
-        count(usage.get("input_tokens")),
-        count(usage.get("output_tokens")),
-        cost(usage.get("cost")),
+        parse_count(usage.get("calls")) or 0,
+        parse_count(usage.get("tokens")),
+        input_tokens=parse_count(usage.get("input_tokens")),
+        output_tokens=parse_count(usage.get("output_tokens")),
+        cost=parse_cost(usage.get("cost")),
     )
 
 
-def count(said: Any) -> int | None:
-    """A number of tokens or calls that somebody reported; None where it is none."""
+def parse_count(value: Any) -> int | None:
+    """A reported number of tokens or calls; None if it is not valid."""
     try:
-        return int(said) if not isinstance(said, bool | str) and 0 <= said < _COUNT_BELOW else None
+        return int(value) if not isinstance(value, bool | str) and 0 <= value < _COUNT_BELOW else None
     except (TypeError, ValueError):
         return None
 
 
-def cost(said: Any) -> Decimal | None:
-    """An amount of money that somebody reported, as a number or as text; None where it is none."""
-    if isinstance(said, bool) or not isinstance(said, int | float | str | Decimal):
+def parse_cost(value: Any) -> Decimal | None:
+    """A reported amount of money, from a number or text; None if it is not valid."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
-        found = Decimal(str(said).strip())
+        found = Decimal(str(value).strip())
     except InvalidOperation:
         return None
-    return _plain(found) if found.is_finite() and 0 <= found < _COST_BELOW else None
+    return _normalize(found) if found.is_finite() and 0 <= found < _COST_BELOW else None
 
 
-def _plain(amount: Decimal) -> Decimal:
-    """The amount without needless zeros, and never as `1E+1`."""
+def _normalize(amount: Decimal) -> Decimal:
+    """The amount without trailing zeros, and never as `1E+1`."""
     found = amount.quantize(_SMALLEST).normalize()
     return found if found.as_tuple().exponent <= 0 else found.quantize(Decimal(1))  # type: ignore[operator]
 
 
 def plain_cost(amount: Decimal) -> str:
     """`0.62`: the exact amount, for programs."""
-    return f"{_plain(amount):f}"
+    return f"{_normalize(amount):f}"
 
 
 def spent_json(spent: Spent) -> dict[str, Any] | None:
-    """As `--json` shows it; None where nothing was spent. Money is text: no reader may round it."""
+    """As `--json` shows it; None if nothing was spent. Money is text, so that no reader rounds it."""
     if not spent:
         return None
     return {
@@ -121,11 +121,11 @@ def spent_json(spent: Spent) -> dict[str, Any] | None:
     }
 
 
-# -- in words --------------------------------------------------------------------------------------------------------
+# -- formatting --------------------------------------------------------------------------------------------------------
 
 
-def dollars(amount: Decimal) -> str:
-    """`$0.62`, `$0.0034`: to the cent; below a dollar as exactly as four digits say it."""
+def format_dollars(amount: Decimal) -> str:
+    """`$0.62`, `$0.0034`: to the cent; below a dollar with up to four digits."""
     if 0 < amount < Decimal("0.0001"):
         return "less than $0.0001"
     if amount >= 1:
@@ -135,30 +135,30 @@ def dollars(amount: Decimal) -> str:
     return f"${whole}.{part:0<2}"
 
 
-def in_words(spent: Spent) -> str:
-    """`3 calls, 41,200 tokens, $0.62`: what is not known is left out, and so are all where nothing was spent."""
+def format_spent(spent: Spent) -> str:
+    """`3 calls, 41,200 tokens, $0.62`, without unknown values; "" if nothing was spent."""
     if not spent:
         return ""
-    found = [amount("calls", spent.calls)] if spent.calls else []
-    found += [amount("tokens", spent.tokens)] if spent.tokens is not None else []
-    found += [amount("cost", spent.cost)] if spent.cost is not None else []
+    found = [format_amount("calls", spent.calls)] if spent.calls else []
+    found += [format_amount("tokens", spent.tokens)] if spent.tokens is not None else []
+    found += [format_amount("cost", spent.cost)] if spent.cost is not None else []
     return ", ".join(found)
 
 
-def amount(what: str, value: Any) -> str:
+def format_amount(what: str, value: Any) -> str:
     """`$0.62`, `41,200 tokens`, `1 call`."""
     if what == "cost":
-        return dollars(value)
+        return format_dollars(value)
     return f"{value:,} {what if value != 1 else what[:-1]}"
 
 
-def limits_in_words(budget: Budget | None) -> str:
-    """`20 calls, $2.00`; "" where there is none."""
-    return "" if budget is None else ", ".join(amount(what, limit) for what, limit in budget.limits.items())
+def format_limits(budget: Budget | None) -> str:
+    """`20 calls, $2.00`; "" without a budget."""
+    return "" if budget is None else ", ".join(format_amount(what, limit) for what, limit in budget.limits.items())
 
 
-def raised_in_words(budgets: Mapping[str, Budget]) -> str:
-    """`, agents may spend $5.00, those of 'review' 20 calls`; "" where nothing was raised."""
-    found = [limits_in_words(budgets[""])] if "" in budgets else []
-    found += [f"those of '{step}' {limits_in_words(budget)}" for step, budget in budgets.items() if step]
+def format_raised_budgets(budgets: Mapping[str, Budget]) -> str:
+    """`, agents may spend $5.00, those of 'review' 20 calls`; "" if nothing was raised."""
+    found = [format_limits(budgets[""])] if "" in budgets else []
+    found += [f"those of '{step}' {format_limits(budget)}" for step, budget in budgets.items() if step]
     return f", agents may spend {', '.join(found)}" if found else ""

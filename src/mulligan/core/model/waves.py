@@ -1,4 +1,4 @@
-"""The order in which the steps of a workflow can run: wave by wave, each step in the first that it can be in."""
+"""The order in which the steps of a workflow can run: wave by wave, each step as early as possible."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mulligan.core.model.graph import Graph
 
 
 def waves(graph: Graph) -> list[list[str]]:
-    """The steps by wave, in file order: in the first those that a run enters first, then what only waits for them.
+    """The steps by wave, in file order: first the start steps, then those that wait only for them, and so on.
 
-    Edges that lead back count for nothing. Costs time in proportion to the edges.
+    Loop edges are ignored. Takes time in proportion to the edges.
     """
-    # Barriers are vertices of their own, so that a group of n steps that m others need is n + m edges.
+    # Barriers are vertices, so that a group of n steps that m others need has n + m edges.
     open_: dict[str, int] = {key: len(barrier.members) for key, barrier in graph.barriers.items()}
     for name, node in graph.nodes.items():
         open_[name] = len(node.needs) + len(node.waits) + len(node.arrivals)
@@ -21,7 +21,7 @@ def waves(graph: Graph) -> list[list[str]]:
     while ready:
         vertex = ready.popleft()
         is_step = vertex in graph.nodes
-        for target in _onward(graph, vertex):
+        for target in graph.onward(vertex):
             level[target] = max(level[target], level[vertex] + is_step)
             open_[target] -= 1
             if not open_[target]:
@@ -30,11 +30,3 @@ def waves(graph: Graph) -> list[list[str]]:
     for name in graph.nodes:
         found[level[name]].append(name)
     return found
-
-
-def _onward(graph: Graph, vertex: str) -> list[str]:
-    if vertex in graph.barriers:
-        return graph.barriers[vertex].targets
-    node = graph.nodes[vertex]
-    arcs = [arc.to for arc in node.arcs if arc.to in graph.nodes and not arc.is_loop]
-    return [*arcs, *(target for target, _ in node.dependents), *(barrier.key for barrier in node.barriers)]

@@ -1,8 +1,8 @@
-"""The definition: a checked workflow, as the core reads it. Immutable, plain data, JSON both ways.
+"""The definition: a checked workflow, as the core reads it. Immutable plain data that converts to JSON and back.
 
-The language builds it, the store pins it, the core and the worker read it. Everything is resolved:
-defaults are merged, policies and handlers are inlined, durations are seconds, sizes are bytes.
-Nobody but the language makes one by hand (tests use `mulligan.testing`).
+The language builds it, the store pins it, the core and the worker read it. Everything is resolved: defaults are
+merged, policies and handlers are inlined, durations are seconds, sizes are bytes. Only the language creates one
+(tests use `mulligan.testing`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ RERUNS_AFTER_LOSS_MAX = 3
 END_TIMEOUT_SECONDS = 300.0
 SCRIPT_TIMEOUT_SECONDS = 300.0
 CANCEL_GRACE_SECONDS = 10.0
-# A workflow with `max_parallel` has no more steps than this: all of them are looked at whenever one has ended.
-STEPS_HELD_MAX = 1_000
+# A workflow with `max_parallel` has at most this many steps: all are examined whenever one ends.
+MAX_PARALLEL_STEPS = 1_000
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -47,12 +47,12 @@ class Expression(_Frozen):
 
     source: str
     reads: tuple[str, ...] = ()
-    # In a path: the author lets this value lead anywhere.
+    # In a path: the author allows this value to lead anywhere.
     any_path: bool = False
 
 
 class Template(_Frozen):
-    """Text with holes. One expression alone keeps its value's type."""
+    """Text with expressions in it. A single expression without text keeps the type of its value."""
 
     parts: tuple[str | Expression, ...]
 
@@ -65,39 +65,38 @@ class Template(_Frozen):
 
 
 class Action(_Frozen):
-    """What a place does: the program, and apart from it the values that go in.
+    """What a place does: the program, and separately the values that go in.
 
-    `params` is a JSON value without expressions; where a value goes in there is a hole, `{"${}": NAME}`, or,
-    for shell, an environment variable NAME in the text. `bindings` says what each NAME is. A value never
-    becomes text of a program.
+    `params` is a JSON value without expressions. A value goes into a hole, `{"${}": NAME}`, or, for shell, into an
+    environment variable NAME. `bindings` has the template of each NAME. So a value never becomes part of a program.
     """
 
     kind: str
     params: dict[str, Any] = {}
     bindings: dict[str, Template] = {}
-    # Bindings that are paths, relative to `cwd`: the name of the parameter or variable → the name of the binding.
+    # Bindings that are paths relative to `cwd`: name of the parameter or variable → name of the binding.
     paths: dict[str, str] = {}
 
 
-# Actions that the engine itself carries out: no worker is leased for them.
+# Actions that the engine carries out itself, without a worker.
 ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
-# In the place of an action that is not carried out: `params` say how it ends. No file can name it.
+# Replaces an action that is not carried out; `params` say how it ends. Not available in files.
 FAKE = "fake"
-# The variable in which the lister of a map finds the file to read: `over: {file: …}`.
+# The variable with the file that the lister of a map reads: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
-# The action that is told what came before it.
+# The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
 
 
 def is_group(action: Action | None) -> bool:
-    """Whether it is a group of steps: a workflow that stands in the file of its caller."""
+    """Whether it is a group of steps: a child workflow within the file of its caller."""
     return action is not None and action.kind == "workflow" and action.params.get("group") is True
 
 
 class Backoff(_Frozen):
-    """min(max_delay, delay * factor**(n-1)), spread by jitter (a share of it).
+    """min(max_delay, delay * factor**(n-1)), spread by jitter (a fraction of it).
 
-    Where there are `delays` the n-th of them stands for the product, and the last one for all that follow.
+    With `delays` the n-th of them replaces the product; the last one applies to all further retries.
     """
 
     delay: float = 0.0
@@ -129,7 +128,7 @@ class Rule(_Frozen):
     backoff: Backoff = Backoff()
     recovery_script: Command | None = None
     adjust: Adjust | None = None
-    # It grants nothing once the visit has had so many attempts, by whatever rule.
+    # It grants no retry after the visit has had this many attempts, by any rule.
     max_attempts: int | None = None
 
 
@@ -153,7 +152,7 @@ class Resources(_Frozen):
 
 
 class Budget(_Frozen):
-    """What agents may spend: calls, tokens (in and out together), and US dollars. At least one is set."""
+    """What agents may spend: calls, tokens (input and output together), US dollars. At least one is set."""
 
     tokens: int | None = None
     cost: Decimal | None = None
@@ -161,13 +160,13 @@ class Budget(_Frozen):
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The limits that there are, by what they limit."""
+        """The limits that are set, by name."""
         found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost}
         return {what: limit for what, limit in found.items() if limit is not None}
 
 
 class Command(_Frozen):
-    """What lives rungs 0 to 2 of the ladder: a step, a command of an item or a handler, a script, an undo."""
+    """The definition of a place: a step, a command of an item or a handler, a script, a validator, an undo."""
 
     action: Action | None = None
     rules: tuple[Rule, ...] = ()
@@ -177,7 +176,7 @@ class Command(_Frozen):
     on_failure: Handler | None = None
     handler_failure_fatal: bool = False
     on_success: tuple[Command, ...] = ()
-    # A condition over `output`, or a command that checks: at most one of the two.
+    # A condition over `output`, or a command that checks it: at most one of the two.
     validate: Expression | None = None
     validator: Command | None = None
     continue_on_error: bool = False
@@ -190,22 +189,21 @@ class Command(_Frozen):
     breaker: str | None = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    # Steps and commands of items only: skipped unless this holds.
+    # Steps and commands of items only: skipped unless this is true.
     when: Expression | None = None
-    # Paths that lead to what an attempt wrote: of `stdout`, of `stderr`.
+    # Paths that lead to the logs of an attempt: for `stdout`, for `stderr`.
     logs: dict[str, Template] = {}
-    # Of the names in `reads` and `writes` those that are paths with values in them.
+    # The templated paths among `reads` and `writes`.
     file_paths: dict[str, Template] = {}
-    # Whether an earlier result may be taken over: None where the file does not say. `cache_key`: what else must be
-    # the same for that.
+    # Whether an earlier result may be reused; None if the file does not say. `cache_key`: what else must be the same.
     cache: bool | None = None
     cache_key: Template | None = None
 
     @property
     def retries_max(self) -> int:
-        """The most retries that its rules can grant in one visit: each its own, as far as attempts are bounded."""
+        """The most retries that its rules can grant in one visit, within the bounds on attempts."""
         granted = 0
-        # A rule that stops early grants most when it is asked first.
+        # A rule with a low bound on attempts grants the most if it comes first.
         for rule in sorted(self.rules, key=lambda rule: rule.max_attempts or math.inf):
             bound = granted + rule.max_retries
             granted = max(granted, min(bound, rule.max_attempts - 1) if rule.max_attempts else bound)
@@ -213,7 +211,7 @@ class Command(_Frozen):
 
 
 class Need(_Frozen):
-    """A condition: `of` is one step, or the name of a group in `Workflow.groups` (one barrier for all of it)."""
+    """A need: `of` is a step, or a group in `Workflow.groups` (one barrier for the whole group)."""
 
     of: str
     on: NeedOn = "success"
@@ -221,7 +219,7 @@ class Need(_Frozen):
 
 
 class Edge(_Frozen):
-    """An arrival. `index` is its place in the step's list: the file's order."""
+    """A `next` edge. `index` is its position in the step's list, in file order."""
 
     to: str
     index: int
@@ -236,7 +234,7 @@ class Edge(_Frozen):
 
 
 class Triage(_Frozen):
-    """When a failed step is parked for a person or an agent, and what happens if nobody comes."""
+    """When a failed step is parked for a person or an agent, and what happens if it is not classified in time."""
 
     when: Literal["unmatched", "exhausted", "always"] = "unmatched"
     timeout: float | None = None
@@ -244,7 +242,7 @@ class Triage(_Frozen):
 
 
 class Map(_Frozen):
-    """`over` yields the list of items (a literal list is an expression too), or `lister`, a command, prints it."""
+    """`over` evaluates to the list of items (also for a literal list), or the command `lister` prints it."""
 
     over: Expression | None = None
     lister: Command | None = None
@@ -262,7 +260,7 @@ class Map(_Frozen):
 
 
 class Step(Command):
-    """A named place in the graph. With `map` it has `do` in place of an action."""
+    """A step of the graph. With `map` it has `do` instead of an action."""
 
     name: str = msgspec.field(default="")
     needs: tuple[Need, ...] = ()
@@ -277,19 +275,19 @@ class Step(Command):
     max_visits: int = MAX_VISITS_DEFAULT
     is_start: bool = False
     matrix: dict[str, Any] = {}
-    # Of a step of a matrix: the name of the whole.
+    # For a step of a matrix: the name of the matrix.
     sweep: str = ""
-    # What the agents of the step may spend, in all its visits: its own, those of its items, handlers and scripts.
+    # What the agents of the step, its items, handlers and scripts may spend in all visits.
     budget: Budget | None = None
 
     @property
     def matrix_name(self) -> str:
-        """The matrix that it is shown and read with; "" for none, as of `end_{i}`: `end` is the step that runs last."""
+        """The matrix that it is shown and read with; "" for none, also for `end_{i}`, since `end` is the last step."""
         return "" if self.sweep == END else self.sweep
 
 
 class Input(_Frozen):
-    """A typed input. Required where `has_default` is false."""
+    """A typed input. Required unless `has_default`."""
 
     type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
     default: Any = None
@@ -299,7 +297,7 @@ class Input(_Frozen):
 
 
 class Secret(_Frozen):
-    """Where a worker finds a secret. Exactly one is set; the value is never in a workflow, an event or the store."""
+    """Where a worker finds a secret. Exactly one is set. The value is never in a workflow, an event or the store."""
 
     env: str | None = None
     file: str | None = None
@@ -314,7 +312,7 @@ class Breaker(_Frozen):
 
 
 class Workflow(_Frozen):
-    """A checked workflow. `steps` are in file order, without `end`; `end` is always there."""
+    """A checked workflow. `steps` are in file order, without `end`, which always exists."""
 
     name: str
     steps: tuple[Step, ...]
@@ -327,42 +325,42 @@ class Workflow(_Frozen):
     breakers: dict[str, Breaker] = {}
     fail_fast: FailFast = "on_critical"
     timeout: float | None = None
-    # None is `finish`: what runs is left to end by itself.
+    # None is `finish`: running attempts may finish.
     cancel_grace: float | None = CANCEL_GRACE_SECONDS
     description: str = ""
-    # Workflows that `workflow` actions name, by the file as written there: pinned with this one.
+    # Workflows called by `workflow` actions, by file name as written: pinned with this one.
     children: dict[str, Workflow] = {}
-    # The system whose file it was translated from; "" where it was written for us.
+    # The system whose file it was translated from; "" for our own format.
     origin: str = ""
-    # How many steps may be under way at a time, at most.
+    # How many steps may be active at a time.
     max_parallel: int | None = None
-    # Whether what looks like a credential is hidden in failure contexts and in what agents are told.
+    # Whether text that looks like a credential is hidden in failure contexts and from agents.
     hide_credentials: bool = True
-    # Where the secrets of the workflows that call it are found: it cannot read them, and its output hides them.
+    # Where to find the secrets of calling workflows: it cannot read them, and its output is redacted.
     callers_secrets: tuple[Secret, ...] = ()
-    # What the agents of a run may spend, in all its rounds and in the runs that it calls.
+    # What the agents of a run may spend in all rounds and in its child runs.
     budget: Budget | None = None
 
 
-def as_called(child: Workflow, caller: Workflow) -> Workflow:
-    """The workflow of a child run: its steps may print what the runs above it have written, so it hides their secrets.
+def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:
+    """The workflow of a child run, with the secrets of its callers: its steps may print them, so they are redacted.
 
-    Declared with the child: a worker that has run nothing of the caller knows them too.
+    They are declared with the child, so that a worker that ran nothing of the caller knows them too.
     """
     above = dict.fromkeys((*caller.callers_secrets, *caller.secrets.values()))
     found = tuple(secret for secret in above if secret not in child.secrets.values())
     return msgspec.structs.replace(child, callers_secrets=found) if found else child
 
 
-def commands(found: Iterable[Command | None]) -> Iterator[Command]:
-    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
+def all_commands(found: Iterable[Command | None]) -> Iterator[Command]:
+    """These commands and all commands below them: handlers, scripts, validators, undos, commands of items."""
     for command in filter(None, found):
         yield command
-        yield from commands((*command.on_success, command.validator))
-        yield from commands(rule.recovery_script for rule in command.rules)
-        yield from commands(command.on_failure.commands if command.on_failure else ())
+        yield from all_commands((*command.on_success, command.validator))
+        yield from all_commands(rule.recovery_script for rule in command.rules)
+        yield from all_commands(command.on_failure.commands if command.on_failure else ())
         if isinstance(command, Step):
-            yield from commands((*command.do, command.undo, command.map.lister if command.map else None))
+            yield from all_commands((*command.do, command.undo, command.map.lister if command.map else None))
 
 
 def encode(workflow: Workflow) -> bytes:
@@ -371,15 +369,15 @@ def encode(workflow: Workflow) -> bytes:
 
 
 def version(data: bytes) -> str:
-    """What a workflow's version is called: the hash of its canonical JSON."""
+    """The version of a workflow: the hash of its canonical JSON."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def decode(data: bytes) -> Workflow:
-    """The workflow that was kept as these bytes. CodecError where they are none."""
+    """The workflow from its stored bytes. Raises CodecError if they are not valid."""
     try:
         return msgspec.json.decode(data, type=Workflow)
     except RecursionError as error:
-        raise CodecError("a workflow that was kept cannot be read: it is nested too deep") from error
+        raise CodecError("a stored workflow cannot be read: it is nested too deeply") from error
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-        raise CodecError(f"a workflow that was kept cannot be read: {error}") from error
+        raise CodecError(f"a stored workflow cannot be read: {error}") from error

@@ -1,8 +1,8 @@
-"""Steps that a person holds: what that keeps from starting, and what starts when they are let go.
+"""Paused steps: what a pause keeps from starting, and what starts when the step is resumed.
 
-A step that is held is entered when its time comes, and stands at `ready`: so it counts as under way, `end` waits for
-it, and so does every loop around it. Its task is in no queue. What of it runs already may end: its handlers, its
-recovery script and its check belong to the attempt and run; another attempt, or the next command of an item, does not.
+A paused step is still entered when it is ready, and stays `ready`: it counts as active, and `end` and the loops around
+it wait for it. Its task is not queued. A running attempt may finish, with its handlers, recovery script and check;
+another attempt, or the next command of an item, does not start.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.state.state import Place, State
 
-# What starts a piece of the step's own work. Everything else belongs to an attempt that has started.
+# The roles that a pause keeps from starting. Everything else belongs to an attempt that has started.
 _HELD_ROLES = ("step", "do")
 
 
 def is_on_hold(state: State, place: Place) -> bool:
-    """Whether an attempt at this place has to wait until somebody resumes its step."""
+    """Whether an attempt at this place must wait until its step is resumed."""
     if not state.run.paused_steps or place.role not in _HELD_ROLES:
         return False
     return state.step_of(place).pause is not None
 
 
 def held_places(state: State, step: Place) -> Iterator[Place]:
-    """What of a step would run if it were not held: itself, or commands of its items. All of them are ready."""
+    """The ready places of a step that its pause holds back: the step itself, or commands of its items."""
     if step.status == "ready":
         yield step
     elif step.items is not None and step.status == "running":

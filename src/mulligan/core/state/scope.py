@@ -1,4 +1,4 @@
-"""What an expression may see: the names of the language, gathered from the state, and only those it reads."""
+"""The names that an expression reads, gathered from the state: only those that it uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mulligan.core.model.credentials import hide_in
 from mulligan.core.model.events import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
-from mulligan.core.model.paths import beginning, folder_of
+from mulligan.core.model.paths import folder_of, literal_prefix
 from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.workflow import AGENT, END, Action, Command, Expression, Template
 from mulligan.core.state.state import FailureRecord, Place, State
@@ -30,20 +30,20 @@ class Evaluator(Protocol):
     def render(self, template: Template, names: Mapping[str, Any]) -> Any: ...
 
     def keep(self, name: str, value: Any) -> Any:
-        """The value as a fact is to hold it: where it is large, a reference to the artifact that it is kept as."""
+        """The value as a fact holds it: a large value is stored as an artifact and replaced by a reference."""
 
 
 class Now(msgspec.Struct, eq=False):
-    """The state at the moment of an event: what a decision may look at."""
+    """What a decision reads: the state, the time, and the evaluator of expressions."""
 
     state: State
     at: datetime
     evaluator: Evaluator
 
     def may_start(self, place: Place) -> bool:
-        """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`.
+        """Whether anything may still start at a place: in a stopping run, only cleanup, undo and `end`.
 
-        Nothing starts below a handler whose time is up.
+        Nothing starts below a handler that has timed out.
         """
         if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
             return False
@@ -57,7 +57,7 @@ class Now(msgspec.Struct, eq=False):
         )
 
     def may_clean_up(self, place: Place) -> bool:
-        """Whether the place has a cleanup handler that a stop leaves to run: `cancel --now` leaves none."""
+        """Whether the place has a cleanup handler that runs during a stop; with `cancel --now` none does."""
         handler, stop = place.spec.on_failure, self.state.run.stop
         return handler is not None and handler.strategy == "cleanup" and not (stop is not None and stop.now)
 
@@ -70,26 +70,26 @@ class Now(msgspec.Struct, eq=False):
     def render(self, template: Template, place: Place, **extra: Any) -> Any:
         return self.evaluator.render(template, names(self.state, place, template.reads, extra))
 
-    def fetched(self, value: Any) -> Any:
-        """A value of a fact; what is in the artifact, where it is a reference to one."""
-        return fetched(self.evaluator, value)
+    def fetch(self, value: Any) -> Any:
+        """A value of a fact; if it is a reference to an artifact, the content of the artifact."""
+        return fetch_artifact(self.evaluator, value)
 
-    def kept(self, place: Place, name: str, value: Any) -> Any:
-        """A value that the place gives; where it is large, a reference to where it is kept, under that name."""
+    def keep(self, place: Place, name: str, value: Any) -> Any:
+        """A value that the place produced; a large one is stored under this name and replaced by a reference."""
         folder = f"{self.state.run.run_id}/{file_name(place.key)}/{place.visit}/{place.attempt}"
         return self.evaluator.keep(f"{folder}/{name}.json", value)
 
     def bindings(self, command: Command, place: Place) -> dict[str, Any]:
-        """The values that this attempt's action, environment and folder get. Secrets stay references."""
+        """The values for the action, environment and folder of this attempt. Secrets stay references."""
         found: dict[str, Any] = {}
         if command.action and command.action.bindings:
-            # Nobody fetches for these: what they say is read where it stands.
-            is_told_here = command.action.kind in ("wait", "approve")
+            # No worker fetches artifacts for these actions, so their values are fetched here.
+            is_fetched_here = command.action.kind in ("wait", "approve")
             for name, template in command.action.bindings.items():
                 value = self._bind(template, place)
-                found[name] = self.fetched(value) if is_told_here else value
+                found[name] = self.fetch(value) if is_fetched_here else value
             if command.action.kind == AGENT and self.state.workflow.hide_credentials:
-                found = {name: _without_credentials(value) for name, value in found.items()}
+                found = {name: _hide_credentials(value) for name, value in found.items()}
         if command.env:
             for name, template in command.env.items():
                 found[f"env.{name}"] = self._bind(template, place)
@@ -104,7 +104,7 @@ class Now(msgspec.Struct, eq=False):
             for name, template in command.file_paths.items():
                 found[f"{FILE}{name}"] = self.render(template, place)
         for name, template in _paths(command):
-            before = beginning(template)
+            before = literal_prefix(template)
             if before is not None:
                 found[f"{FOLDER}{name}"] = folder_of(self.render(before, place))
         return found
@@ -113,30 +113,30 @@ class Now(msgspec.Struct, eq=False):
         if len(template.parts) == 1 and isinstance(template.parts[0], str):
             return template.parts[0]
         reads = template.reads
-        if _are_secret(reads):
+        if _includes_secrets(reads):
             return {"${}": [self._late(part, place) for part in template.parts]}
         return self.evaluator.render(template, names(self.state, place, reads, {}))
 
     def _late(self, part: str | Expression, place: Place) -> Any:
-        """A part of a text that holds a secret: the secret itself is for the worker to look up, the rest is text."""
+        """A part of a text with a secret in it: a secret stays a reference for the worker, the rest is rendered."""
         if isinstance(part, str):
             return part
         if reads_secrets(part):
             return {"secret": part.source}
-        # Beside another part it becomes text, so that no value of a user's can pass for a reference.
+        # Rendered as text, so that no value of a user can be mistaken for a reference.
         return self.render(Template(("", part)), place)
 
 
-# What the names of the bindings begin with that say which folder a path must stay in.
+# Prefix of the bindings that hold the folder a path must stay in.
 FOLDER = "folder."
-# And of those that are the paths of files that a step reads or writes.
+# Prefix of the bindings that hold the paths of files that a step reads or writes.
 FILE = "file."
-# The binding that says what `cache: {key: …}` came to.
+# The binding that holds the value of `cache: {key: …}`.
 CACHE_KEY = "cache.key"
 
 
 def _paths(command: Command) -> Iterator[tuple[str, Template]]:
-    """The paths that an attempt is given, by the names under which a task has them."""
+    """The paths of an attempt, by their names in the task."""
     if command.cwd:
         yield "cwd", command.cwd
     if command.logs:
@@ -147,39 +147,39 @@ def _paths(command: Command) -> Iterator[tuple[str, Template]]:
         yield from ((name, command.action.bindings[binding]) for name, binding in command.action.paths.items())
 
 
-def _without_credentials(value: Any) -> Any:
-    """What an agent is told in an expression's place. Secrets that the workflow hands it by name are its to have."""
+def _hide_credentials(value: Any) -> Any:
+    """A binding of an agent with credentials hidden. Secrets that the workflow passes by name are kept."""
     if isinstance(value, dict) and value.keys() == {"${}"}:
         return {"${}": [hide_in(part) if isinstance(part, str) else part for part in value["${}"]]}
     return hide_in(value)
 
 
 def reads_secrets(template: Template | Expression) -> bool:
-    """Whether only a worker can say what it comes to."""
-    return _are_secret(template.reads)
+    """Whether it reads a secret, so that only a worker can evaluate it."""
+    return _includes_secrets(template.reads)
 
 
-def _are_secret(reads: Iterable[str]) -> bool:
+def _includes_secrets(reads: Iterable[str]) -> bool:
     return any(name.startswith("secrets.") for name in reads)
 
 
-# A plain path: evaluated, it gives what is in the artifact that it leads to.
-_ITSELF = Expression("output", ("output",))
+# A plain path: evaluating it fetches the artifact that it leads to.
+_OUTPUT = Expression("output", ("output",))
 
 
-def fetched(evaluator: Evaluator, value: Any) -> Any:
-    """A value of a fact; what is in the artifact, where it is a reference to one. ExpressionFailed if that is gone."""
-    return evaluator.evaluate(_ITSELF, {"output": value}) if is_artifact(value) else value
+def fetch_artifact(evaluator: Evaluator, value: Any) -> Any:
+    """A value of a fact; the content of the artifact if it is a reference. ExpressionFailed if the artifact is gone."""
+    return evaluator.evaluate(_OUTPUT, {"output": value}) if is_artifact(value) else value
 
 
-def filled(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """The action's parameters with the values in their holes."""
+def fill_params(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the action with their holes filled."""
     result: dict[str, Any] = fill(action.params, bindings)
     return result
 
 
 def fill(value: Any, bindings: Mapping[str, Any]) -> Any:
-    """A value of JSON with what `bindings` hold in its holes. What is put into a hole is not looked into."""
+    """A JSON value with its holes filled from `bindings`. Filled-in values are not searched for holes."""
     if isinstance(value, dict):
         if len(value) == 1 and "${}" in value:
             return bindings[value["${}"]]
@@ -190,7 +190,7 @@ def fill(value: Any, bindings: Mapping[str, Any]) -> Any:
 
 
 def holes(params: Any) -> frozenset[str]:
-    """The names of the bindings that fill the holes of an action's parameters."""
+    """The names of the bindings used in the holes of an action's parameters."""
     if isinstance(params, dict):
         if len(params) == 1 and "${}" in params:
             return frozenset({params["${}"]})
@@ -199,7 +199,7 @@ def holes(params: Any) -> frozenset[str]:
 
 
 def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Just the names in `reads`, as an expression at `place` sees them."""
+    """The names in `reads`, with their values for an expression at `place`."""
     found: dict[str, Any] = {}
     for read in reads:
         root, _, rest = read.partition(".")
@@ -232,13 +232,13 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
         found[root] = next((list(above.outputs) for above in state.ancestors(place) if above.role == "item"), [])
     else:
         _add_item(state, place, root, found)
-        # Not before: in a workflow of old the item may be called so.
-        if root not in found and root in _OF_ATTEMPTS:
-            found[root] = _OF_ATTEMPTS[root](state, place)
+        # Last, since in an older workflow an item may have this name.
+        if root not in found and root in _ATTEMPT_NAMES:
+            found[root] = _ATTEMPT_NAMES[root](state, place)
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
-    """The item's own name and `index`, where the place is inside a map. `env` and `secrets` are the evaluator's."""
+    """Add the item and `index` if the place is inside a map. The evaluator provides `env` and `secrets`."""
     for above in state.ancestors(place):
         if above.role == "item":
             step = state.step(above.parent)
@@ -250,23 +250,23 @@ def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> N
             return
 
 
-def attempt_told(state: State, place: Place) -> int:
-    """`attempt`, when one is scheduled: its number; of a recovery script, that of the attempt that failed."""
+def attempt_number(state: State, place: Place) -> int:
+    """`attempt`: the number of the attempt being scheduled; in a recovery script, of the attempt that failed."""
     return state.places[place.parent].attempt if place.role == "script" else next_attempt(state, place)
 
 
-def own_step(state: State, place: Place) -> dict[str, Any]:
-    """`step`: whose attempt it is. Steps are numbered from 1 in the order of the file, and `end` is the last."""
+def own_step_view(state: State, place: Place) -> dict[str, Any]:
+    """`step`: name and number of the step. Steps are numbered from 1 in file order; `end` is the last."""
     name = state.step_of(place).key
     nodes = state.graph.nodes
     return {"name": name, "number": (nodes[name].order if name in nodes else len(nodes)) + 1}
 
 
-_OF_ATTEMPTS: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_told, "step": own_step}
+_ATTEMPT_NAMES: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_number, "step": own_step_view}
 
 
 def next_attempt(state: State, place: Place) -> int:
-    """The number of the attempt that is scheduled next. Those of an item's commands are numbered over the item."""
+    """The number of the next attempt. Attempts of an item's commands are numbered over the item."""
     return (state.places[place.parent] if place.role == "do" else place).attempt + 1
 
 
@@ -276,7 +276,7 @@ def next_attempt(state: State, place: Place) -> int:
 def step_view(state: State, name: str, reader: Place | None = None) -> dict[str, Any]:
     """A step as expressions see it: `steps.NAME.output` and the rest.
 
-    A step in a loop that reads itself before it has given anything reads what its last visit gave.
+    A step in a loop that reads itself before it has an output reads that of its last visit.
     """
     place = state.places[name]
     is_itself = reader is not None and state.step_of(reader) is place
@@ -294,9 +294,9 @@ def step_view(state: State, name: str, reader: Place | None = None) -> dict[str,
 
 
 def matrix_view(state: State, members: Iterable[str]) -> dict[str, Any]:
-    """A whole matrix as expressions see it: lists in the order of its combinations, and of `failed` of those that did.
+    """A matrix as expressions see it: lists in the order of its combinations, and `failed` with the failed ones.
 
-    A step that gave nothing is null in `output`, so that the same index means the same combination in each list.
+    A step without output is null in `output`, so that an index means the same combination in each list.
     """
     places = [state.places[name] for name in members]
     return {
@@ -315,7 +315,7 @@ def _failed_combination(state: State, place: Place) -> dict[str, Any]:
 
 
 def run_view(state: State, place: Place) -> dict[str, Any]:
-    """`run`: for `end` with every step and failure, for other places without them."""
+    """`run`: with all steps and failures for `end`, without them for other places."""
     view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
@@ -325,7 +325,7 @@ def run_view(state: State, place: Place) -> dict[str, Any]:
 
 
 def failed_visits(state: State) -> list[FailureRecord]:
-    """One per visit that failed, or that its handler recovered, in order; without those that got another chance."""
+    """The visits that failed or were recovered by a handler, in order, without those that a later round runs again."""
     records = sorted((*state.failures, *state.recoveries), key=lambda record: record.seq)
     return [record for record in records if not record.is_closed]
 
@@ -347,7 +347,7 @@ def _failure_views(state: State) -> list[dict[str, Any]]:
 def error_view(failure: Failure | None) -> dict[str, Any]:
     """A failure as expressions see it: `error.message`, `error.exit_code`, `error.timestamp` and the rest.
 
-    Where there is none every field is null: a step that no failure edge led to may still ask.
+    Without a failure every field is null, so that a step that no failure edge led to can read them too.
     """
     if failure is None:
         return {**dict.fromkeys(Failure.__struct_fields__), "timestamp": None}
@@ -359,33 +359,33 @@ def error_view(failure: Failure | None) -> dict[str, Any]:
 
 
 def nearest_failure(state: State, place: Place) -> Failure | None:
-    """The failure that a handler, script or fix is about: of the place, or of what it belongs to."""
+    """The failure that a handler or script deals with: of the nearest parent that has one, or of the place itself."""
     for above in state.ancestors(place):
-        found = None if above is place else _what_ended(state, above)
+        found = None if above is place else _failure_or_cancellation(state, above)
         if found is not None:
             return found
     return place.failure
 
 
-def _what_ended(state: State, place: Place) -> Failure | None:
-    """Its failure; CANCELLED if it was made to end: its cleanup handler runs for that, not for an attempt before."""
+def _failure_or_cancellation(state: State, place: Place) -> Failure | None:
+    """The failure of a place; CANCELLED if it was stopped, since then its cleanup handler runs for that."""
     if place.phase != "stopped":
         return place.failure
     step, stop = state.step_of(place), state.run.stop
-    message = _STOPPED[stop.cause] if stop else "it was made to end"
+    message = _STOP_MESSAGES[stop.cause] if stop else "it was stopped"
     return failure("CANCELLED", message, step=step.key, visit=step.visit, attempt=place.attempt, at=state.run.at)
 
 
 RUN_TOO_LONG = "the run took longer than its timeout"
-_STOPPED: dict[StopCause, str] = {
+_STOP_MESSAGES: dict[StopCause, str] = {
     "cancelled": "the run was cancelled",
     "timed_out": RUN_TOO_LONG,
-    "failed_fast": "the run stopped at another step's failure",
+    "failed_fast": "the run stopped because another step failed",
 }
 
 
 def nearest_output(state: State, place: Place) -> Any:
-    """`output`: of what a check checks, of the visit that an undo undoes, of the command before one of an item's."""
+    """`output`: of the place that a validator checks, of the visit that is undone, or of an item's previous command."""
     for above in state.ancestors(place):
         if above.role == "undo":
             return state.undoables[-1].output
@@ -394,7 +394,7 @@ def nearest_output(state: State, place: Place) -> Any:
 
 
 def failure_view(state: State, place: Place) -> dict[str, Any]:
-    """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
+    """`failure`, for a step reached by a failure edge: the fields of the newest failure, and the failure context."""
     step = state.step_of(place)
     sources = failed_sources(state, step)
     view = error_view(sources[-1].failure if sources else None)
@@ -403,10 +403,10 @@ def failure_view(state: State, place: Place) -> dict[str, Any]:
 
 
 def failed_sources(state: State, step: Place) -> list[FailedSource]:
-    """The failures that led to the step's present visit, in the order in which they came."""
-    told = (state.failures[index] for index in state.informed.get((step.key, step.visit), ()))
-    # A failure of an earlier round whose step runs again in this one is news no more.
-    return [_source(record) for record in told if not record.is_closed]
+    """The failures that led to the current visit of the step, in order."""
+    failures = (state.failures[index] for index in state.informed.get((step.key, step.visit), ()))
+    # Without failures of earlier rounds whose step runs again in this one.
+    return [_source(record) for record in failures if not record.is_closed]
 
 
 def _source(record: FailureRecord) -> FailedSource:

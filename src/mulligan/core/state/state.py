@@ -1,7 +1,7 @@
-"""The state of one run: its places, its edges, its failures; and a journal to take a turn back with.
+"""The state of one run: its places, edges and failures, with a journal to roll a turn back.
 
-Owned by whoever holds the run's turn, changed in place by `evolve` alone. What is inside a place is immutable
-or replaced whole, so that a shallow copy of it is enough to undo what a turn did.
+Only `evolve` changes it, in place, for the engine that holds the run's turn. The values in a place are immutable and
+replaced as a whole, so that a shallow copy of a place is enough to undo a turn.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last word on a parked step: what was said of which failure, by whom, and why."""
+class TriageDecision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last verdict on a parked step: about which failure, by whom, and why."""
 
     verdict: str
     by: str
@@ -38,18 +38,18 @@ class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the ladder remembers of one visit: only places that failed have one."""
+    """The progress of the ladder in one visit. Only places that failed have one."""
 
-    # How often each rule granted a retry, and how many attempts failed (lost ones apart).
+    # How often each rule granted a retry, and how many attempts failed (without lost ones).
     retries: dict[int, int] = {}
     tries: int = 0
     losses: int = 0
-    # Why rung 1 passed: "" until it did.
+    # Why rung 1 granted no retry; "" until it was passed.
     verdict: str = ""
-    # The retry that is reserved: due, and whether its recovery script still runs.
+    # The reserved retry: when it is due, and whether its recovery script still runs.
     due: datetime | None = None
     is_script_open: bool = False
-    # The handler: how often it ran, for which attempt last, whether it runs now, and what its last command gave.
+    # The handler: how often it ran, for which attempt last, its reruns, and the output of its last command.
     handled_times: int = 0
     handled_attempt: int = 0
     reruns: int = 0
@@ -59,19 +59,19 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     adjusted: Adjusted | None = None
     parked_due: datetime | None = None
     defaults_used: int = 0
-    # Since when it is parked and why, and the last word on it: for whoever decides, here and in later runs.
+    # Since when it is parked and why, and the last verdict: shown to the person who decides, here and in later runs.
     parked_at: datetime | None = None
     parked_for: str = ""
-    ruling: Ruling | None = None
-    # What is tried now, as the name of its tally; since when, unless its time is counted already.
+    ruling: TriageDecision | None = None
+    # The rung that is tried now, as the key of its tally; since when, unless its time is already counted.
     trying: str = ""
     trying_since: datetime | None = None
-    # The event that says how its last attempt failed; of an agent, what its present attempt is told of that.
+    # The event of its last failure; for an agent, the summary of it that the current attempt gets.
     failure_seq: int = 0
     summary: RetrySummary | None = None
-    # Of an agent: what the agent that is the recovery script of its next attempt has answered about that failure.
+    # For an agent: what an agent in its recovery script answered about the failure.
     advice: Any = None
-    # What its last attempt gave, if that was not accepted: for the agent that is to mend it.
+    # The output of its last attempt if it was rejected, for the agent that is to repair it.
     rejected: Any = None
 
 
@@ -87,17 +87,17 @@ class Items(msgspec.Struct, frozen=True):
     next: int = 0
     running: int = 0
     failed: int = 0
-    # The attempt has ended: its items are judged once, however many of them ended in one turn.
+    # The attempt has ended: a map is concluded once, however many items ended in one turn.
     is_judged: bool = False
 
     @property
     def counts(self) -> tuple[int, int, int, int, bool]:
-        """What changes from item to item: small, whatever the length of the list."""
+        """The values that change from item to item: small, whatever the length of the list."""
         return self.visit, self.next, self.running, self.failed, self.is_judged
 
 
 class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody holds a step: who, why, since when."""
+    """A step is paused: by whom, why, since when."""
 
     by: str
     reason: str
@@ -105,7 +105,7 @@ class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Place(msgspec.Struct):
-    """Anything that lives rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
+    """Anything that has rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
     Keys: step `build`; item `check[3]`; its first command `check[3].0`; the handler's first command after
     attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; undo of visit 1 `build.undo@1`.
@@ -118,17 +118,17 @@ class Place(msgspec.Struct):
     parent: str = ""
     index: int = 0
     visit: int = 0
-    # The last attempt's number: counted over the whole run, for commands of an item over that item.
+    # The number of the last attempt: counted over the whole run; for commands of an item, over that item.
     attempt: int = 0
-    # Within `running`: "" the attempt itself, then "validating", "finishing"; why it was asked to end ("stopping",
-    # "timeout", "deadline"); "stopped" when it did.
+    # Within `running`: "" for the attempt itself, then "validating", "finishing"; why it was asked to end ("stopping",
+    # "timeout", "deadline"); "stopped" after it has ended.
     phase: str = ""
     # The command below it that runs now: of its handler, its recovery script, its check …
     child: str = ""
     entered_at: datetime = EPOCH
     entered_seq: int = 0
     due: datetime | None = None
-    # The values its expressions gave for the present attempt.
+    # The values of its expressions for the current attempt.
     bindings: dict[str, Any] = {}
     host: str = ""
     worker: str = ""
@@ -138,49 +138,49 @@ class Place(msgspec.Struct):
     climb: Climb = NO_CLIMB
     warnings: tuple[Failure, ...] = ()
     items: Items | None = None
-    # -- steps only: their standing in the graph
+    # -- steps only: their state in the graph
     open_needs: int = 0
     has_dead_need: bool = False
     open_arrivals: int = 0
     taken_arrivals: int = 0
     dead_arrivals: int = 0
-    # Arrivals that wait for the present visit to end (any join), or for their own visit (`join: each`).
+    # Arrivals that wait for the current visit to end (any join), or for their own visit (`join: each`).
     queue: tuple[str, ...] = ()
     arrival: str = ""
-    # How the graph sees its end: "" while it may still change.
+    # The final outcome of the step for the graph; "" while it may still change.
     settled: str = ""
-    # The status to keep if a loop put it back and it is not entered again.
+    # The status to restore if a loop put it back and it is not entered again.
     last_status: str = ""
-    # Visits before the present round do not count against max_visits.
+    # Visits before the current round do not count against max_visits.
     visits_before: int = 0
     is_undone: bool = False
     no_route: bool = False
-    # A loop edge it took that has not fired.
+    # A loop edge that it took and that has not fired.
     loop_edge: int | None = None
     failure_index: int | None = None
-    # The event that brought its output, and when: for agents that are told of it.
+    # The event that brought its output, and its time: for the context of agents.
     given: tuple[int, datetime] | None = None
-    # -- items only: what its commands so far have given, null for one that gave nothing. Empty once it has ended
+    # -- items only: the outputs of its commands so far, null for none. Empty after the item has ended
     outputs: tuple[Any, ...] = ()
-    # -- steps only: what its last visit that gave anything gave, for a loop that goes on from there
+    # -- steps only: the output of its last visit that had one, for a loop that continues from it
     before: Any = None
-    # What its paths with values in them came to in its last attempt: the bindings of its files.
+    # The values of its templated file paths in its last attempt: the bindings of its files.
     paths: dict[str, str] = {}
-    # What its last visit that completed wrote, and what its result may be found by.
+    # The files of its last completed visit, and the fingerprint by which later runs find its result.
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
-    # The run whose result it took over; 0 where it ran.
+    # The run whose result it took over; 0 if it ran itself.
     reused_run_id: int = 0
-    # -- steps only: who holds it, see `holding`
+    # -- steps only: set while it is paused, see `held_steps`
     pause: StepPause | None = None
-    # -- steps only: what its agents have spent, in all visits and rounds
+    # -- steps only: what its agents have spent in all visits and rounds
     spent: Spent = NOTHING_SPENT
-    # Of a fork: the run that did what is kept here; 0 where it ran here, or took over the result itself.
+    # In a fork: the run whose result is kept here; 0 if the step ran here or took over the result itself.
     kept_run_id: int = 0
 
     @property
-    def done_in(self) -> int:
-        """The run that did what its result stands for; 0 for the place's own."""
+    def result_run_id(self) -> int:
+        """The run that produced the result; 0 for this run."""
         return self.reused_run_id or self.kept_run_id
 
     @property
@@ -193,7 +193,7 @@ class Place(msgspec.Struct):
 
 
 class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A failed visit of a step, and where its failure was sent."""
+    """A failed visit of a step, and where its failure was routed."""
 
     index: int
     step: str
@@ -210,25 +210,25 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     target_visit: int = 0
     then: str = ""
     is_allowed: bool = False
-    # The handler's strategy, where it recovered the visit: then nothing failed after all.
+    # The strategy of the handler that recovered the visit; "" if the visit failed.
     recovered_by: str = ""
-    # A later round gave the step another chance: it no longer counts.
+    # A later round runs the step again: this failure no longer counts.
     is_closed: bool = False
-    # What rung 4 decided, and why.
+    # The decision of rung 4, and why.
     route: Route = Route("no_route")
-    # Of an agent: what its last attempt was told of the one before.
+    # For an agent: the summary of the attempt before that its last attempt got.
     summary: RetrySummary | None = None
 
 
-class Past(msgspec.Struct, frozen=True, omit_defaults=True):
+class PastVisit(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an earlier visit of a step ended."""
 
     status: str
     failure_index: int | None = None
 
 
-class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A completed visit of a step that has an `undo`, and has not been undone."""
+class UndoableVisit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A completed visit of a step with an `undo` that was not undone yet."""
 
     step: str
     visit: int
@@ -236,7 +236,7 @@ class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often something was tried, how often it worked, and how long those took that have come to something."""
+    """How often something was tried, how often it worked, and the total time of those that have ended."""
 
     tried: int = 0
     worked: int = 0
@@ -260,7 +260,7 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A loop edge that was taken and has not fired: it waits for its time, and for its region to rest."""
+    """A loop edge that was taken and has not fired: it waits until it is due and no step of its region is active."""
 
     step: str
     edge: int
@@ -270,7 +270,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Revision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The corrected definition that a run goes by: its version, and the file it was read from."""
+    """The corrected definition that a run uses: its version, and the file it was read from."""
 
     version: str
     file: str = ""
@@ -278,7 +278,7 @@ class Revision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Run(msgspec.Struct):
-    """What is true of the run as a whole. Small: it is copied at the start of each turn."""
+    """The state of the run as a whole. Small, since it is copied at the start of each turn."""
 
     run_id: int = 0
     status: RunStatus | str = "new"
@@ -289,7 +289,7 @@ class Run(msgspec.Struct):
     version: str = ""
     parent_run_id: int | None = None
     cwd: str = ""
-    # How many steps are active, and how many wait (without `end`).
+    # How many steps are active, and how many are waiting (without `end`).
     active: int = 0
     waiting: int = 0
     stop: Stop | None = None
@@ -307,62 +307,62 @@ class Run(msgspec.Struct):
     outputs: dict[str, Any] = {}
     degraded: bool = False
     reason: str = ""
-    # A name that no other run has, in any store.
+    # A name that is unique over all stores.
     uid: str = ""
-    # What this round was opened for: some items of a map step; more memory or time, by step.
+    # What this round was opened for: a map step of which some items run; larger limits, by step.
     items_of: str = ""
     adjustments: dict[str, Adjusted] = {}
-    # The steps that somebody holds, in the order in which it was asked for.
+    # The paused steps, in the order in which they were paused.
     paused_steps: tuple[str, ...] = ()
-    # Whether steps without changes take over the result of an earlier run, and which steps never do.
+    # Whether unchanged steps take over the result of an earlier run, and which steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
-    # None while it goes by the definition that it was started with, which is `version`.
+    # None while it uses the definition that it was started with, which is `version`.
     revision: Revision | None = None
-    # What its agents have spent, in all rounds; budgets that were raised since it was started, by step, "" of the run;
-    # and what the run that called it had left.
+    # What its agents have spent in all rounds; budgets raised since the start, by step, "" for the run; and what the
+    # calling run had left.
     spent: Spent = NOTHING_SPENT
     budgets: dict[str, Budget] = {}
     callers_budget: Budget | None = None
 
     @property
     def present_version(self) -> str:
-        """The version of the definition that the run goes by now."""
+        """The version of the definition that the run uses now."""
         return self.version if self.revision is None else self.revision.version
 
 
 _MISSING: Any = object()
-_TAKEN: Any = object()
-# A struct's own shallow copy: `copy.copy` would look for it at every call.
+_POPPED: Any = object()
+# The shallow copy of a struct, without the lookup that `copy.copy` does at every call.
 _copy = methodcaller("__copy__")
-# What two states of one run are compared by.
+# The attributes by which two states are compared.
 STATE_TABLES = tuple("run places arcs barriers failures recoveries undoables past routed informed tallies".split())
 
 
 class State:
-    """One run. Read it freely; only `evolve` writes, through `touch` and `put`, so that a turn can be taken back."""
+    """One run. Only `evolve` writes it, through `touch`, `put` and the like, so that a turn can be rolled back."""
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.workflow = workflow
         self.graph = graph or Graph(workflow)
         self.run = Run()
         self.places: dict[str, Place] = {}
-        # Resolved arcs: "arrived" (its source may still be visited again), "taken" or "dead". Absent: open.
+        # Decided arcs: "arrived" (the source may be visited again), "taken" or "dead". Absent: open.
         self.arcs: dict[str, str] = {}
-        # Barriers: how many members are unsettled, and how many settled badly.
+        # Barriers: how many members are unsettled, and how many settled without meeting the condition.
         self.barriers: dict[str, tuple[int, int]] = {}
         self.failures: list[FailureRecord] = []
-        # Failures that a handler recovered: they fail nothing, and are not forgotten.
+        # Failures that a handler recovered: they fail nothing and are kept for the record.
         self.recoveries: list[FailureRecord] = []
-        self.undoables: list[Undoable] = []
-        self.past: dict[tuple[str, int], Past] = {}
+        self.undoables: list[UndoableVisit] = []
+        self.past: dict[tuple[str, int], PastVisit] = {}
         # Failures by the visit they were routed to.
         self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
-        # Failures by the visit that is told of them: where they were routed, and whoever is alerted beside.
+        # Failures by the visit that gets their context: where they were routed, and steps that are alerted.
         self.informed: dict[tuple[str, int], tuple[int, ...]] = {}
-        # How the rungs did, by name: see `tallies`. A run without failures has none.
+        # How often each rung was tried and worked, by key: see `tallies`. Empty in a run without failures.
         self.tallies: dict[str, Tally] = {}
-        # The tables by identity: the journal holds the tables themselves, and is read by their names.
+        # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None
         self._touched: set[str] = set()
@@ -392,19 +392,19 @@ class State:
         return place
 
     def items_of(self, place: Place) -> list[Place | None]:
-        """The items of a map step in the order of its list; None for one that nobody has begun."""
+        """The items of a map step in the order of its list; None for an item that was not entered."""
         total = len(place.items.values) if place.items else 0
         return [self.places.get(item_key(place.key, index)) for index in range(total)]
 
     def is_left_to_finish(self, place: Place) -> bool:
-        """Whether a place that a stop asked to end may do so by itself: `finish`. A handler's limit still holds."""
+        """Whether a stopped place may finish by itself (`cancel_grace: finish`). A handler timeout still applies."""
         is_late = any(above.climb.is_handler_late for above in self.ancestors(place))
         return self.run.stop is not None and self.workflow.cancel_grace is None and not is_late
 
     # -- writing, for `evolve` -----------------------------------------------------------------------------------
 
     def touch(self, key: str) -> Place:
-        """The place, to be changed: saved first if a turn is under way."""
+        """The place, for a change; saved to the journal first during a turn."""
         place = self.places[key]
         journal = self._journal
         if journal is not None and key not in self._touched:
@@ -437,7 +437,7 @@ class State:
     def take_last(self, table: list[Any]) -> None:
         value = table.pop()
         if self._journal is not None:
-            self._journal.append((table, _TAKEN, value))
+            self._journal.append((table, _POPPED, value))
 
     def set_at(self, table: list[Any], index: int, value: Any) -> None:
         if self._journal is not None:
@@ -445,13 +445,13 @@ class State:
         table[index] = value
 
     def revise(self, graph: Graph) -> None:
-        """Go by another definition. `rollback` takes that back as well."""
+        """Use another definition. `rollback` undoes this too."""
         self.workflow, self.graph = graph.workflow, graph
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start to remember, so that `rollback` can take back everything from here on."""
+        """Start a turn: record all changes so that `rollback` can undo them."""
         self._journal = []
         self._touched = set()
         self._saved, self._saved_graph = _copy(self.run), self.graph
@@ -462,12 +462,12 @@ class State:
         self._saved, self._saved_graph = None, self.graph
 
     def rollback(self) -> None:
-        """Everything since `begin` never happened."""
-        assert self._journal is not None and self._saved is not None, "no turn is under way"
+        """Undo everything since `begin`."""
+        assert self._journal is not None and self._saved is not None, "no turn has begun"
         for table, key, old in reversed(self._journal):
             if key is None:
                 table.pop()
-            elif key is _TAKEN:
+            elif key is _POPPED:
                 table.append(old)
             elif old is _MISSING:
                 table.pop(key, None)
@@ -479,29 +479,29 @@ class State:
 
     def run_before(self) -> Run:
         """The run as it was at `begin`."""
-        assert self._saved is not None, "no turn is under way"
+        assert self._saved is not None, "no turn has begun"
         return self._saved
 
     @property
     def is_revised(self) -> bool:
-        """Whether it goes by another definition than at `begin`."""
+        """Whether the definition was changed since `begin`."""
         return self.graph is not self._saved_graph
 
-    def touched(self) -> dict[tuple[str, Any], Any]:
-        """What may have changed since `begin`: table and key (in lists the index), and what stood there before.
+    def changed_entries(self) -> dict[tuple[str, Any], Any]:
+        """What may have changed since `begin`: table and key (the index in lists), with the old value or None.
 
-        None where nothing stood. Costs time in proportion to the turn, never to the run.
+        Takes time in proportion to the turn, not to the run.
         """
-        assert self._journal is not None, "no turn is under way"
+        assert self._journal is not None, "no turn has begun"
         names = self._names
         found: dict[tuple[str, Any], Any] = {}
         lengths: dict[str, int] = {}
-        # Backwards, as `rollback` goes: so the last word on a key is the oldest, and a list has its length of then.
+        # Backwards like `rollback`: the oldest value of a key wins, and lists have their length of that time.
         for table, key, old in reversed(self._journal):
             name = names[id(table)]
-            if key is None or key is _TAKEN:
+            if key is None or key is _POPPED:
                 length = lengths.get(name, len(table))
-                key, lengths[name] = (length, length + 1) if key is _TAKEN else (length - 1, length - 1)
+                key, lengths[name] = (length, length + 1) if key is _POPPED else (length - 1, length - 1)
             found[name, key] = None if old is _MISSING else old
         return found
 

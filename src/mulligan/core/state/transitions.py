@@ -1,7 +1,7 @@
-"""Lawful change, as one table. The pictures in the docs are drawn from it, and `evolve` obeys it.
+"""The table of allowed transitions. `evolve` enforces it, and the diagrams in the docs are drawn from it.
 
-A place (a step, an item, a command) has one of ten statuses, a run one of five. For each fact: from which
-statuses it may happen, and to which it leads. A fact that is not in the table changes no status.
+A place (a step, an item, a command) has one of ten statuses, a run one of five. For each fact: from which statuses it
+may happen, and to which it leads. A fact that is not in the table changes no status.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def _stay(statuses: str) -> Moves:
     return {status: status for status in statuses.split()}
 
 
-# "new" is a place that does not exist yet: items and commands are made when they are entered.
+# "new" means that the place does not exist yet: items and commands are created when they are entered.
 PLACE: dict[type[e.Fact], Moves] = {
     e.StepEntered: {"waiting": "ready"},
-    # Waiting: an item of an earlier visit whose list was made anew.
+    # Waiting: an item of an earlier visit whose list was reset.
     e.ItemEntered: _all("new waiting failed cancelled", "running"),
     e.CommandEntered: {"new": "ready"},
-    # Never a place: its item goes on without it.
+    # Never becomes a place: its item goes on without it.
     e.CommandSkipped: {"new": "skipped"},
     e.AttemptScheduled: _all("ready backing_off handling pending_failed", "ready"),
     e.AttemptStarted: {"ready": "running"},
     e.MapExpanded: _stay("running"),
     e.AttemptSucceeded: _all("ready running", "running"),
-    # Also of an attempt that could not be scheduled, because its expressions failed.
+    # Also for an attempt that could not be scheduled because its expressions failed.
     e.AttemptFailed: _all("ready running backing_off handling pending_failed", "running"),
     e.AttemptCancelled: _all("ready running", "running"),
     e.AttemptLost: _all("ready running", "ready"),
@@ -89,12 +89,12 @@ RUN: dict[type[e.Fact], Moves] = {
     e.RunPaused: {"running": "paused"},
     e.RunResumed: {"paused": "running"},
     e.RunStopping: _all("running paused", "running"),
-    # From paused: `end` was already running when the pause came.
+    # From paused: `end` was already running when the run was paused.
     e.RunCompleted: _all("running paused", "completed"),
     e.RunFailed: _all("running paused", "failed"),
     e.RunCancelled: {"running": "cancelled"},
-    # Followed by `RunReopened` at once.
+    # `RunReopened` follows at once.
     e.RunRevised: _stay("failed cancelled"),
-    # From completed: some items of a map that may fail.
+    # From completed: to retry failed items of a map that tolerates failures.
     e.RunReopened: _all("completed failed cancelled", "running"),
 }

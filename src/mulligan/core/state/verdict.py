@@ -1,19 +1,19 @@
-"""What is handled, and what the run's status would be. One function answers, and everybody asks it."""
+"""Whether failures are handled, and the status of the run that follows from it. The only place that decides this."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from mulligan.core.model.workflow import END
-from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.state import FailureRecord, State
 from mulligan.core.state.transitions import ENDED
 
 
 def is_handled(state: State, record: FailureRecord) -> bool | None:
-    """Whether a failure is handled; None while the visit it was routed to is still open.
+    """Whether a failure is handled; None while the visit that it was routed to is still open.
 
-    It is, if that visit completes, or fails and is handled in turn. It is not, if there was no route, or the
-    visit was skipped, cancelled, or failed as `continue_on_error`.
+    It is handled if that visit completes, or fails and is handled in turn. It is not handled if there was no route,
+    or if the visit was skipped, cancelled, or failed with `continue_on_error`.
     """
     while record.target:
         place = state.places[record.target]
@@ -21,7 +21,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
         if past is not None:
             status, index = past.status, past.failure_index
         elif place.visit < record.target_visit:
-            # Not entered: it still may be, or it was passed over.
+            # Not entered: it may still be, or it was skipped.
             is_open = place.status == "waiting" or place.is_active or place.queue or _will_go_back(state, record)
             return None if is_open and state.run.stop is None else False
         else:
@@ -37,7 +37,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
 
 
 def _will_go_back(state: State, record: FailureRecord) -> bool:
-    """Whether a loop is about to put back the step that a failure was sent to: the failure's own edge, or another."""
+    """Whether a loop will put back the step that the failure was routed to."""
     source = state.places[record.step]
     if source.visit == record.visit and source.loop_edge is not None:
         return True
@@ -45,17 +45,17 @@ def _will_go_back(state: State, record: FailureRecord) -> bool:
 
 
 def open_failures(state: State) -> Iterator[FailureRecord]:
-    """The failed visits of this run that no later round has given another chance."""
+    """The failed visits that no later round runs again."""
     return (record for record in state.failures if not record.is_closed)
 
 
 def unhandled(state: State) -> Iterator[FailureRecord]:
-    """Failures that fail the run as things stand: not handled, not allowed (`end`'s own apart)."""
+    """The failures that fail the run in its current state: not handled and not allowed (without those of `end`)."""
     return (r for r in open_failures(state) if not r.is_allowed and r.step != END and not is_handled(state, r))
 
 
 def verdict(state: State) -> str:
-    """What the run's status would be if `end` said nothing: completed, failed or cancelled."""
+    """The status of the run unless `end` changes it: completed, failed or cancelled."""
     stop = state.run.stop
     if stop and stop.cause == "cancelled":
         return "cancelled"
@@ -65,11 +65,8 @@ def verdict(state: State) -> str:
 
 
 def is_degraded(state: State) -> bool:
-    """Completed, but not as written: something was recovered, handled or allowed to fail."""
+    """Whether the run needed help: a failure was recovered, handled or allowed."""
     if any(True for _ in open_failures(state)):
         return True
-    return any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in _lasting(state))
-
-
-def _lasting(state: State) -> Iterator[Place]:
-    return (place for place in state.places.values() if place.role in ("step", "item"))
+    lasting = (place for place in state.places.values() if place.role in ("step", "item"))
+    return any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in lasting)

@@ -1,4 +1,4 @@
-"""Alphred's files into ours: `keys` says what may stand in them, `tree` reads them, `steps` makes ours of that."""
+"""Alphred's files: `keys` has their keys, `tree` reads them, `steps` builds the steps; `subtasks` runs in workers."""
 
 from mulligan.formats.alphred.keys import RECORDS
 from mulligan.formats.alphred.workflow import translate

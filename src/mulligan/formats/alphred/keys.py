@@ -1,4 +1,4 @@
-"""Every key of Alphred's files, once: what may stand there, and what becomes of it. An optional key may be null."""
+"""Every key of Alphred's files, with what becomes of it. An optional key may be null."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _COORDINATE = number(-1e9, 1e9)
 POSITION = Record(
     "position",
     {
-        "x": Key(_COORDINATE, "where the editor draws the node: no part of a run"),
-        "y": Key(_COORDINATE, "where the editor draws the node: no part of a run"),
+        "x": Key(_COORDINATE, "where the editor draws the node: no effect on a run"),
+        "y": Key(_COORDINATE, "where the editor draws the node: no effect on a run"),
     },
 )
 PROMPT = Record(
     "promptTemplate",
     {
         "content": Key(ANY_TEXT, "the prompt of the agent", is_required=True),
-        "contentType": optional(Choice(("text", "markdown")), "how the editor shows it: agents read both"),
+        "contentType": optional(Choice(("text", "markdown")), "how the editor shows it: no effect on a run"),
     },
 )
 PERMISSIONS = Record(
@@ -57,12 +57,12 @@ PERMISSIONS = Record(
 ERROR_HANDLER = Record(
     "error_handler_config",
     {
-        "mode": Key(Choice(("default", "disabled", "custom")), "whether a failure is summed up before a retry"),
-        "prompt": optional(TEXT, "custom: what the summing agent is asked"),
+        "mode": Key(Choice(("default", "disabled", "custom")), "whether a failure is summarized before a retry"),
+        "prompt": optional(TEXT, "custom: the prompt of the summarizing agent"),
         "model": optional(TEXT, "custom: its model"),
         "provider": optional(STEP_NAME, "custom: its provider (default: that of the node)"),
         "maxInputChars": optional(
-            whole(1), f"custom: how much it is told, in characters (default {HANDLER_INPUT_CHARS_DEFAULT})"
+            whole(1), f"custom: the limit of its input, in characters (default {HANDLER_INPUT_CHARS_DEFAULT})"
         ),
     },
 )
@@ -78,35 +78,33 @@ NODE = Record(
         "model": optional(TEXT, "the agent's model (default: the provider's own)"),
         "executionPermissions": optional(PERMISSIONS, "variables for the provider's command, which decides"),
         "reportArtifactContentType": optional(
-            Choice(("text", "markdown", "json", "diff")), "json: the answer has to be JSON; else no difference"
+            Choice(("text", "markdown", "json", "diff")), "json: the answer must be JSON; otherwise no effect"
         ),
         "maxRetries": optional(whole(0, 1_000_000), "retries after the first attempt, in each visit"),
-        "sequenceIndex": optional(whole(-1_000_000, 1_000_000_000), "the place of the step in the file"),
-        "position": optional(POSITION, "where the editor draws it: no part of a run"),
+        "sequenceIndex": optional(whole(-1_000_000, 1_000_000_000), "the position of the step in the file"),
+        "position": optional(POSITION, "where the editor draws it: no effect on a run"),
         "promptTemplate": optional(PROMPT, "the prompt"),
-        "error_handler_config": optional(
-            ERROR_HANDLER, "who sums up a failure before a retry (default: it is summed up)"
-        ),
+        "error_handler_config": optional(ERROR_HANDLER, "how a failure is summarized before a retry (default: it is)"),
     },
 )
 CONDITION = Record(
     "condition",
     {
         "field": Key(TEXT, "'decision', or a field of the answer", is_required=True),
-        "operator": Key(Choice(OPERATORS), "a comparison; an order is one of numbers", is_required=True),
-        "value": Key(Json(), "what it is compared with", is_required=True),
+        "operator": Key(Choice(OPERATORS), "a comparison; ordering is for numbers", is_required=True),
+        "value": Key(Json(), "the value to compare with", is_required=True),
     },
 )
 CONDITIONS = Record(
     "conditions",
     {
-        "logic": Key(Choice(("and", "or")), "whether all have to hold, or one", is_required=True),
+        "logic": Key(Choice(("and", "or")), "whether all must be true, or one", is_required=True),
         "conditions": Key(as_node(ListOf(CONDITION, at_least=1)), "guards of either kind", is_required=True),
     },
 )
 _ROUTE_KEYS = {
     "routeOn": optional(Choice(("success", "failure", "terminal")), "the edge's 'on' (default success)"),
-    "priority": optional(whole(0), "the place of the edge among those of its node: the lowest comes first"),
+    "priority": optional(whole(0), "the order of evaluation among the edges of its node: the lowest comes first"),
     "auto": optional(FLAG, "true: it has no condition"),
 }
 EDGE = Record(
@@ -117,7 +115,8 @@ EDGE = Record(
         **_ROUTE_KEYS,
         "guardExpression": optional(as_node(CONDITION), "the edge's 'when'"),
         "edgeKind": optional(
-            Choice(("tree", "dynamic_spawner_to_child", "dynamic_child_to_join")), "only 'tree' is of a workflow"
+            Choice(("tree", "dynamic_spawner_to_child", "dynamic_child_to_join")),
+            "only 'tree' is allowed in a workflow",
         ),
     },
 )
@@ -125,15 +124,15 @@ DRAFT = Record(
     "draft",
     {
         "treeKey": optional(TEXT, "the name of the workflow"),
-        "version": optional(whole(0), "a comment: a version of ours is the hash of what it says"),
-        "status": optional(Choice(("draft", "published")), "a comment: both run"),
+        "version": optional(whole(0), "kept as a comment: our version is a hash of the workflow"),
+        "status": optional(Choice(("draft", "published")), "kept as a comment: both run"),
         "draftRevision": optional(whole(0), "a comment"),
         "name": optional(ANY_TEXT, "the beginning of the description"),
         "description": optional(ANY_TEXT, "the description"),
         "versionNotes": optional(ANY_TEXT, "a comment"),
         "nodes": Key(ListOf(as_node(NODE), at_least=1), "the steps", is_required=True),
         "edges": optional(ListOf(as_node(EDGE)), "the 'next' of the steps"),
-        "initialRunnableNodeKeys": optional(ListOf(TEXT), "checked: a step that no edge leads to starts"),
+        "initialRunnableNodeKeys": optional(ListOf(TEXT), "checked: steps without incoming edges start"),
     },
 )
 TRANSITION = Record(
@@ -160,7 +159,7 @@ PHASES = Record(
     "phases",
     {
         "name": optional(TEXT, "the name of the workflow"),
-        "version": optional(Json(), "a comment: a version of ours is the hash of what it says"),
+        "version": optional(Json(), "kept as a comment: our version is a hash of the workflow"),
         "phases": Key(ListOf(as_node(PHASE), at_least=1), "the steps", is_required=True),
     },
 )

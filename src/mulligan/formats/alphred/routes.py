@@ -1,51 +1,224 @@
-"""The edges of a node as the `next` of its step: an exclusive choice, and what it means that nothing fits.
+"""The edges of a node as the `next` of its step: guards as conditions, and what happens when no edge matches.
 
-Alphred fails a run in which a reviewer approves and only `changes_requested` has an edge, and its own template is such
-a workflow. What people mean by it: `approved` ends the path well, every other word that nobody waits for is a failure
-of the node, and so is a missing one where all edges ask for one.
+Alphred fails a run in which a reviewer approves and only `changes_requested` has an edge, although its own template is
+such a workflow. Here `approved` ends the path with success. Any other decision without an edge is a failure of the
+node, and so is a missing decision if all edges ask for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from mulligan.core.model.workflow import END
-from mulligan.formats.alphred import contracts
-from mulligan.formats.alphred.guards import Guard, read_guard
+from mulligan.formats.alphred.keys import CONDITION, CONDITIONS
 from mulligan.formats.alphred.tree import TreeEdge, TreeNode
+from mulligan.formats.expressions import member
 from mulligan.formats.translation import mapping, scalar
-from mulligan.language.nodes import Node, Scalar, Source
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
+from mulligan.language.shapes import Fields
 
-# What a person who is asked says no with.
-_REFUSALS = (*contracts.OPEN, contracts.BLOCKED)
+# -- what an agent is asked to answer --------------------------------------------------------------------------------
 
-_IS_APPROVED = f'output.decision == "{contracts.APPROVED}"'
 
-# The step that an edge leads to.
-StepOf = Callable[[TreeEdge], str]
+APPROVED = "approved"
+BLOCKED = "blocked"
+# Decisions that mean the work is not done yet.
+NOT_DONE = ("changes_requested", "retry")
+
+_ROUTING_TEXT = """\
+---
+What follows depends on your decision. {how}
+{words}"""
+_ANSWER_LINE = """Say it in the last line of your answer, with nothing after it, as
+decision: WORD
+where WORD is one of"""
+_ANSWER_FIELD = 'Say it in your JSON, as the text of its field "decision", which is one of'
+_SPAWNER_TEXT = """\
+---
+Answer with one JSON object and nothing else, no text before or after it:
+{{"schemaVersion": 1, "subtasks": [{{"nodeKey": "a-short-key", "title": "…", "prompt": "…"}}]}}
+It has from 0 to {most} subtasks, each with a title and a prompt. Each prompt must be complete: the agent that gets \
+it has not read any of this. "nodeKey" (a key that no other has), "provider", "model" and "metadata" are optional."""
+JSON_CONTRACT = """\
+---
+Answer with JSON and nothing else, no text before or after it."""
+
+
+def routing_contract(words: Iterable[str], *, is_json: bool, has_default: bool) -> str:
+    """Tell the agent which decisions there are and where to write one. `has_default`: it may decide nothing."""
+    known = list(dict.fromkeys((*words, APPROVED, BLOCKED)))
+    lines = [f"- {word}{_MEANINGS.get(word, '')}" for word in known]
+    if has_default:
+        lines.append("If none of them fits, say none.")
+    return _ROUTING_TEXT.format(how=_ANSWER_FIELD if is_json else _ANSWER_LINE, words="\n".join(lines))
+
+
+_MEANINGS = {
+    APPROVED: ": the work is done and correct",
+    BLOCKED: ": you cannot continue, and a person has to look at it",
+}
+
+
+def spawner_contract(most: int) -> str:
+    """Tell a spawner how to list its subtasks."""
+    return _SPAWNER_TEXT.format(most=most)
+
+
+# -- guards ----------------------------------------------------------------------------------------------------------
+
+
+DECISION = "decision"
+REPORT = "report"
+GUARD_DEPTH_MAX = 20
+
+_LOGIC_OPERATORS = {"and": " && ", "or": " || "}
+_ORDERINGS = ("<", ">", "<=", ">=")
+
+
+@dataclass(slots=True)
+class Guard:
+    """A guard as an expression, and how it depends on the decision.
+
+    `needs_decision`: it is false without one. `only_word`: the only decision for which it is true.
+    """
+
+    text: str
+    words: tuple[str, ...] = ()
+    is_on_decision: bool = False
+    needs_decision: bool = False
+    only_word: str = ""
+
+
+def read_guard(node: Node, source: Source, *, is_json: bool, depth: int = 0) -> Guard:
+    """Translate a guard to an expression over `output`. `is_json`: the answer is JSON, and its fields can be read."""
+    if not isinstance(node, Mapping):
+        raise source.refuse(
+            "guard", f"a guard is {describe(node)}, a mapping with 'field' or 'logic' is expected", node
+        )
+    if depth > GUARD_DEPTH_MAX:
+        raise source.refuse("guard", f"guards are nested more than {GUARD_DEPTH_MAX} levels deep", node)
+    if "logic" in node.entries or "conditions" in node.entries:
+        return _combined_guard(node, source, is_json=is_json, depth=depth)
+    fields: Fields = CONDITION.read(node, "a guard", source)
+    if not all(key in fields for key in CONDITION.required):
+        return Guard("false")  # what is missing was noted
+    if isinstance(fields["value"], list | dict):
+        message = f"'value' is {describe(fields.at('value'))}, a single value is expected"
+        raise source.refuse("guard", message, fields.at("value"))
+    return (
+        _decision_guard(fields, source)
+        if fields["field"] == DECISION
+        else _answer_guard(fields, source, is_json=is_json)
+    )
+
+
+def _combined_guard(node: Mapping, source: Source, *, is_json: bool, depth: int) -> Guard:
+    fields: Fields = CONDITIONS.read(node, "a guard", source)
+    entries = fields.at("conditions") if "conditions" in fields else None
+    if "logic" not in fields or entries is None:
+        return Guard("false")  # what is missing was noted
+    if not isinstance(entries, Sequence) or not entries.items:
+        found = "an empty list" if isinstance(entries, Sequence) else describe(entries)
+        raise source.refuse("guard", f"'conditions' is {found}, a list of guards is expected", entries)
+    parts: list[Guard] = []
+    for item in entries.items:
+        with source.noting:
+            parts.append(read_guard(item, source, is_json=is_json, depth=depth + 1))
+    text = _LOGIC_OPERATORS[fields["logic"]].join(
+        f"({part.text})" if len(entries.items) > 1 else part.text for part in parts
+    )
+    words = tuple(word for part in parts for word in part.words)
+    needed = (all if fields["logic"] == "or" else any)(part.needs_decision for part in parts)
+    return Guard(text, words, any(part.is_on_decision for part in parts), needed)
+
+
+def _decision_guard(fields: Fields, source: Source) -> Guard:
+    """A guard on the decision. Without a decision no guard is true, not even one with `!=`."""
+    operator, value = fields["operator"], fields["value"]
+    words = (value,) if isinstance(value, str) else ()
+    if operator in _ORDERINGS:
+        return _never_true(fields, "a decision is a word, and only numbers can be ordered", source)
+    if operator == "==":
+        return Guard(f"output.decision == {_literal(value)}", words, True, True, only_word=words[0] if words else "")
+    # Any other word is fine, but an agent would not use one that it was not given.
+    others = tuple(word for word in NOT_DONE if word != value)
+    return Guard(f"output.decision != null && output.decision != {_literal(value)}", (*others, *words), True, True)
+
+
+def _never_true(fields: Fields, reason: str, source: Source) -> Guard:
+    operator = fields.at("operator")
+    source.warn("guard", f"this guard is never true: {reason}", operator)
+    return Guard("false", is_on_decision=fields["field"] == DECISION)
+
+
+def _answer_guard(fields: Fields, source: Source, *, is_json: bool) -> Guard:
+    """A guard on a field of the answer. It is false if the field is missing or is not the number it must be."""
+    operator, value = fields["operator"], fields["value"]
+    if operator in _ORDERINGS and not _is_number(value):
+        return _never_true(fields, f"'{operator}' compares numbers, and {_literal(value)} is not a number", source)
+    there, found = _field_path(fields["field"], is_json=is_json)
+    if operator in _ORDERINGS:
+        there += f" && (type({found}) == int || type({found}) == double)"
+    return Guard(f"{there} && {found} {operator} {_literal(value)}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _field_path(field: str, *, is_json: bool) -> tuple[str, str]:
+    """The condition that a field exists, and the field: of the JSON answer, or otherwise of the output."""
+    names = field.split(".")
+    base = "output"
+    if is_json:
+        base = "output.json"
+        names = names[1:] if names[0] == REPORT and len(names) > 1 else names
+    there = []
+    for name in names:
+        there.append(f"type({base}) == map && {_literal(name)} in {base}")
+        base = member(base, name)
+    return " && ".join(there if is_json else [there[0].partition(" && ")[2], *there[1:]]), base
+
+
+def _literal(value: Any) -> str:
+    """A value as CEL writes it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+# -- edges -----------------------------------------------------------------------------------------------------------
+
+
+# Decisions with which a person rejects.
+_REJECTIONS = (*NOT_DONE, BLOCKED)
+
+_IS_APPROVED = f'output.decision == "{APPROVED}"'
+
+# Returns the name of the step that an edge leads to.
+StepNameOf = Callable[[TreeEdge], str]
 
 
 @dataclass(slots=True)
 class Routes:
-    """What a step says of what follows it, and what its agent is told of that. `next` is None where nothing does."""
+    """The `next` of a step, further keys for it, and what its agent is asked to decide. `next` may be None."""
 
     next: list[Node] | Node | None
     keys: dict[str, Any] = field(default_factory=dict)
     contract: str = ""
 
 
-def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) -> Routes:
-    """The `next` of a node's step."""
+def translate_routes(node: TreeNode, step_of: StepNameOf, source: Source, *, is_json: bool) -> Routes:
+    """Translate the edges of a node."""
     if node.kind == "human":
-        return _of_person(node, step_of, source)
-    guarded = _guarded(node, source, is_json=is_json)
-    edges = [_edge(edge, step_of(edge), guard) for edge, guard in guarded]
-    guards = _asked(guarded)
+        return _approval_routes(node, step_of, source)
+    guarded = _success_edges(node, source, is_json=is_json)
+    edges = [_translate_edge(edge, step_of(edge), guard) for edge, guard in guarded]
+    guards = _reachable_guards(guarded)
     is_open = bool(guards) and len(guards) == len(guarded)
     asks = any(guard.is_on_decision for guard in guards)
-    if is_open and asks and not any(guard.only_word == contracts.APPROVED for guard in guards):
+    if is_open and asks and not any(guard.only_word == APPROVED for guard in guards):
         edges.append(mapping({"to": END, "when": _IS_APPROVED}, guarded[-1][0].at))
     has_to_decide = is_open and all(guard.needs_decision for guard in guards)
     keys = {
@@ -54,14 +227,14 @@ def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) ->
         "no_match": "fail" if is_open else None,
     }
     words = [word for guard in guards for word in guard.words]
-    contract = contracts.routing(words, is_json=is_json, has_default=not has_to_decide) if asks else ""
+    contract = routing_contract(words, is_json=is_json, has_default=not has_to_decide) if asks else ""
     return Routes(_next(node, edges, step_of), keys, contract)
 
 
-def _guarded(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[TreeEdge, Guard | None]]:
-    """Its success edges with their guards, in their order."""
+def _success_edges(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[TreeEdge, Guard | None]]:
+    """The success edges of a node with their guards, in order."""
     found: list[tuple[TreeEdge, Guard | None]] = []
-    for edge in node.leaving("success"):
+    for edge in node.edges_on("success"):
         _warn_never_taken(node, edge, found, source)
         with source.noting:
             guard = None if edge.guard is None else read_guard(edge.guard, source, is_json=is_json)
@@ -69,8 +242,8 @@ def _guarded(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[Tre
     return found
 
 
-def _asked(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guard]:
-    """The guards that are ever asked: behind an edge without one, none is."""
+def _reachable_guards(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guard]:
+    """The guards that are evaluated: those before the first edge without a guard."""
     found: list[Guard] = []
     for _, guard in guarded:
         if guard is None:
@@ -82,47 +255,47 @@ def _asked(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guard]:
 def _warn_never_taken(
     node: TreeNode, edge: TreeEdge, before: list[tuple[TreeEdge, Guard | None]], source: Source
 ) -> None:
-    """It stays all the same: a node that no edge leads to would start at once."""
+    """Warn of an edge that is never taken. It is kept: a node without incoming edges would start at once."""
     if first := next((other for other, guard in before if guard is None), None):
         message = f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{first.target}' has no "
         source.warn("edge", message + "guard and comes first", edge.at)
 
 
-def _edge(edge: TreeEdge, to: str, guard: Guard | None) -> Node:
+def _translate_edge(edge: TreeEdge, to: str, guard: Guard | None) -> Node:
     return mapping({"to": to, "when": guard.text}, edge.at) if guard else scalar(to, edge.at)
 
 
-def _next(node: TreeNode, edges: list[Node], step_of: StepOf) -> list[Node] | Node | None:
-    """Success edges, then those on failure; one that is a name alone stands without a list."""
-    found = [*edges, *_on_failure(node, step_of)]
+def _next(node: TreeNode, edges: list[Node], step_of: StepNameOf) -> list[Node] | Node | None:
+    """Success edges, then failure edges; a single plain name is written without a list."""
+    found = [*edges, *_failure_edges(node, step_of)]
     if len(found) == 1 and isinstance(found[0], Scalar):
         return found[0]
     return found or None
 
 
-def _on_failure(node: TreeNode, step_of: StepOf) -> list[Node]:
-    return [mapping({"to": step_of(edge), "on": "failure"}, edge.at) for edge in node.leaving("failure")]
+def _failure_edges(node: TreeNode, step_of: StepNameOf) -> list[Node]:
+    return [mapping({"to": step_of(edge), "on": "failure"}, edge.at) for edge in node.edges_on("failure")]
 
 
-# -- a person --------------------------------------------------------------------------------------------------------
+# -- approvals -------------------------------------------------------------------------------------------------------
 
 
-def _of_person(node: TreeNode, step_of: StepOf, source: Source) -> Routes:
-    """A person says yes, which is the decision `approved`, or no, which is a failure with a code of its own."""
+def _approval_routes(node: TreeNode, step_of: StepNameOf, source: Source) -> Routes:
+    """The edges after an approval: yes is the decision `approved`, no is a failure with the code APPROVAL_REFUSED."""
     edges = []
-    for edge in node.leaving("success"):
+    for edge in node.edges_on("success"):
         with source.noting:
-            edges.append(_after_answer(node, edge, step_of(edge), source))
+            edges.append(_approval_edge(node, edge, step_of(edge), source))
     is_choice = sum(isinstance(edge, Scalar) for edge in edges) > 1
     return Routes(_next(node, edges, step_of), {"take": "first"} if is_choice else {})
 
 
-def _after_answer(node: TreeNode, edge: TreeEdge, to: str, source: Source) -> Node:
-    word = contracts.APPROVED if edge.guard is None else read_guard(edge.guard, source, is_json=False).only_word
-    if word == contracts.APPROVED:
+def _approval_edge(node: TreeNode, edge: TreeEdge, to: str, source: Source) -> Node:
+    word = APPROVED if edge.guard is None else read_guard(edge.guard, source, is_json=False).only_word
+    if word == APPROVED:
         return scalar(to, edge.at)
-    if word in _REFUSALS:
+    if word in _REJECTIONS:
         return mapping({"to": to, "on": "failure", "codes": ["APPROVAL_REFUSED"]}, edge.at)
-    message = f"node '{node.key}' is a person's, who says yes or no, and this guard asks for something else"
-    hint = "compare 'decision' by '==' with 'approved' or 'changes_requested'"
+    message = f"node '{node.key}' is an approval (yes or no), but this guard asks for something else"
+    hint = "compare 'decision' with 'approved' or 'changes_requested', using '=='"
     raise source.refuse("guard", message, edge.guard or edge.at, hint=hint)

@@ -1,25 +1,70 @@
-"""Nodes into steps: an agent, a person's approval, or the three steps that a spawner with its subtasks comes to."""
+"""Nodes as steps: an agent, an approval by a person, or the three steps of a spawner with its subtasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
 from typing import Any
 
-from mulligan.formats.alphred import contracts
-from mulligan.formats.alphred.recovery import retry
-from mulligan.formats.alphred.routes import Routes, routes
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX
+from mulligan.core.model.failure_context import head_tail
+from mulligan.formats.alphred.keys import HANDLER_INPUT_CHARS_DEFAULT
+from mulligan.formats.alphred.routes import JSON_CONTRACT, Routes, spawner_contract, translate_routes
 from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode
 from mulligan.formats.expressions import step_path
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
-from mulligan.language.nodes import Mapping, Source
+from mulligan.language.nodes import Mapping, Node, Source
 from mulligan.language.shapes import Fields
 
-# As often as Alphred takes any step of a run at all: no loop that ended there ends earlier with us.
+# -- retries ---------------------------------------------------------------------------------------------------------
+
+
+SUMMARY_PROMPT = (
+    "An agent has failed at its task, and will try again. Say what went wrong, what it had tried, and what it should "
+    "do differently. Be brief: your answer is handed to it."
+)
+# Alphred's models for summaries; other providers use the model of the node.
+_SUMMARY_MODELS = {"codex": "gpt-5-codex-mini", "claude": "claude-3-5-haiku-latest"}
+
+
+def translate_retry(node: TreeNode, prompt: str = "") -> Node | None:
+    """The `retry` of a node's step; None without retries. `prompt` replaces the prompt of the node for its subtasks."""
+    retries = node.fields.get("maxRetries") or 0
+    if not retries:
+        return None
+    config: Fields | None = node.fields.get("error_handler_config")
+    mode = (config.get("mode") if config else None) or "default"
+    rule: dict[str, Any] = {"max_retries": retries}
+    if mode != "disabled":
+        rule["recovery_script"] = {"agent": _summary_agent(node, config if mode == "custom" else None, prompt)}
+    at: Node = node.fields.at("maxRetries")
+    return made(rule if len(rule) > 1 else retries, at)
+
+
+def _summary_agent(node: TreeNode, custom: Fields | None, prompt: str) -> dict[str, Any]:
+    """The agent that summarizes a failure. It gets the failure and the prompt of the node, within its limits."""
+    custom_value = custom.get if custom else (lambda key: None)
+    provider = custom_value("provider") or node.fields.get("provider")
+    model = custom_value("model") or _SUMMARY_MODELS.get(provider, node.fields.get("model"))
+    room = max(0, (custom_value("maxInputChars") or HANDLER_INPUT_CHARS_DEFAULT) - MESSAGE_CHARS_MAX)
+    shown = prompt or literal(head_tail(node.prompt, room)[0])
+    return {
+        "provider": provider,
+        "model": literal(model) if model else None,
+        "prompt": literal(custom_value("prompt") or SUMMARY_PROMPT),
+        "context": {"node_key": literal(node.key), "node_prompt": shown} if shown else None,
+        "upstream": False,
+    }
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+# Alphred's limit of steps per run, so that no loop ends earlier here than there.
 VISITS_MAX = 1_000
-_CALLS = "mulligan.formats.alphred.subtasks"
+_SUBTASKS_MODULE = "mulligan.formats.alphred.subtasks"
 _SUBTASK = "subtask"
 
-_VARIABLES = {
+_PERMISSION_VARIABLES = {
     "approvalPolicy": "ALPHRED_APPROVAL_POLICY",
     "sandboxMode": "ALPHRED_SANDBOX_MODE",
     "networkAccessEnabled": "ALPHRED_NETWORK_ACCESS",
@@ -28,8 +73,8 @@ _VARIABLES = {
 }
 
 
-class Steps:
-    """The steps of one tree, in its order. `revisited` are the nodes that a loop may lead to again."""
+class StepBuilder:
+    """Builds the steps of a tree, in order. `revisited` are the nodes that a loop may visit again."""
 
     def __init__(self, tree: Tree, starts: set[str], revisited: set[str], translation: Translation) -> None:
         self._tree = tree
@@ -37,32 +82,33 @@ class Steps:
         self._revisited = revisited
         self._translation = translation
         self._source: Source = translation.source
-        # Of each spawner: its map of subtasks, and the step that tells its join of them.
+        # Of each spawner: the names of the map of its subtasks and of the step that summarizes them for the join.
         self._batches = {
             node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_told"))
             for node in tree.nodes.values()
             if node.role == "spawner"
         }
-        self._arrivals = tree.arrivals()
+        self._incoming = tree.incoming_edges()
         self._has_warned = False
 
-    def all(self) -> list[Mapping]:
+    def build(self) -> list[Mapping]:
         found: list[Mapping] = []
         for node in self._tree.nodes.values():
             with self._source.noting:
-                found += self._of_node(node)
+                found += self._node_steps(node)
         return found
 
-    def _of_node(self, node: TreeNode) -> list[Mapping]:
+    def _node_steps(self, node: TreeNode) -> list[Mapping]:
         if node.kind == "tool":
-            message = f"node '{node.key}' is a tool, and Alphred has not said yet what one does"
-            hint = "make it an agent; converted, the file may have a shell, http or python step in its place"
-            raise self._source.refuse("tool", message, node.fields.at(_type_key(node)), hint=hint)
+            message = f"node '{node.key}' is a tool, which Alphred has not specified yet"
+            hint = "make it an agent, or convert the file and use a shell, http or python step"
+            key = "nodeType" if "nodeType" in node.fields else "type"
+            raise self._source.refuse("tool", message, node.fields.at(key), hint=hint)
         self._check_role(node)
         if node.kind == "human":
-            return [self._approval(node)]
+            return [self._approval_step(node)]
         self._check_agent(node)
-        return self._spawning(node) if node.role == "spawner" else [self._agent(node)]
+        return self._spawner_steps(node) if node.role == "spawner" else [self._agent_step(node)]
 
     def _check_role(self, node: TreeNode) -> None:
         if node.kind == "agent":
@@ -77,48 +123,51 @@ class Steps:
 
     def _check_agent(self, node: TreeNode) -> None:
         if not node.fields.get("provider") and not _was_refused(node, "provider"):
-            message = f"node '{node.key}' has no provider, so nobody knows which agent is asked"
+            message = f"node '{node.key}' has no provider, so its agent is not known"
             self._source.note(self._source.refuse("provider", message, node.key_at, hint='add "provider": "claude"'))
         if not node.prompt.strip() and not _was_refused(node, "promptTemplate"):
             message = f"node '{node.key}' has no prompt"
             self._source.note(
-                self._source.refuse("prompt", message, node.prompt_at, hint="say what the agent is to do")
+                self._source.refuse("prompt", message, node.prompt_at, hint="write what the agent should do")
             )
 
     # -- the kinds of steps
 
-    def _approval(self, node: TreeNode) -> Mapping:
+    def _approval_step(self, node: TreeNode) -> Mapping:
         message = literal(node.prompt.strip() or node.title or node.key)
         return self._step(node, {"approve": {"message": message}}, self._routes(node, is_json=False))
 
-    def _agent(self, node: TreeNode) -> Mapping:
+    def _agent_step(self, node: TreeNode) -> Mapping:
         is_json = node.fields.get("reportArtifactContentType") == "json"
         following = self._routes(node, is_json=is_json)
-        asked = [node.prompt, contracts.json_answer() if is_json else "", following.contract]
-        agent = self._asking(node, asked, answer="json" if is_json else None, **self._told(node))
-        return self._step(node, {"agent": agent, "retry": retry(node), "env": self._env(node)}, following)
+        asked = [node.prompt, JSON_CONTRACT if is_json else "", following.contract]
+        agent = self._agent_action(node, asked, answer="json" if is_json else None, **self._join_context(node))
+        return self._step(node, {"agent": agent, "retry": translate_retry(node), "env": self._env(node)}, following)
 
-    def _spawning(self, node: TreeNode) -> list[Mapping]:
-        """The spawner, its subtasks one after the other, and what the join is told of them."""
+    def _spawner_steps(self, node: TreeNode) -> list[Mapping]:
+        """The spawner, the map of its subtasks, and the step that summarizes them for the join."""
         self._check_spawner(node)
-        subtasks, told = self._batches[node.key]
-        asked = [node.prompt, contracts.spawner(node.max_children)]
-        agent = self._asking(node, asked, answer="json", **self._told(node))
+        subtasks, summary = self._batches[node.key]
+        asked = [node.prompt, spawner_contract(node.max_children)]
+        agent = self._agent_action(node, asked, answer="json", **self._join_context(node))
         step = {
             "agent": agent,
-            "validate": self._call(node, "check", answer="${output.json}", most=node.max_children, taken=self._keys()),
-            "retry": retry(node),
+            "validate": self._call(
+                node, "check_answer", answer="${output.json}", most=node.max_children, taken=self._node_keys()
+            ),
+            "retry": translate_retry(node),
             "env": self._env(node),
         }
         return [
             self._step(node, step, self._routes(node, is_json=True)),
-            self._subtasks(node, subtasks, told),
-            self._telling(node, subtasks, told),
+            self._subtasks_step(node, subtasks, summary),
+            self._summary_step(node, subtasks, summary),
         ]
 
-    def _subtasks(self, node: TreeNode, name: str, told: str) -> Mapping:
-        own = {"provider": node.fields.get("provider"), "model": _literal_or_none(node.fields.get("model"))}
-        over = self._call(node, "listed", **self._batch(node), **own)
+    def _subtasks_step(self, node: TreeNode, name: str, summary: str) -> Mapping:
+        model = node.fields.get("model")
+        own = {"provider": node.fields.get("provider"), "model": literal(model) if model else None}
+        over = self._call(node, "list_subtasks", **self._batch_args(node), **own)
         child = {
             "provider": f"${{{_SUBTASK}.provider}}",
             "model": f"${{{_SUBTASK}.model}}",
@@ -127,103 +176,107 @@ class Steps:
         step = {
             "step": name,
             "map": {"over": over, "as": _SUBTASK, "max_parallel": 1, "on_item_failure": "collect"},
-            "do": [{"agent": child, "retry": retry(node, f"${{{_SUBTASK}.prompt}}"), "env": self._env(node)}],
+            "do": [{"agent": child, "retry": translate_retry(node, f"${{{_SUBTASK}.prompt}}"), "env": self._env(node)}],
             "max_visits": self._max_visits(node),
-            "next": told,
+            "next": summary,
         }
         return mapping(step, node.fields.node)
 
-    def _telling(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
-        batch = {**self._batch(node), "outcome": f"${{{step_path(subtasks)}.output}}"}
-        [join] = node.leaving("success")
+    def _summary_step(self, node: TreeNode, subtasks: str, summary: str) -> Mapping:
+        batch = {**self._batch_args(node), "outcome": f"${{{step_path(subtasks)}.output}}"}
+        [join] = node.edges_on("success")
         step = {
-            "step": told,
-            **self._call(node, "told", **batch),
+            "step": summary,
+            **self._call(node, "summarize_subtasks", **batch),
             "max_visits": self._max_visits(node),
             "next": scalar(self._tree.nodes[join.target].step, join.at),
         }
         return mapping(step, node.fields.node)
 
     def _check_spawner(self, node: TreeNode) -> None:
-        edges = node.leaving("success")
+        edges = node.edges_on("success")
         if len(edges) != 1:
-            message = f"spawner '{node.key}' has {len(edges)} success edges, and one, to its join, is expected"
+            message = f"spawner '{node.key}' has {len(edges)} success edges, expected one, to its join"
             at = edges[1].at if len(edges) > 1 else node.key_at
             raise self._source.refuse("spawner", message, at)
         target = self._tree.nodes[edges[0].target]
         if target.role != "join":
-            message = f"spawner '{node.key}' leads to '{target.key}', which is no join"
+            message = f"spawner '{node.key}' leads to '{target.key}', which is not a join"
             raise self._source.refuse("spawner", message, edges[0].at, hint="""give that node "nodeRole": "join\"""")
         if edges[0].guard is not None:
-            message = f"spawner '{node.key}' answers with its subtasks alone, so no guard of its edge can hold"
-            raise self._source.refuse("spawner", message, edges[0].guard, hint="""write "auto": true in its place""")
+            message = f"spawner '{node.key}' only answers with its subtasks, so a guard on its edge is never true"
+            raise self._source.refuse("spawner", message, edges[0].guard, hint="""write "auto": true instead""")
 
     # -- their parts
 
-    def _step(self, node: TreeNode, said: Dict[str, Any], following: Routes) -> Mapping:
+    def _step(self, node: TreeNode, keys: Dict[str, Any], following: Routes) -> Mapping:
         head = {"step": scalar(node.step, node.key_at), "description": self._description(node)}
         tail = {"max_visits": self._max_visits(node), "start": True if node.key in self._starts else None}
-        # Its own check, of the form of its answer, comes before that of its decision.
-        return mapping({**head, **said, **{**following.keys, **said}, **tail, "next": following.next}, node.fields.node)
+        # The check of its answer takes precedence over the check of its decision.
+        return mapping({**head, **keys, **{**following.keys, **keys}, **tail, "next": following.next}, node.fields.node)
 
     def _description(self, node: TreeNode) -> str | None:
-        """What it was called, where that is more than its name here says."""
+        """The title or key of the node, if it differs from the step name."""
         if node.title and node.title != node.step:
             return node.title
         return node.key if node.key != node.step else None
 
     def _routes(self, node: TreeNode, *, is_json: bool) -> Routes:
-        return routes(node, lambda edge: self._target(node, edge), self._source, is_json=is_json)
+        return translate_routes(node, lambda edge: self._target(node, edge), self._source, is_json=is_json)
 
     def _target(self, node: TreeNode, edge: TreeEdge) -> str:
-        """Where an edge leads: from a spawner to its join by way of the subtasks."""
+        """The target of an edge: from a spawner, the map of its subtasks."""
         if node.role == "spawner" and edge.on == "success":
             return self._batches[node.key][0]
         return self._tree.nodes[edge.target].step
 
-    def _asking(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
+    def _agent_action(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
         prompt = "\n\n".join(part.strip("\n") for part in parts if part)
         model = node.fields.get("model")
-        said = {
+        entries = {
             "provider": node.fields.get("provider"),
             "model": scalar(literal(model), node.fields.at("model")) if model else None,
             "prompt": scalar(literal(prompt), node.prompt_at),
             **others,
         }
-        return mapping(said, node.fields.node)
+        return mapping(entries, node.fields.node)
 
-    def _told(self, node: TreeNode) -> dict[str, Any]:
-        """Of a join: what it is told of the subtasks, in the place of what the steps before it gave.
+    def _join_context(self, node: TreeNode) -> dict[str, Any]:
+        """The context of a join: the summaries of the subtasks, instead of the outputs of the steps before it.
 
-        One that other nodes lead to as well is told what all of them gave.
+        A join that other nodes lead to as well gets the outputs of all of them.
         """
-        before = [other for other, edge in self._arrivals[node.key] if edge.on == "success"]
+        before = [other for other, edge in self._incoming[node.key] if edge.on == "success"]
         if not before or any(other.role != "spawner" for other in before):
             return {}
         texts = [f"${{{step_path(self._batches[other.key][1])}.output}}" for other in before]
         return {"context": "\n\n".join(texts), "upstream": False}
 
-    def _batch(self, node: TreeNode) -> dict[str, Any]:
+    def _batch_args(self, node: TreeNode) -> dict[str, Any]:
         own = step_path(node.step)
         return {"answer": f"${{{own}.output.json}}", "spawner": literal(node.key), "visit": f"${{{own}.visits}}"}
 
-    def _keys(self) -> list[str]:
+    def _node_keys(self) -> list[str]:
         return [literal(key) for key in self._tree.nodes]
 
     def _call(self, node: TreeNode, function: str, **args: Any) -> dict[str, Any]:
-        return {"python": {"call": f"{_CALLS}:{function}"}, "args": made(args, node.fields.node)}
+        return {"python": {"call": f"{_SUBTASKS_MODULE}:{function}"}, "args": made(args, node.fields.node)}
 
     def _max_visits(self, node: TreeNode) -> int | None:
-        """Many for what a loop may lead to. For what only failures lead to, as few as for any step of ours.
+        """Many visits for a node in a loop; the default for a node that only failures lead to.
 
-        Alphred goes no way back from a remediation: what cannot be mended must not be tried a thousand times.
+        Alphred does not return from a remediation, and a hopeless repair must not be tried a thousand times.
         """
-        is_remediation = all(edge.on == "failure" for _, edge in self._arrivals[node.key]) and self._arrivals[node.key]
+        is_remediation = all(edge.on == "failure" for _, edge in self._incoming[node.key]) and self._incoming[node.key]
         return VISITS_MAX if node.key in self._revisited and not is_remediation else None
 
     def _env(self, node: TreeNode) -> Mapping | None:
-        said: Fields | None = node.fields.get("executionPermissions")
-        values = {name: _as_variable(said.get(key)) for key, name in _VARIABLES.items()} if said else {}
+        permissions: Fields | None = node.fields.get("executionPermissions")
+        values = (
+            {name: _variable_value(permissions.get(key)) for key, name in _PERMISSION_VARIABLES.items()}
+            if permissions
+            else {}
+        )
         env = mapping(values, node.fields.at("executionPermissions")) if any(values.values()) else None
         if env is not None and not self._has_warned:
             self._has_warned = True
@@ -233,26 +286,20 @@ class Steps:
     def _warn_permissions(self, node: TreeNode, env: Mapping) -> None:
         provider = node.fields.get("provider") or ""
         variable = f"MULLIGAN_AGENT_{provider.upper().replace('-', '_')}"
-        message = "executionPermissions become variables: what an agent may do, the command of its provider decides"
-        hint = f"name one that reads $ALPHRED_SANDBOX_MODE and the others in {variable}"
+        message = (
+            "executionPermissions become environment variables: the provider's command decides what the agent may do"
+        )
+        hint = f"set {variable} to a command that reads $ALPHRED_SANDBOX_MODE and the other variables"
         key = node.fields.key("executionPermissions")
         self._translation.warn("permissions", message, key, hint=hint, above=env)
 
 
 def _was_refused(node: TreeNode, key: str) -> bool:
-    """Whether the key is there, and what it says was noted as wrong."""
+    """Whether the key exists but its value was refused."""
     return key in node.fields.node.entries and key not in node.fields
 
 
-def _type_key(node: TreeNode) -> str:
-    return "nodeType" if "nodeType" in node.fields else "type"
-
-
-def _literal_or_none(text: str | None) -> str | None:
-    return literal(text) if text else None
-
-
-def _as_variable(value: Any) -> str | None:
+def _variable_value(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

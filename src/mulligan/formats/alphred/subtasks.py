@@ -1,7 +1,4 @@
-"""Subtasks: what a spawner's answer has to be, what becomes of it, and what its join is told of them.
-
-Called by workers, from the steps that a spawner becomes.
-"""
+"""Subtasks, in a worker: check a spawner's answer, list its subtasks, and summarize their results for the join."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ PREVIEW_CHARS_MAX = 160
 
 _TEXTS = ("title", "prompt")
 _OPTIONAL_TEXTS = ("nodeKey", "provider", "model")
-_KNOWN = {*_TEXTS, *_OPTIONAL_TEXTS, "metadata"}
+_SUBTASK_KEYS = {*_TEXTS, *_OPTIONAL_TEXTS, "metadata"}
 
 
-# -- the spawner's check ---------------------------------------------------------------------------------------------
+# -- checking the answer ---------------------------------------------------------------------------------------------
 
 
-def check(answer: Any, most: int, taken: Sequence[str]) -> None:
-    """Raise what is wrong with a spawner's answer, if anything is. `taken` are the keys of the workflow's nodes."""
+def check_answer(answer: Any, most: int, taken: Sequence[str]) -> None:
+    """Raise StepError if a spawner's answer is invalid. `taken` are the keys of the workflow's nodes."""
     problem = next(_problems(answer, most, taken), "")
     if problem:
         raise StepError("SPAWNER_OUTPUT_INVALID", f"SPAWNER_OUTPUT_INVALID: {problem}")
@@ -37,60 +34,60 @@ def check(answer: Any, most: int, taken: Sequence[str]) -> None:
 
 def _problems(answer: Any, most: int, taken: Sequence[str]) -> Iterator[str]:
     if not isinstance(answer, dict):
-        yield 'the answer is no object such as {"schemaVersion": 1, "subtasks": []}'
+        yield 'the answer is not an object such as {"schemaVersion": 1, "subtasks": []}'
         return
     if answer.get("schemaVersion") != 1 or isinstance(answer["schemaVersion"], bool):
         yield "'schemaVersion' is not 1"
     subtasks = answer.get("subtasks")
     if not isinstance(subtasks, list):
-        yield "'subtasks' is no list"
+        yield "'subtasks' is not a list"
         return
     if len(subtasks) > most:
-        yield f"there are {len(subtasks)} subtasks, and {most} are the most"
+        yield f"there are {len(subtasks)} subtasks, but at most {most} are allowed"
     for number, subtask in enumerate(subtasks, start=1):
-        yield from _problems_of_one(subtask, f"subtask {number}")
-    yield from _clashes(subtasks, taken)
+        yield from _subtask_problems(subtask, f"subtask {number}")
+    yield from _key_clashes(subtasks, taken)
 
 
-def _problems_of_one(subtask: Any, label: str) -> Iterator[str]:
+def _subtask_problems(subtask: Any, label: str) -> Iterator[str]:
     if not isinstance(subtask, dict):
-        yield f"{label} is no object"
+        yield f"{label} is not an object"
         return
     for key in _TEXTS:
         if not isinstance(subtask.get(key), str) or not subtask[key].strip():
             yield f"{label} has no '{key}'"
     for key in _OPTIONAL_TEXTS:
         if subtask.get(key) is not None and (not isinstance(subtask[key], str) or not subtask[key].strip()):
-            yield f"'{key}' of {label} is no text"
-    unknown = sorted(set(subtask) - _KNOWN)
+            yield f"'{key}' of {label} is not a text"
+    unknown = sorted(set(subtask) - _SUBTASK_KEYS)
     if unknown:
-        yield f"{label} has '{unknown[0]}', which is no key of a subtask"
+        yield f"{label} has '{unknown[0]}', which is not a key of a subtask"
 
 
-def _clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
+def _key_clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
     seen = set(taken)
     for subtask in subtasks:
         key = subtask.get("nodeKey") if isinstance(subtask, dict) else None
         if isinstance(key, str):
             if key in seen:
-                yield f"the nodeKey '{key}' is there already"
+                yield f"the nodeKey '{key}' is already used"
             seen.add(key)
 
 
-# -- the list of the map ---------------------------------------------------------------------------------------------
+# -- listing ---------------------------------------------------------------------------------------------------------
 
 
-def listed(
+def list_subtasks(
     answer: dict[str, Any], spawner: str, visit: int, provider: str | None = None, model: str | None = None
 ) -> list[dict[str, Any]]:
-    """The subtasks of a checked answer, each with all that it needs: what it does not say is the spawner's."""
+    """The subtasks of a checked answer, with missing values from the spawner."""
     return [
         {
             "nodeKey": subtask.get("nodeKey") or f"{spawner}__{visit}__{number}",
             "title": subtask["title"],
             "prompt": subtask["prompt"],
             "provider": subtask.get("provider") or provider,
-            # A model is one of a provider's: that of the spawner is no model of another one.
+            # A model belongs to its provider: the spawner's model does not fit another provider.
             "model": subtask.get("model") or (model if subtask.get("provider") in (None, provider) else None) or "",
             "metadata": subtask.get("metadata"),
         }
@@ -98,33 +95,33 @@ def listed(
     ]
 
 
-# -- what the join is told -------------------------------------------------------------------------------------------
+# -- summarizing -----------------------------------------------------------------------------------------------------
 
 
-def told(answer: dict[str, Any], spawner: str, visit: int, outcome: dict[str, Any]) -> str:
-    """A row for each subtask, then what they said: of four at most, those that failed first, then the newest."""
-    subtasks = listed(answer, spawner, visit)
+def summarize_subtasks(answer: dict[str, Any], spawner: str, visit: int, outcome: dict[str, Any]) -> str:
+    """A row for each subtask, then the reports of at most four: failed ones first, then the newest."""
+    subtasks = list_subtasks(answer, spawner, visit)
     failed = {failure["index"]: failure for failure in outcome["failures"]}
-    ended = [_ended(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]
+    ended = [_outcome_of(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]
     rows, _ = head_tail("\n".join(map(_row, ended)), ROWS_CHARS_MAX)
-    head = [f"subtasks.{key}: {count}" for key, count in _counts(outcome).items()]
+    head = [f"subtasks.{key}: {count}" for key, count in _outcome_counts(outcome).items()]
     return "\n".join([*head, "subtask_rows:", rows, *_reports(ended)])
 
 
-def _counts(outcome: dict[str, Any]) -> dict[str, int]:
+def _outcome_counts(outcome: dict[str, Any]) -> dict[str, int]:
     total, succeeded, failed = outcome["total"], outcome["succeeded"], outcome["failed"]
     return {"total": total, "terminal": succeeded + failed, "succeeded": succeeded, "failed": failed}
 
 
-def _ended(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:
+def _outcome_of(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:
     if failure is not None:
-        return {"key": subtask["nodeKey"], "status": "failed", "said": f"{failure['code']}: {failure['message']}"}
-    said = result.get("content") if isinstance(result, dict) else None
-    return {"key": subtask["nodeKey"], "status": "completed", "said": said if isinstance(said, str) else ""}
+        return {"key": subtask["nodeKey"], "status": "failed", "report": f"{failure['code']}: {failure['message']}"}
+    content = result.get("content") if isinstance(result, dict) else None
+    return {"key": subtask["nodeKey"], "status": "completed", "report": content if isinstance(content, str) else ""}
 
 
 def _row(ended: dict[str, str]) -> str:
-    preview = " ".join(ended["said"].split())[:PREVIEW_CHARS_MAX]
+    preview = " ".join(ended["report"].split())[:PREVIEW_CHARS_MAX]
     return f"- node_key: {ended['key']}; status: {ended['status']}; preview: {preview}"
 
 
@@ -132,7 +129,11 @@ def _reports(ended: list[dict[str, str]]) -> Iterator[str]:
     order = sorted(range(len(ended)), key=lambda index: (ended[index]["status"] != "failed", -index))
     room = CONTEXT_CHARS_MAX - ROWS_CHARS_MAX
     for one in (ended[index] for index in order[:UPSTREAM_OUTPUTS_MAX]):
-        text, cut = head_tail(one["said"], min(UPSTREAM_CHARS_MAX, room))
-        if one["said"] and room >= min(len(one["said"]), SHARE_CHARS_MIN):
+        text, cut = head_tail(one["report"], min(UPSTREAM_CHARS_MAX, room))
+        if one["report"] and room >= min(len(one["report"]), SHARE_CHARS_MIN):
             room -= cut.included_chars
             yield f"\nreport of {one['key']} ({one['status']}):\n{text}"
+
+
+# Converted files and stored runs may call these functions by their former names.
+check, listed, told = check_answer, list_subtasks, summarize_subtasks

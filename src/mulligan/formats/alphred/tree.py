@@ -1,4 +1,4 @@
-"""A file of Alphred's, read and checked: its nodes in their order, each with the edges that leave it."""
+"""A checked Alphred file: its nodes in order, each with the edges that leave it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mulligan.language.suggestions import did_you_mean
 
 @dataclass(slots=True)
 class TreeEdge:
-    """An edge. `at` is what is pointed at when something is wrong with where it leads."""
+    """An edge. `at` is the node that a message about its target points to."""
 
     target: str
     at: Node
@@ -26,7 +26,7 @@ class TreeEdge:
 
 @dataclass(slots=True)
 class TreeNode:
-    """A node as both forms of the file say it. `key_at` is its name in the file, `fields` the rest of what it says."""
+    """A node of either form of the file. `key_at` is the node of its key, `fields` everything that it says."""
 
     key: str
     key_at: Node
@@ -37,25 +37,25 @@ class TreeNode:
     title: str = ""
     role: str = "standard"
     max_children: int = MAX_CHILDREN_DEFAULT
-    # The step that it becomes.
+    # The name of its step.
     step: str = ""
     edges: list[TreeEdge] = field(default_factory=list)
 
-    def leaving(self, on: str) -> list[TreeEdge]:
-        """Its edges of one kind, in the order in which they are looked at; those without a priority come last."""
+    def edges_on(self, on: str) -> list[TreeEdge]:
+        """Its edges for one outcome, in the order of evaluation; those without a priority come last."""
         found = [edge for edge in self.edges if edge.on == on]
         return sorted(found, key=lambda edge: (edge.priority is None, edge.priority or 0))
 
 
 @dataclass(slots=True)
 class Tree:
-    """A whole file. Nodes in the order in which Alphred takes them up, by their keys."""
+    """A whole file. Nodes by key, in the order in which Alphred runs them."""
 
     fields: Fields
     nodes: dict[str, TreeNode]
     names: Names
 
-    def arrivals(self) -> dict[str, list[tuple[TreeNode, TreeEdge]]]:
+    def incoming_edges(self) -> dict[str, list[tuple[TreeNode, TreeEdge]]]:
         """The edges that lead to each node."""
         found: dict[str, list[tuple[TreeNode, TreeEdge]]] = {key: [] for key in self.nodes}
         for node in self.nodes.values():
@@ -65,10 +65,10 @@ class Tree:
 
 
 def read_tree(root: Node, source: Source) -> Tree:
-    """The file, with everything that is wrong with it noted."""
+    """Read a file, and note everything that is wrong with it."""
     is_old = isinstance(root, Mapping) and "phases" in root.entries and "nodes" not in root.entries
     tree = _read_phases(root, source) if is_old else _read_draft(root, source)
-    _drop_lost_edges(tree, source)
+    _drop_dangling_edges(tree, source)
     for node in tree.nodes.values():
         _note_equal_priorities(node, source)
     return tree
@@ -79,45 +79,41 @@ def read_tree(root: Node, source: Source) -> Tree:
 
 def _read_draft(root: Node, source: Source) -> Tree:
     fields: Fields = DRAFT.read(root, "the workflow", source)
-    read = [_node(said) for said in _records(fields, "nodes", NODE, "a node", source)]
+    read = [_read_node(entry) for entry in _read_records(fields, "nodes", NODE, "a node", source)]
     _note_equal_indexes(read, source)
-    tree = _tree(fields, sorted(read, key=_order), source)
-    for said in _records(fields, "edges", EDGE, "an edge", source):
+    tree = _build_tree(fields, sorted(read, key=_sort_key), source)
+    for entry in _read_records(fields, "edges", EDGE, "an edge", source):
         with source.noting:
-            _add_edge(tree, said, source)
+            _add_edge(tree, entry, source)
     return tree
 
 
-def _records(fields: Fields, key: str, record: Record, label: str, source: Source) -> list[Fields]:
-    """The entries of a list that have what they must; of the others it was noted what is missing."""
+def _read_records(fields: Fields, key: str, record: Record, label: str, source: Source) -> list[Fields]:
+    """The entries of a list that have all required keys; missing keys of others were noted."""
     found: list[Fields] = []
     for entry in fields.get(key) or ():
         with source.noting:
             found.append(record.read(entry, label, source))
-    return [said for said in found if all(word in said for word in record.required)]
+    return [entry for entry in found if all(word in entry for word in record.required)]
 
 
-def _node(said: Fields) -> TreeNode:
-    template = said.get("promptTemplate")
+def _read_node(fields: Fields) -> TreeNode:
+    template, most = fields.get("promptTemplate"), fields.get("maxChildren")
     return TreeNode(
-        key=said["nodeKey"],
-        key_at=said.at("nodeKey"),
-        fields=said,
-        kind=said.get("nodeType") or "agent",
+        key=fields["nodeKey"],
+        key_at=fields.at("nodeKey"),
+        fields=fields,
+        kind=fields.get("nodeType") or "agent",
         prompt=template.get("content", "") if template else "",
-        prompt_at=template.at("content") if template and "content" in template else said.node,
-        title=said.get("displayName") or "",
-        role=said.get("nodeRole") or "standard",
-        max_children=_or(said.get("maxChildren"), MAX_CHILDREN_DEFAULT),
+        prompt_at=template.at("content") if template and "content" in template else fields.node,
+        title=fields.get("displayName") or "",
+        role=fields.get("nodeRole") or "standard",
+        max_children=MAX_CHILDREN_DEFAULT if most is None else most,
     )
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-def _order(node: TreeNode) -> tuple[bool, int, str]:
-    """As Alphred chooses the next node. One without an index has no claim to come before any other."""
+def _sort_key(node: TreeNode) -> tuple[bool, int, str]:
+    """The order in which Alphred chooses the next node. Nodes without an index come last, in file order."""
     index = node.fields.get("sequenceIndex")
     return index is None, index or 0, node.key if index is not None else ""
 
@@ -128,12 +124,12 @@ def _note_equal_indexes(nodes: list[TreeNode], source: Source) -> None:
         index = node.fields.get("sequenceIndex")
         other = first.setdefault(index, node) if index is not None else node
         if other is not node:
-            message = f"node '{node.key}' has the sequenceIndex {index}, and so has '{other.key}'"
-            hint = "each node has its own: they say who comes first"
+            message = f"nodes '{other.key}' and '{node.key}' have the same sequenceIndex {index}"
+            hint = "give each node its own index: it decides which runs first"
             source.note(source.refuse("sequence_index", message, node.fields.at("sequenceIndex"), hint=hint))
 
 
-def _tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
+def _build_tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
     tree = Tree(fields, {}, Names.of_steps())
     for node in nodes:
         if node.key in tree.nodes:
@@ -146,60 +142,60 @@ def _tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
     return tree
 
 
-def _add_edge(tree: Tree, said: Fields, source: Source) -> None:
-    if (said.get("edgeKind") or "tree") != "tree":
-        message = f"an edge of the kind '{said['edgeKind']}' is made while a run goes on, and is no part of a workflow"
-        raise source.refuse("edge", message, said.at("edgeKind"), hint="remove it")
-    owner = tree.nodes.get(said["sourceNodeKey"])
+def _add_edge(tree: Tree, entry: Fields, source: Source) -> None:
+    if (entry.get("edgeKind") or "tree") != "tree":
+        message = f"an edge of the kind '{entry['edgeKind']}' is created during a run and is not part of a workflow"
+        raise source.refuse("edge", message, entry.at("edgeKind"), hint="remove it")
+    owner = tree.nodes.get(entry["sourceNodeKey"])
     if owner is None:
-        raise _no_node(said["sourceNodeKey"], said.at("sourceNodeKey"), tree, source)
-    _append_edge(owner, said, "targetNodeKey", "guardExpression", source)
+        raise _unknown_node(entry["sourceNodeKey"], entry.at("sourceNodeKey"), tree, source)
+    _append_edge(owner, entry, "targetNodeKey", "guardExpression", source)
 
 
-def _append_edge(owner: TreeNode, said: Fields, target: str, guard: str, source: Source) -> None:
+def _append_edge(owner: TreeNode, entry: Fields, target: str, guard: str, source: Source) -> None:
     edge = TreeEdge(
-        target=said[target],
-        at=said.at(target),
-        fields=said,
-        guard=said.get(guard),
-        on=said.get("routeOn") or "success",
-        priority=said.get("priority"),
+        target=entry[target],
+        at=entry.at(target),
+        fields=entry,
+        guard=entry.get(guard),
+        on=entry.get("routeOn") or "success",
+        priority=entry.get("priority"),
     )
     owner.edges.append(edge)
     _check_edge(owner, edge, guard, source)
 
 
 def _check_edge(owner: TreeNode, edge: TreeEdge, guard: str, source: Source) -> None:
-    """Alphred's own rules: a route on failure has no condition, any other has one unless it is 'auto'."""
+    """Check Alphred's rules: a failure edge has no guard; any other edge has one unless it is 'auto'."""
     is_auto, where = edge.fields.get("auto"), f"the edge from '{owner.key}' to '{edge.target}'"
     if edge.on == "terminal":
-        message = f"{where} is taken on 'terminal', which is for the edges that a spawner makes while it runs"
+        message = f"{where} has the route 'terminal', which is only for edges that a spawner creates"
         raise source.refuse("edge", message, edge.fields.at("routeOn"), hint="write 'success' or 'failure'")
     if edge.on == "failure" and edge.guard is not None:
-        message = f"{where} is taken on failure and has a guard: the choice depends on the failure alone"
+        message = f"{where} is taken on failure and has a guard, which is not supported"
         raise source.refuse("edge", message, edge.fields.key(guard), hint=f"remove '{guard}'")
     if edge.on == "failure" and is_auto is False:
-        message = f"{where} is taken on failure and is not 'auto', and only a guard could say when"
+        message = f"{where} is taken on failure and is not 'auto', but it cannot have a guard"
         raise source.refuse("edge", message, edge.fields.at("auto"), hint="write true, or remove it")
     if is_auto and edge.guard is not None:
-        message = f"{where} is 'auto', which is always, and has a guard, which is not"
-        raise source.refuse("edge", message, edge.fields.key(guard), hint="keep one of them")
+        message = f"{where} is 'auto' and has a guard, but only one of them is allowed"
+        raise source.refuse("edge", message, edge.fields.key(guard), hint="remove one of them")
     if edge.on == "success" and is_auto is False and edge.guard is None:
         message = f"{where} is not 'auto' and has no guard, so it would never be taken"
         raise source.refuse("edge", message, edge.fields.at("auto"), hint=f"add '{guard}', or write true")
 
 
-def _no_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
+def _unknown_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
     return source.refuse("unknown_step", f"there is no node '{key}'", at, hint=did_you_mean(key, tree.nodes))
 
 
-def _drop_lost_edges(tree: Tree, source: Source) -> None:
-    """Note edges that lead nowhere. What comes after may count on the others."""
+def _drop_dangling_edges(tree: Tree, source: Source) -> None:
+    """Note and remove edges to unknown nodes."""
     for node in tree.nodes.values():
         for edge in node.edges:
             with source.noting:
                 if edge.target not in tree.nodes:
-                    raise _no_node(edge.target, edge.at, tree, source)
+                    raise _unknown_node(edge.target, edge.at, tree, source)
         node.edges = [edge for edge in node.edges if edge.target in tree.nodes]
 
 
@@ -209,8 +205,8 @@ def _note_equal_priorities(node: TreeNode, source: Source) -> None:
         if edge.priority is None:
             continue
         if (edge.on, edge.priority) in taken:
-            message = f"node '{node.key}' has two {edge.on} edges of the priority {edge.priority}"
-            hint = "each has its own: they say which is looked at first"
+            message = f"node '{node.key}' has two {edge.on} edges with the priority {edge.priority}"
+            hint = "give each edge its own priority: it decides which is evaluated first"
             source.note(source.refuse("priority", message, edge.fields.at("priority"), hint=hint))
         taken.add((edge.on, edge.priority))
 
@@ -220,22 +216,30 @@ def _note_equal_priorities(node: TreeNode, source: Source) -> None:
 
 def _read_phases(root: Node, source: Source) -> Tree:
     fields: Fields = PHASES.read(root, "the workflow", source)
-    tree = _tree(fields, [_phase(said) for said in _records(fields, "phases", PHASE, "a phase", source)], source)
+    tree = _build_tree(
+        fields, [_read_phase(entry) for entry in _read_records(fields, "phases", PHASE, "a phase", source)], source
+    )
     for node in tree.nodes.values():
-        for said in _records(node.fields, "transitions", TRANSITION, "a transition", source):
+        for entry in _read_records(node.fields, "transitions", TRANSITION, "a transition", source):
             with source.noting:
-                _append_edge(node, said, "target", "when", source)
+                _append_edge(node, entry, "target", "when", source)
     if not any("transitions" in node.fields for node in tree.nodes.values()):
-        _chain(list(tree.nodes.values()))
+        _chain_phases(list(tree.nodes.values()))
     return tree
 
 
-def _phase(said: Fields) -> TreeNode:
-    at = said.at("prompt") if "prompt" in said else said.node
-    return TreeNode(said["name"], said.at("name"), said, said.get("type") or "agent", said.get("prompt") or "", at)
+def _read_phase(fields: Fields) -> TreeNode:
+    return TreeNode(
+        key=fields["name"],
+        key_at=fields.at("name"),
+        fields=fields,
+        kind=fields.get("type") or "agent",
+        prompt=fields.get("prompt") or "",
+        prompt_at=fields.at("prompt") if "prompt" in fields else fields.node,
+    )
 
 
-def _chain(nodes: list[TreeNode]) -> None:
-    """Phases of which none says what follows, follow each other."""
+def _chain_phases(nodes: list[TreeNode]) -> None:
+    """Connect phases in order if none of them has transitions."""
     for node, after in pairwise(nodes):
         node.edges.append(TreeEdge(after.key, node.key_at, node.fields, None))

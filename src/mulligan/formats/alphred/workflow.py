@@ -1,10 +1,10 @@
-"""A file of Alphred's as one of ours: what is said of the whole, where it starts, and which nodes are visited again."""
+"""A whole Alphred file as a workflow: its name and description, where it starts, and which nodes loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mulligan.formats.alphred.steps import Steps
+from mulligan.formats.alphred.steps import StepBuilder
 from mulligan.formats.alphred.tree import Tree, TreeNode, read_tree
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, shorten
@@ -12,66 +12,64 @@ from mulligan.language.suggestions import did_you_mean
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Alphred's as the tree of one of ours."""
+    """Translate the tree of an Alphred file to the tree of a workflow file."""
     source = translation.source
     tree = read_tree(root, source)
-    roots = {key for key, edges in tree.arrivals().items() if not edges}
-    starts = _starts(tree, roots, source)
-    steps = made(Steps(tree, starts, _revisited(tree), translation).all(), root)
+    roots = {key for key, edges in tree.incoming_edges().items() if not edges}
+    starts = _explicit_starts(tree, roots, source)
+    steps = made(StepBuilder(tree, starts, _revisited_nodes(tree), translation).build(), root)
     for remark in _remarks(tree):
         translation.remark(steps, remark)
     whole = {
-        "name": _name(tree),
+        "name": tree.fields.get("treeKey") or tree.fields.get("name") or None,
         "description": _description(tree),
-        # Alphred takes up one node at a time, the first by its index. From one root our edges do that by themselves.
+        # Alphred runs one node at a time, by index. With a single root our edges have the same effect.
         "max_parallel": 1 if len(roots | starts) > 1 else None,
         "steps": steps,
     }
     return mapping(whole, root)
 
 
-def _name(tree: Tree) -> str | None:
-    return tree.fields.get("treeKey") or tree.fields.get("name") or None
-
-
 def _description(tree: Tree) -> str | None:
-    """The name that people read, where the key is the workflow's, and what it is for."""
+    """The readable name, if the workflow is named by its key, and the description."""
     name = tree.fields.get("name") if tree.fields.get("treeKey") else None
-    said = (text.strip() for text in (name, tree.fields.get("description")) if text)
-    return ": ".join(filter(None, said)) or None
+    parts = (text.strip() for text in (name, tree.fields.get("description")) if text)
+    return ": ".join(filter(None, parts)) or None
 
 
 def _remarks(tree: Tree) -> Iterator[str]:
-    """What is said of the file and means nothing for a run."""
-    said = [f"{word} {tree.fields[key]}" for key, word in _OF_THE_FILE.items() if tree.fields.get(key) is not None]
-    if said:
-        yield f"Alphred: {', '.join(said)}"
+    """Facts about the file that have no effect on a run."""
+    facts = [f"{word} {tree.fields[key]}" for key, word in _FILE_FACTS.items() if tree.fields.get(key) is not None]
+    if facts:
+        yield f"Alphred: {', '.join(facts)}"
     notes = tree.fields.get("versionNotes")
     if notes and notes.strip():
         yield f"version notes: {' '.join(notes.split())}"
 
 
-_OF_THE_FILE = {"version": "version", "status": "status", "draftRevision": "revision"}
+_FILE_FACTS = {"version": "version", "status": "status", "draftRevision": "revision"}
 
 
 # -- where it starts -------------------------------------------------------------------------------------------------
 
 
-def _starts(tree: Tree, roots: set[str], source: Source) -> set[str]:
-    """The nodes that have to be told that they start: in loops that no edge leads into, the one that the file names,
-    else the first. Alphred has no way to start there, and waits for ever."""
+def _explicit_starts(tree: Tree, roots: set[str], source: Source) -> set[str]:
+    """The nodes that need `start`: in a loop without an edge into it, the node that the file names, or the first.
+
+    Alphred cannot start such a loop and waits forever.
+    """
     named = [key for key in _named_starts(tree, source) if key not in roots]
-    reached = _reached(tree, roots)
+    reached = _reachable(tree, roots)
     for key in named:
         if key in reached:
-            message = f"'{key}' does not start at once: it waits for the edges that lead to it"
+            message = f"'{key}' does not start immediately: it waits for its incoming edges"
             source.warn("start", message, tree.fields.at("initialRunnableNodeKeys"))
     found = {key for key in named if key not in reached}
-    reached |= _reached(tree, found)
+    reached |= _reachable(tree, found)
     for key in tree.nodes:
         if key not in reached:
             found.add(key)
-            reached |= _reached(tree, [key])
+            reached |= _reachable(tree, [key])
     return found
 
 
@@ -86,8 +84,8 @@ def _named_starts(tree: Tree, source: Source) -> list[str]:
     return [key for key in keys if key in tree.nodes]
 
 
-def _reached(tree: Tree, keys: Iterable[str]) -> set[str]:
-    """These nodes and all that edges lead to from them."""
+def _reachable(tree: Tree, keys: Iterable[str]) -> set[str]:
+    """These nodes and all nodes that can be reached from them."""
     found = set(keys)
     todo = list(found)
     while todo:
@@ -101,13 +99,13 @@ def _reached(tree: Tree, keys: Iterable[str]) -> set[str]:
 # -- loops -----------------------------------------------------------------------------------------------------------
 
 
-def _revisited(tree: Tree) -> set[str]:
-    """The nodes that may be visited more than once: what is reached from where an edge leads back to."""
-    return _reached(tree, _led_back_to(tree))
+def _revisited_nodes(tree: Tree) -> set[str]:
+    """The nodes that may be visited more than once: all that can be reached from the target of a loop."""
+    return _reachable(tree, _loop_targets(tree))
 
 
-def _led_back_to(tree: Tree) -> set[str]:
-    """The targets of edges that close a loop, found by walking down every path once."""
+def _loop_targets(tree: Tree) -> set[str]:
+    """The targets of edges that close a loop, found by a depth-first search."""
     found: set[str] = set()
     done: set[str] = set()
     for start in tree.nodes.values():

@@ -1,4 +1,4 @@
-"""Credentials: NoETL keeps them under names, and so do we. A name is a secret of the environment's, `NOETL_NAME`."""
+"""Credentials: each that a playbook names is a secret from the environment variable `NOETL_NAME`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 from mulligan.language.shapes import Fields
 
 _KEYCHAIN = re.compile(r"\bkeychain\.([A-Za-z_]\w*)|\bkeychain\[['\"]([^'\"]+)['\"]\]")
-# Where a mapping under `auth` names one credential; without these it maps names to credentials.
+# Keys of a mapping under `auth` that name one credential; without these it maps names to credentials.
 _NAMING = ("credential", "key", "name", "secret")
 
 
 class Credentials:
-    """The credentials that a playbook names, and who names them."""
+    """The credentials that a playbook names."""
 
     def __init__(self, workload: dict[str, Any], source: Source) -> None:
         self._workload = workload
@@ -24,12 +24,12 @@ class Credentials:
         self.secrets: dict[str, str] = {}
 
     def used_by(self, *nodes: Node | None) -> dict[str, str]:
-        """For the `auth` of an action: each credential by its name."""
+        """The credentials named in these values, by name, for the `auth` of an action."""
         names = dict.fromkeys(name for node in nodes if node is not None for name in self._named(node))
         return {name: self._secret(name, variable(name)) for name in names}
 
     def fetched_by(self, tool: Mapping) -> dict[str, str]:
-        """The same for a tool of the kind `secrets`: of the environment it is the variable of that very name."""
+        """The same for a `secrets` tool. With `provider: env` it is the variable of exactly that name."""
         node = tool.get("secret_name") or tool.get("name")
         if not isinstance(node, Scalar):
             raise self._source.refuse("missing_key", "the tool 'secrets' has no 'secret_name'", tool)
@@ -51,7 +51,7 @@ class Credentials:
         yield from self._of_tools(node)
 
     def _of_tools(self, node: Node) -> Iterator[str]:
-        """What stands under `auth` (or `credentials`), at any depth: tools stand in lists, and in each other."""
+        """The credentials under `auth` or `credentials`, at any depth: tools may be in lists, and nested."""
         if isinstance(node, Sequence):
             for item in node.items:
                 yield from self._of_tools(item)
@@ -71,28 +71,28 @@ class Credentials:
                 yield from self._under_auth(value)
 
     def _resolved(self, node: Scalar) -> str:
-        """The name; one that the workload holds is the one that stands there."""
+        """The name; where the workload holds it, the default there."""
         if not has_templates(node):
             return node.text
         key = workload_name(node.text)
         value = self._workload.get(key) if key else None
         if isinstance(value, str) and value.strip() and "{{" not in value:
             return value
-        message = f"which credential '{node.text}' is must be known when the file is read"
-        hint = "write its name, or a key of 'workload' that has it: \"{{ workload.NAME }}\""
+        message = f"the name of the credential '{node.text}' must be known when the file is read"
+        hint = "write the name, or a key of 'workload' that holds it: \"{{ workload.NAME }}\""
         raise self._source.refuse("noetl", message, node, hint=hint)
 
 
 def variable(name: str) -> str:
-    """The environment variable that a credential is looked for in."""
+    """The environment variable that holds a credential."""
     return f"NOETL_{input_name(name).upper().lstrip('_')}"
 
 
-def refuse_clear(keychain: tuple[Fields, ...], source: Source) -> None:
-    """What a keychain entry says in clear would be in the log of every run."""
+def refuse_plain_credentials(keychain: tuple[Fields, ...], source: Source) -> None:
+    """Refuse keychain entries with values in plain text: they would be in the log of every run."""
     for entry in keychain:
         if entry.get("kind") == "static" and "name" in entry:
             name = str(entry["name"])
-            message = f"the keychain entry '{name}' holds its values in clear"
+            message = f"the keychain entry '{name}' holds its values in plain text"
             hint = f"put them into the variable {variable(name)} as JSON, and remove 'kind: static'"
             source.note(source.refuse("noetl", message, entry.key("kind"), hint=hint))

@@ -1,11 +1,13 @@
-"""Every mapping that a file of NoETL's may have, in each of its dialects, and what becomes of its keys."""
+"""Every mapping of a NoETL file, in each dialect, and what becomes of its keys."""
 
 from __future__ import annotations
 
-from mulligan.formats.noetl.dialects import ANY, DESCRIPTION, NAME, Dialect, Open
 from mulligan.formats.noetl.tool_keys import (
+    ANY,
     CASE_PAGES,
     COLLECT,
+    DESCRIPTION,
+    NAME,
     NEXT_CALL,
     ON_ERROR,
     ON_SUCCESS,
@@ -18,6 +20,8 @@ from mulligan.formats.noetl.tool_keys import (
     TOOL_POLICY,
     TOOL_SPEC,
     TOOLS,
+    Dialect,
+    Open,
 )
 from mulligan.language.shapes import FLAG, TEXT, Choice, Either, Key, ListOf, MapOf, Nothing, Record, Shape, whole
 
@@ -108,7 +112,7 @@ WORKLOAD: Shape = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Noth
 PLAYBOOK = Dialect(
     "playbook",
     {
-        "apiVersion": Key(TEXT, "tells the file; 'noetl.io/v1' is the oldest dialect"),
+        "apiVersion": Key(TEXT, "marks the file as NoETL's; 'noetl.io/v1' is the oldest dialect"),
         "kind": Key(Choice(("Playbook", "playbook")), "what the file is"),
         "metadata": Key(METADATA, "name, description and comments"),
         "name": Key(NAME, "the workflow's 'name', in the oldest dialect"),
@@ -234,8 +238,8 @@ STEP = Dialect(
         "retry": "write it as a rule of 'tool.spec.policy'",
         "result": "the result of a step is read by its name",
         "outcome": "the outcome of a step is read as 'output'",
-        "sink": "write it as a step of its own",
-        "save": "write it as a step of its own",
+        "sink": "write it as a separate step",
+        "save": "write it as a separate step",
         **dict.fromkeys(("needs", "depends_on"), "write it as an arc: in 'next' of the step that comes before"),
     },
 )
@@ -255,7 +259,7 @@ CASE = Record(
     "case",
     {
         "when": Key(
-            ANY, "asked after the tool ('call.done', 'call.error', 'loop.done', 'step.exit')", is_required=True
+            ANY, "evaluated after the tool ('call.done', 'call.error', 'loop.done', 'step.exit')", is_required=True
         ),
         "then": Key(ANY, "what is done where it holds", is_required=True),
     },
@@ -291,7 +295,7 @@ SAVE = Open(
         "storage": Key(ANY, "the same; 'event_log' needs no doing: results are in the log"),
         "table": Key(ANY, "the table"),
         "mode": Key(Choice(("insert", "append", "upsert", "replace")), "default insert"),
-        "key": Key(ANY, "of 'upsert': what tells two rows apart"),
+        "key": Key(ANY, "for 'upsert': the columns that identify a row"),
         "data": Key(ANY, "a row, or a list of them (default: the result)"),
         "args": Key(ANY, "the same"),
         "auth": Key(ANY, "the name of a credential"),

@@ -1,4 +1,4 @@
-"""Steps and workbook entries of the oldest dialect, in the words of the one after it."""
+"""Rewrite steps and workbook entries of the oldest dialect in the one after it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from mulligan.formats.noetl.keys import ITERATOR
 from mulligan.formats.translation import made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe
 
-# Kinds that once were, and what does the same now.
+# Former kinds of tools, and what does the same now.
 _ROUTER = {"kind": "noop"}
 _SAVE = {"kind": "python", "code": "result = input_data"}
 _RENAMED = {"router": _ROUTER, "start": _ROUTER, "end": _ROUTER, "save": _SAVE}
 
 
 def kind_of(node: Mapping) -> Scalar | None:
-    """The kind of a tool that is a text, under either of its names."""
+    """The kind of a tool whose `tool` or `type` is a text."""
     return next((found for key in ("tool", "type") if isinstance(found := node.get(key), Scalar) and found.text), None)
 
 
-def in_newer_words(node: Mapping, source: Source) -> Mapping:
-    """The step with its iterator as a loop, and with a kind that there is."""
+def in_newer_dialect(node: Mapping, source: Source) -> Mapping:
+    """Rewrite an iterator as a loop, and a former kind as a present one."""
     kind = kind_of(node)
     if kind is None:
         return node
     if kind.text == "iterator":
-        return in_newer_words(_looping(node, kind, source), source)
+        return in_newer_dialect(_iterator_as_loop(node, kind, source), source)
     if kind.text in _RENAMED:
-        return _replaced(node, kind, made(_RENAMED[kind.text], kind))
+        return _with_tool(node, kind, made(_RENAMED[kind.text], kind))
     return node
 
 
-def _looping(node: Mapping, kind: Scalar, source: Source) -> Mapping:
-    """What an iterator does for each item is what the step does; the rest of it is the loop."""
+def _iterator_as_loop(node: Mapping, kind: Scalar, source: Source) -> Mapping:
+    """The task of the iterator becomes the tool of the step; the rest of it becomes the loop."""
     task = node.get("task")
     if not isinstance(task, Mapping):
         message = "the iterator has no 'task'" if task is None else f"'task' is {describe(task)}, a mapping is expected"
@@ -39,7 +39,7 @@ def _looping(node: Mapping, kind: Scalar, source: Source) -> Mapping:
     loop.entries = {key: entry for key, entry in node.entries.items() if key in ITERATOR.keys and key != "task"}
     found = Mapping(node.line, node.column)
     found.entries = {key: entry for key, entry in node.entries.items() if key not in (*ITERATOR.keys, "tool", "type")}
-    # What a task is called is nobody's to read.
+    # Nothing reads the name of a task.
     found.entries.update({key: entry for key, entry in task.entries.items() if key not in ("name", "task", "desc")})
     if _is_workbook(task) and "name" in task.entries:
         found.entries["name"] = task.entries["name"]
@@ -52,7 +52,7 @@ def _is_workbook(task: Mapping) -> bool:
     return kind is not None and kind.text == "workbook"
 
 
-def _replaced(node: Mapping, kind: Scalar, tool: Node) -> Mapping:
+def _with_tool(node: Mapping, kind: Scalar, tool: Node) -> Mapping:
     found = Mapping(node.line, node.column)
     found.entries = {key: entry for key, entry in node.entries.items() if key not in ("tool", "type")}
     found.entries["tool"] = (scalar("tool", kind), tool)

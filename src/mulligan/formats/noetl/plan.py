@@ -1,7 +1,7 @@
-"""A playbook as steps of ours: one for each of its own, and small ones beside where it takes more than one.
+"""Plan the steps of ours that stand for the steps of a playbook, some of which need several.
 
-A loop is a step that lists the items, the map, and one that gathers; a playbook that is called is a step that makes
-its inputs, the child run, and one that goes on; what a failure leads to is decided by a step `NAME_on_error`.
+A loop becomes a step that lists the items, the map, and one that collects the results. A called playbook becomes a step
+that makes its inputs, the child run, and one that routes on. A step `NAME_on_error` decides where a failure leads.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from mulligan.formats.expressions import output_of, quoted
 from mulligan.formats.names import Names
 from mulligan.formats.noetl.calls import Call, read_call
 from mulligan.formats.noetl.credentials import Credentials
-from mulligan.formats.noetl.routes import Router, written, written_cases
+from mulligan.formats.noetl.routes import Router, cases_for_action, router_for_action
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, TooManyProblems, plain
 from mulligan.language.reachability import Reachability
 
-# Arcs that lead back go round until one leads on: pages, polls. This many times is a mistake.
+# Arcs may lead back, for pages or polls. More visits than this are taken for a mistake.
 MAX_VISITS = 1000
 _ITEM = "item"
-# Tools that run text of the playbook in which templates may stand.
+# Tools that run texts of the playbook which may contain templates.
 _PROGRAMS = frozenset({"shell", "postgres", "duckdb"})
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the parts of a step are called: where arcs lead to, what works, what goes on, what a failure leads to."""
+    """The names of our steps for a step of the playbook: its entry, its work, its routes, its failure route."""
 
     entry: str
     own: str
     route: str
-    trouble: str
+    on_error: str
 
 
-class Place(msgspec.Struct, eq=False):
-    """A step of ours on the way. `actions` are its `noetl`s, to which what it has seen is added."""
+class PlannedStep(msgspec.Struct, eq=False):
+    """A step of ours. `actions` are its `noetl` actions, to which `seen` is added at the end."""
 
     name: str
     at: Node
     body: dict[str, Any]
     actions: tuple[dict[str, Any], ...] = ()
-    # The texts that say what it reads.
+    # The texts in which names are searched, to know which steps it reads.
     reads: tuple[Node | None, ...] = ()
     next: list[Any] = []
 
@@ -69,23 +69,23 @@ class Plan:
         self._source = translation.source
         self._translation = translation
         self.must_match = False
-        # What of the workload is a template of the file's own.
+        # The defaults of the workload that are templates.
         self.derived: dict[str, Node] | None = None
-        # The workload as the file has it.
+        # The defaults of the workload.
         self.defaults: dict[str, Node] = {}
         self._calls = self._read_calls()
         self.names = self._named()
-        self.places: list[Place] = []
-        self._at: dict[str, Place] = {}
-        # Steps whose envelopes all that follow are given, since they may set something.
+        self.planned: list[PlannedStep] = []
+        self._at: dict[str, PlannedStep] = {}
+        # Steps whose envelopes all following steps get, since they may set something.
         self._always = {step.name for step in steps if step.is_setter}
-        # Steps with names that no word can be: such as those with blanks.
+        # Steps whose names are not identifiers, such as names with blanks.
         self._odd = [step for step in steps if not step.name.isidentifier()]
         self._fetching = [(step.name, tool) for step in steps for tool in step.tools.all if tool.kind == "secrets"]
         self._by_name = {step.name: step for step in steps}
         self._order = {step.name: number for number, step in enumerate(steps)}
 
-    # -- names ---------------------------------------------------------------------------------------------------------
+    # -- names --------------------------------------------------------------------------------------------------------
 
     def _read_calls(self) -> dict[str, Call]:
         found: dict[str, Call] = {}
@@ -93,14 +93,14 @@ class Plan:
             if step.tools.child is not None:
                 with self._source.noting:
                     found[step.name] = read_call(step.tools.child, step.input, self._source)
-        self._warn_of_waiting(found)
+        self._warn_about_waiting(found)
         return found
 
-    def _warn_of_waiting(self, calls: dict[str, Call]) -> None:
-        """Once: it is the same for all of them."""
-        first = next((step for step in self._steps if _is_unwaited(calls.get(step.name))), None)
+    def _warn_about_waiting(self, calls: dict[str, Call]) -> None:
+        """Warn once per file that steps wait for the playbooks that they call."""
+        first = next((step for step in self._steps if _is_not_awaited(calls.get(step.name))), None)
         if first is not None and first.tools.child is not None:
-            message = "the step waits for the playbook that it calls, which NoETL does only with 'return_step'"
+            message = "the step waits for the playbook that it calls; NoETL does so only with 'return_step'"
             self._translation.warn("noetl", message, first.tools.child.fields.key("kind"))
 
     def _named(self) -> dict[str, Parts]:
@@ -119,33 +119,33 @@ class Plan:
             route = names.fit(f"{own}_done")
         return Parts(entry, own, route, names.fit(f"{own}_on_error"))
 
-    # -- places --------------------------------------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def steps(self, entry: Step) -> list[Mapping]:
-        """All of them, in the order of the playbook."""
+        """All steps, in the order of the playbook."""
         for step in self._steps:
             self._add(step)
         if self._source.problems:
-            raise TooManyProblems  # what was refused has no place, and others lead to it
-        reach = Reachability({place.name: place.links for place in self.places})
-        self._show_what_was(reach)
-        rounds = reach.connected((place.name, place.name) for place in self.places)
-        entered = {target for place in self.places for target in place.links}
+            raise TooManyProblems  # a refused step is not planned, and others lead to it
+        reach = Reachability({place.name: place.links for place in self.planned})
+        self._add_seen(reach)
+        rounds = reach.connected((place.name, place.name) for place in self.planned)
+        entered = {target for place in self.planned for target in place.links}
         start = self.names[entry.name].entry
         return [
-            self._written(place, (place.name, place.name) in rounds, place.name == start and start in entered)
-            for place in self.places
+            self._step_node(place, (place.name, place.name) in rounds, place.name == start and start in entered)
+            for place in self.planned
         ]
 
-    def _written(self, place: Place, is_in_loop: bool, is_start: bool) -> Mapping:
-        said = {
+    def _step_node(self, place: PlannedStep, is_in_loop: bool, is_start: bool) -> Mapping:
+        keys = {
             "step": place.name,
             **place.body,
             "max_visits": MAX_VISITS if is_in_loop else None,
             "start": True if is_start else None,
             "next": place.next or None,
         }
-        node = made(said, place.at)
+        node = made(keys, place.at)
         assert isinstance(node, Mapping)
         return node
 
@@ -161,13 +161,13 @@ class Plan:
             return  # it was refused
         after = step.router.after_failure()
         if any(not self._is_final(arc.to) for arc in after.targets):
-            self._add_trouble(step, after, names)
+            self._add_failure_route(step, after, names)
 
     def _add_plain(self, step: Step, names: Parts) -> None:
         action = self._action(
             step, names.own, tool=self._tool(step), input=_copied(step.input), set=_copied(step.set), **_routes(step)
         )
-        body = {**self._about(step), "noetl": action, **self._life(step), **self._leading(step)}
+        body = {**self._description(step), "noetl": action, **self._timeout_and_retry(step), **self._after_arcs(step)}
         self._put(names.own, step, body, action, *self._texts(step), next=self._edges(step.router))
 
     def _add_loop(self, step: Step, names: Parts) -> None:
@@ -190,12 +190,12 @@ class Plan:
             "max_items": loop.max_items,
             "on_item_failure": {"best_effort": "collect", "fail_fast": "stop"}.get(step.after_failure),
         }
-        body = {**self._about(step), "map": mapped, "do": commands}
+        body = {**self._description(step), "map": mapped, "do": commands}
         self._put(names.own, step, body, inner, *reads, next=[names.route])
         self._add_gathering(step, names, loop=f"${{{self._results(step, names)}}}")
 
     def _origin_of_items(self, over: Node) -> dict[str, Any]:
-        """Where the items of a loop come from, where that is the file: from the step itself, or from the workload."""
+        """Whether the items of a loop are from the file itself: from the step, or from the workload."""
         if _is_written_out(over):
             return {"is_written": True}
         name = workload_name(over.value) if isinstance(over, Scalar) and isinstance(over.value, str) else None
@@ -204,14 +204,18 @@ class Plan:
     def _commands(
         self, step: Step, item: dict[str, Any]
     ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
-        """What is done for each item; the action among it that reads, and what."""
+        """The commands for each item; the actions among them, and what these read."""
         own_set = step.set if _is_of_items(step) else None
         call = self._calls.get(step.name)
         if call is None:
             cases = [foreign(case) for case in step.item_cases] or None
             given = {"tool": self._tool(step), "input": _copied(step.input), "set": _copied(own_set), "cases": cases}
             action = self._action(step, "", item=item, **given)
-            return [{"noetl": action, **self._life(step)}], (action,), [*self._texts(step), own_set, *step.item_cases]
+            return (
+                [{"noetl": action, **self._timeout_and_retry(step)}],
+                (action,),
+                [*self._texts(step), own_set, *step.item_cases],
+            )
         if not call.is_rendered and not step.item_cases:
             return [{"workflow": call.action("")}], (), []
         return self._calling_commands(step, call, item)
@@ -219,7 +223,7 @@ class Plan:
     def _calling_commands(
         self, step: Step, call: Call, item: dict[str, Any]
     ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
-        """A child run for an item: what it is given, the run, and what is done with what it gave."""
+        """The commands for a child run of an item: its inputs, the run, and the cases for its result."""
         rendering = self._action(step, "", render=call.rendered, item=item) if call.is_rendered else None
         commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
@@ -231,7 +235,7 @@ class Plan:
         return commands, actions, [call.rendered if call.is_rendered else None, *step.item_cases]
 
     def _results(self, step: Step, names: Parts) -> str:
-        """The output of the map; what each child run gave is what its item gave."""
+        """The output of the map, with the result of each child run as the result of its item."""
         call, output = self._calls.get(step.name), output_of(names.own)
         if call is None or step.item_cases:
             return output  # each is an envelope
@@ -242,34 +246,34 @@ class Plan:
     def _add_call(self, step: Step, names: Parts) -> None:
         call = self._calls.get(step.name)
         if call is None:
-            return  # why not was noted
+            return  # the problem was noted
         if call.is_rendered:
             action = self._action(step, names.entry, render=call.rendered)
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
             self._put(names.entry, step, body, action, call.rendered, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
-        body = {**self._about(step), "workflow": call.action(inputs), **self._life(step)}
+        body = {**self._description(step), "workflow": call.action(inputs), **self._timeout_and_retry(step)}
         self._put(names.own, step, body, (), next=[names.route])
         self._add_gathering(step, names, result=f"${{{call.result_in(output_of(names.own))}}}")
 
     def _add_gathering(self, step: Step, names: Parts, **given: Any) -> None:
-        """What goes on after a loop or a child run."""
+        """Add the step that collects the results of a loop or a child run, and routes on."""
         own_set = None if step.loop is not None and _is_of_items(step) else step.set
         action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
-        body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._leading(step)}
+        body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._after_arcs(step)}
         reads = (own_set, *step.router.cases, *_conditions(step.router))
         self._put(names.route, step, body, action, *reads, next=self._edges(step.router))
 
-    def _add_trouble(self, step: Step, after: Router, names: Parts) -> None:
-        """What a failure leads to: where none of its ways is taken the failure stays what it was."""
+    def _add_failure_route(self, step: Step, after: Router, names: Parts) -> None:
+        """Add the step that decides where a failure leads. Where no arc is taken the failure stays unhandled."""
         for name in dict.fromkeys((names.entry, names.own)):
-            self._at[name].next.append({"to": names.trouble, "on": "failure"})
-        action = self._action(step, names.trouble, failure="${failure}", **_routes_of(after, step))
+            self._at[name].next.append({"to": names.on_error, "on": "failure"})
+        action = self._action(step, names.on_error, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
         reads = (*after.cases, *_conditions(after))
-        # An edge to `end` would be taken, and handle nothing: so there is none, and the failure stays.
+        # An edge to `end` would count as handling: without it the failure stays unhandled.
         edges = [edge for edge in self._edges(after) if edge["to"] != END]
-        self._put(names.trouble, step, body, action, *reads, next=edges)
+        self._put(names.on_error, step, body, action, *reads, next=edges)
 
     def _put(
         self,
@@ -285,38 +289,40 @@ class Plan:
             one["auth"] = self._auth(step, reads)
             if one.get("tool") is not None or one.get("cases"):
                 one |= self._trust(step, reads, one.get("item"))
-        self._at[name] = Place(name, step.at, body, actions, reads, next)
-        self.places.append(self._at[name])
+        self._at[name] = PlannedStep(name, step.at, body, actions, reads, next)
+        self.planned.append(self._at[name])
 
     def end(self, final: Step) -> Mapping | None:
-        """The step that runs last; None where it does nothing."""
+        """Our `end`; None where the final step does nothing."""
         if not final.tools.all:
             return None
         action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
         action |= self._trust(final, reads, None)
-        action["seen"] = _seen(list(self._sources(self._read_by(reads))))
-        node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
+        action["seen"] = _seen_expressions(list(self._sources(self._read_by(reads))))
+        node = made(
+            {"description": final.description or None, "noetl": action, **self._timeout_and_retry(final)}, final.at
+        )
         assert isinstance(node, Mapping)
         return node
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- keys ---------------------------------------------------------------------------------------------------------
 
-    def _action(self, step: Step, place: str, **said: Any) -> dict[str, Any]:
-        """A `noetl` of ours, its keys in the order in which one reads them."""
+    def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
+        """A `noetl` action with its keys in reading order."""
         order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "derived", "seen", "auth")
-        said |= {"workload": self._workload, "derived": self.derived}
-        said["name"] = step.name if place != step.name else None
-        keys = ("name", *order, "set", "cases", "next", "defaults", "trust_templates")
-        return {key: said.get(key) for key in keys}
+        keys |= {"workload": self._workload, "derived": self.derived}
+        keys["name"] = step.name if place != step.name else None
+        words = ("name", *order, "set", "cases", "next", "defaults", "trust_templates")
+        return {key: keys.get(key) for key in words}
 
     def _tool(self, step: Step) -> Node | None:
         node = step.tools.node
         return foreign(node) if node is not None else None
 
     def _auth(self, step: Step, reads: tuple[Node | None, ...]) -> dict[str, str] | None:
-        """The credentials that a place reads: by their names, or by that of a step that fetches them."""
+        """The credentials that these texts name, directly or by a step that fetches them."""
         named = {*words(*reads), step.name}
         found = self._credentials.used_by(*reads)
         for name, tool in self._fetching:
@@ -325,7 +331,7 @@ class Plan:
         return found or None
 
     def _trust(self, step: Step, reads: tuple[Node | None, ...], item: dict[str, Any] | None) -> dict[str, Any]:
-        """What may become part of a command or a query of the step: what the file says of the workload, or anything."""
+        """What may become part of a command or a query of the step: defaults of the workload, or any value."""
         if not _writes_programs(step):
             return {}
         if self._translation.trusts_templates:
@@ -337,15 +343,15 @@ class Plan:
     def _texts(self, step: Step) -> tuple[Node | None, ...]:
         return (step.tools.node, step.input, step.set, *step.router.cases, *_conditions(step.router))
 
-    def _about(self, step: Step) -> dict[str, Any]:
+    def _description(self, step: Step) -> dict[str, Any]:
         own = self.names[step.name].own
-        said = step.description if own == step.name else f"{step.name}: {step.description}".rstrip(": ")
-        return {"description": said or None}
+        text = step.description if own == step.name else f"{step.name}: {step.description}".rstrip(": ")
+        return {"description": text or None}
 
-    def _life(self, step: Step) -> dict[str, Any]:
+    def _timeout_and_retry(self, step: Step) -> dict[str, Any]:
         return {"timeout": step.timeout, "retry": step.retry}
 
-    def _leading(self, step: Step) -> dict[str, Any]:
+    def _after_arcs(self, step: Step) -> dict[str, Any]:
         must_match = (step.router.must_match or self.must_match) and bool(step.router.targets)
         is_allowed = step.after_failure == "best_effort" and step.loop is None
         if is_allowed and not step.router.is_plain:
@@ -368,25 +374,27 @@ class Plan:
     def _is_final(self, name: str) -> bool:
         return name not in self.names
 
-    # -- what a step has seen ------------------------------------------------------------------------------------------
+    # -- what a step reads --------------------------------------------------------------------------------------------
 
-    def _show_what_was(self, reach: Reachability) -> None:
-        """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
-        reading = {place.name: self._read_by(place.reads) for place in self.places if place.actions}
-        held = reach.connected((source, name) for name, read in reading.items() for _, source in self._sources(read))
+    def _add_seen(self, reach: Reachability) -> None:
+        """Give each step the outputs that it reads of steps that lead to it, and of those that may set something."""
+        reading = {place.name: self._read_by(place.reads) for place in self.planned if place.actions}
+        reachable = reach.connected(
+            (source, name) for name, read in reading.items() for _, source in self._sources(read)
+        )
         for name, read in reading.items():
-            before = [pair for pair in self._sources(read) if (pair[1], name) in held]
+            before = [pair for pair in self._sources(read) if (pair[1], name) in reachable]
             for action in self._at[name].actions:
-                action["seen"] = _seen(before)
+                action["seen"] = _seen_expressions(before)
 
     def _sources(self, steps: list[Step]) -> Iterator[tuple[str, str]]:
-        """Where the envelopes of steps are: after a success, and after a failure that leads somewhere."""
+        """The steps of ours that have the envelope of a step: after a success, and after a failure with a route."""
         for step in steps:
             names = self.names[step.name]
-            yield from ((step.name, source) for source in (names.route, names.trouble) if source in self._at)
+            yield from ((step.name, source) for source in (names.route, names.on_error) if source in self._at)
 
     def _read_by(self, reads: tuple[Node | None, ...]) -> list[Step]:
-        """The steps that texts read by name, and those that may set what they read."""
+        """The steps whose names occur in the texts, and those that may set something."""
         named = words(*reads)
         if "context" in named:
             return self._steps
@@ -396,7 +404,7 @@ class Plan:
 
 
 def _writes_programs(step: Step) -> bool:
-    """Whether templates may stand in its commands or queries, or in the name of a table or a script."""
+    """Whether its commands, queries, or names of tables or scripts may contain templates."""
     kinds = {tool.kind for tool in step.tools.all}
     return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
 
@@ -405,7 +413,7 @@ def _keys(step: Step) -> tuple[Node | None, ...]:
     return (step.tools.node, *step.item_cases)
 
 
-def _seen(before: list[tuple[str, str]]) -> dict[str, str] | None:
+def _seen_expressions(before: list[tuple[str, str]]) -> dict[str, str] | None:
     sources: dict[str, list[str]] = {}
     for step, source in before:
         sources.setdefault(step, []).append(source)
@@ -413,12 +421,12 @@ def _seen(before: list[tuple[str, str]]) -> dict[str, str] | None:
 
 
 def _first_of(sources: list[str]) -> str:
-    """What the first of these places gave that gave anything."""
+    """The first output that is not null."""
     outputs = [output_of(name) for name in sources]
     return outputs[0] if len(outputs) == 1 else f"{outputs[0]} == null ? {outputs[1]} : {outputs[0]}"
 
 
-def _is_unwaited(call: Call | None) -> bool:
+def _is_not_awaited(call: Call | None) -> bool:
     return call is not None and call.return_step is None
 
 
@@ -427,14 +435,17 @@ def _copied(node: Node | None) -> Node | None:
 
 
 def _routes(step: Step) -> dict[str, Any]:
-    """What the action has to decide; nothing where all ways are taken and none of them sets anything."""
+    """The cases and arcs for the action; none where all arcs are always taken and set nothing."""
     router = step.router
     is_idle = router.is_plain and all(arc.set is None and arc.args is None for arc in router.arcs)
     return {} if is_idle else _routes_of(router, step)
 
 
 def _routes_of(router: Router, step: Step) -> dict[str, Any]:
-    return {"cases": written_cases(router) or None, "next": written(router, step.at) if router.arcs else None}
+    return {
+        "cases": cases_for_action(router) or None,
+        "next": router_for_action(router, step.at) if router.arcs else None,
+    }
 
 
 def _conditions(router: Router) -> list[Node | None]:
@@ -446,7 +457,7 @@ def _is_written_out(over: Node) -> bool:
 
 
 def _is_of_items(step: Step) -> bool:
-    """Whether what a loop sets is about its items, and not about all of them."""
+    """Whether `set` of a loop is for each item, and not for the whole loop."""
     return step.loop is not None and not {"iter", step.loop.iterator}.isdisjoint(words(step.set))
 
 

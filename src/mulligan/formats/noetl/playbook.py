@@ -1,15 +1,15 @@
-"""A playbook read whole: which dialect it is, which of its steps run, where it starts and where it ends."""
+"""Read a playbook: its dialect, the steps that can run, the first and the last of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from mulligan.core.model.workflow import END
-from mulligan.formats.noetl.credentials import Credentials, refuse_clear
+from mulligan.formats.noetl.credentials import Credentials, refuse_plain_credentials, variable
 from mulligan.formats.noetl.keys import LOOP, OLDER_LOOP, PLAYBOOK
-from mulligan.formats.noetl.remarks import remark_on
 from mulligan.formats.noetl.steps import Reader, Step
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.noetl.tools import Workbook
@@ -28,7 +28,7 @@ _OF_OLDER_LOOPS = OLDER_LOOP.keys.keys() - LOOP.keys.keys()
 
 
 class Playbook(msgspec.Struct, eq=False):
-    """What a file says. `steps` are those that can be reached from `entry`; `final` runs last and is none of them."""
+    """A playbook. `steps` can be reached from `entry`; `final` runs last and is not among them."""
 
     fields: Fields
     workload: dict[str, Any]
@@ -39,23 +39,22 @@ class Playbook(msgspec.Struct, eq=False):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What `executor.spec` says."""
         return _executor_spec(self.fields)
 
     @property
     def aggregates(self) -> bool:
-        """Whether what runs last makes the result of what the others gave."""
+        """Whether the final step makes the result."""
         return self.final is not None and any(tool.kind != "noop" for tool in self.final.tools.all)
 
 
 def read_playbook(root: Node, translation: Translation) -> Playbook | None:
-    """The playbook in a tree; None where so much is wrong that nothing can be made of it. What is wrong is noted."""
+    """Read the tree of a playbook. Notes all problems; None where it has no steps that can be read."""
     source = translation.source
     fields: Fields = PLAYBOOK.read(root, "the playbook", source)
     _check_executor(fields, translation)
-    refuse_clear(fields.get("keychain", ()), source)
-    remark_on(fields, translation)
-    workload = _workload(fields)
+    refuse_plain_credentials(fields.get("keychain", ()), source)
+    keep_as_comments(fields, translation)
+    workload = {key: plain(node) for key, node in (fields.get("workload") or {}).items()}
     reader = Reader(_is_newer(fields), workload, Workbook(fields.get("workbook", ()), translation), translation)
     steps = _steps(fields.get("workflow", ()), reader, source)
     if not steps:
@@ -68,17 +67,17 @@ def read_playbook(root: Node, translation: Translation) -> Playbook | None:
 
 
 def _is_newer(fields: Fields) -> bool:
-    """Which dialect it is: told by what its steps say, since the version does not tell."""
+    """Whether it is the dialect with arcs. The steps show that: two dialects share one version."""
     version = fields.get("apiVersion", "")
     if version == _OLDEST:
         return False
-    said = [node for node in fields.get("workflow", ()) if isinstance(node, Mapping)]
-    if version == _NEWEST or any(isinstance(node.get("next"), Mapping) and _has_arcs(node) for node in said):
+    steps = [node for node in fields.get("workflow", ()) if isinstance(node, Mapping)]
+    if version == _NEWEST or any(isinstance(node.get("next"), Mapping) and _has_arcs(node) for node in steps):
         return True
-    keys = {key for node in said for key in node.entries}
-    if not keys.isdisjoint(_NEWER) or any(isinstance(node.get("loop"), Mapping) and _has_spec(node) for node in said):
+    keys = {key for node in steps for key in node.entries}
+    if not keys.isdisjoint(_NEWER) or any(isinstance(node.get("loop"), Mapping) and _has_spec(node) for node in steps):
         return True
-    return keys.isdisjoint(_OLDER) and not any(_is_older(node) for node in said)
+    return keys.isdisjoint(_OLDER) and not any(_is_older(node) for node in steps)
 
 
 def _has_arcs(step: Mapping) -> bool:
@@ -98,24 +97,20 @@ def _is_older(step: Mapping) -> bool:
     return following is not None or is_older_loop or isinstance(step.get("tool"), Scalar)
 
 
-def _workload(fields: Fields) -> dict[str, Any]:
-    return {key: plain(node) for key, node in (fields.get("workload") or {}).items()}
-
-
 def _steps(nodes: tuple[Node, ...], reader: Reader, source: Source) -> list[Step]:
-    found: dict[str, Step] = {}
+    steps: dict[str, Step] = {}
     for node in nodes:
         with source.noting:
             step = reader.read(node)
             if step is None:
                 continue
-            if step.name in found:
+            if step.name in steps:
                 raise source.refuse("duplicate_step", f"there are two steps '{shorten(step.name)}'", step.at)
-            found[step.name] = step
-    return list(found.values())
+            steps[step.name] = step
+    return list(steps.values())
 
 
-# -- where it starts and ends ------------------------------------------------------------------------------------------
+# -- the first and the last step -------------------------------------------------------------------------------------
 
 
 def _executor_spec(fields: Fields) -> dict[str, Any]:
@@ -124,34 +119,34 @@ def _executor_spec(fields: Fields) -> dict[str, Any]:
 
 
 def _entry(steps: list[Step], fields: Fields, source: Source) -> Step:
-    named = _named("entry_step", steps, fields, source)
+    named = _named_step("entry_step", steps, fields, source)
     return named or next((step for step in steps if step.name == START), steps[0])
 
 
 def _final(steps: list[Step], fields: Fields, source: Source) -> Step | None:
-    """What runs last: the step that is said to, else `end`. One that does more than an `end` of ours is none."""
-    named = _named("final_step", steps, fields, source)
-    found = named or next((step for step in steps if step.name.lower() == END), None)
+    """The step that runs last: `final_step`, otherwise `end`. None where it does more than our `end` can."""
+    named = _named_step("final_step", steps, fields, source)
+    final = named or next((step for step in steps if step.name.lower() == END), None)
     if named is not None and not named.can_be_end:
-        message = f"'{named.name}' is to run last, so it has no 'next', no 'loop' and no playbook"
+        message = f"'{named.name}' runs last, so it cannot have a 'next' or a 'loop', or call a playbook"
         source.note(source.refuse("noetl", message, named.at))
-    return found if found is not None and found.can_be_end else None
+    return final if final is not None and final.can_be_end else None
 
 
-def _named(key: str, steps: list[Step], fields: Fields, source: Source) -> Step | None:
+def _named_step(key: str, steps: list[Step], fields: Fields, source: Source) -> Step | None:
     name = _executor_spec(fields).get(key)
     if name is None:
         return None
-    found = next((step for step in steps if step.name == str(name)), None)
-    if found is None:
+    step = next((step for step in steps if step.name == str(name)), None)
+    if step is None:
         at = fields["executor"]["spec"].at(key)
         hint = did_you_mean(str(name), [step.name for step in steps])
         source.note(source.refuse("unknown_step", f"there is no step '{shorten(str(name))}'", at, hint=hint))
-    return found
+    return step
 
 
 def _reached(entry: Step, final: Step | None, steps: list[Step], translation: Translation) -> list[Step]:
-    """The steps that something leads to, in the order of the file. The others never run, in NoETL either."""
+    """The steps that can be reached, in the order of the file. NoETL never runs the others either."""
     known = {step.name: step for step in steps}
     reached: set[str] = set()
     ahead = [entry]
@@ -177,7 +172,7 @@ def _refuse_unknown_targets(step: Step, known: dict[str, Step], source: Source) 
 
 
 def _check_executor(fields: Fields, translation: Translation) -> None:
-    """Refuse what needs a tool that is not there; say what is not honoured."""
+    """Refuse a playbook that requires a tool that we do not have; warn of what is not honoured."""
     executor = fields.get("executor")
     if executor is None:
         return
@@ -187,7 +182,40 @@ def _check_executor(fields: Fields, translation: Translation) -> None:
             if name not in TOOLS:
                 hint = MISSING_TOOLS.get(name) or did_you_mean(name, TOOLS)
                 at = executor["requires"].at("tools")
-                source.note(source.refuse("noetl", f"the tool '{shorten(name)}' is not there", at, hint=hint))
+                source.note(source.refuse("noetl", f"the tool '{shorten(name)}' is not supported", at, hint=hint))
     if "policy" in _executor_spec(fields):
         message = "'policy' of 'executor.spec' is not honoured"
         translation.warn("noetl", message, executor["spec"].key("policy"))
+
+
+# Keys of the metadata that the translation has as well.
+_TRANSLATED = ("name", "description")
+
+
+def keep_as_comments(playbook: Fields, translation: Translation) -> None:
+    """Keep what does not change a run as comments at the head of the converted file."""
+    for text in (*_of_metadata(playbook), *_of_executor(playbook), *_of_keychain(playbook)):
+        translation.remark(playbook.node, text)
+
+
+def _of_metadata(playbook: Fields) -> Iterator[str]:
+    metadata = playbook.get("metadata")
+    if metadata is not None:
+        for key, value in metadata.node.items():
+            if key.text not in _TRANSLATED:
+                yield f"{key.text}: {msgspec.json.encode(plain(value)).decode()}"
+
+
+def _of_executor(playbook: Fields) -> Iterator[str]:
+    executor = playbook.get("executor")
+    features = executor["requires"].get("features") if executor is not None and "requires" in executor else None
+    if features:
+        yield f"requires of NoETL: {', '.join(features)}"
+
+
+def _of_keychain(playbook: Fields) -> Iterator[str]:
+    for entry in playbook.get("keychain", ()):
+        if "name" not in entry:
+            continue
+        name, kind = str(entry["name"]), entry.get("kind", "credential")
+        yield f"NoETL looks up the credential '{name}' as {kind}; here it is in the variable {variable(name)}"

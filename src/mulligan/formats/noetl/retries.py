@@ -1,4 +1,4 @@
-"""Retries: as the older dialects write them, and as rules of a tool. The waiting is done by ours, and is durable."""
+"""Translate retries, of the older dialects and of rules, into retry policies of ours, whose waits are durable."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mulligan.formats.translation import made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
 from mulligan.language.shapes import Fields
 
-# What NoETL does where `retry: true` says no more.
+# The defaults of NoETL.
 ATTEMPTS_DEFAULT = 3
 DELAY_DEFAULT = 1.0
 FACTOR_DEFAULT = 2.0
-# The action says when it is enough: how often may stand in a template.
+# The limit where the number is a template: the action decides.
 ATTEMPTS_MAX = 1000
 _JITTER = 0.1
 
 
 class Retries(msgspec.Struct, frozen=True, eq=False):
-    """What the step's own `retry` is, and what the tool gets: rules where a retry has a condition; its pages."""
+    """The retry policy of the step, and what the tool gets: rules for retries with conditions, and pages."""
 
     policy: dict[str, Any] | None
     rules: tuple[Node, ...] = ()
@@ -31,40 +31,40 @@ class Retries(msgspec.Struct, frozen=True, eq=False):
 
 
 def read_retry(node: Node, source: Source) -> Retries | None:
-    """`retry: 3`, `true`, a mapping, or a list of mappings with conditions. None where there is none."""
+    """Read `retry`: a number, true, a mapping, or a list of mappings with conditions. None where it asks for none."""
     if isinstance(node, Scalar):
-        return _short(node, source)
+        return _read_short(node, source)
     written = [RETRY.read(one, "'retry'", source) for one in (node.items if isinstance(node, Sequence) else [node])]
     pages = tuple(page for entry in written if (page := _page(entry)) is not None)
-    entries = [again for entry in written if (again := _repeated(entry)) is not None]
+    entries = [part for entry in written if (part := _failure_part(entry)) is not None]
     if not entries:
         return Retries(None, pages=pages) if pages else None
     conditions = [_condition(entry) for entry in entries]
     if conditions == [None]:
         return Retries(_policy(entries[0]), pages=pages)
     rules = tuple(_rule(entry, when) for entry, when in zip(entries, conditions, strict=True))
-    return Retries(asked(max(_figures(entry)[0] for entry in entries)), rules, pages)
+    return Retries(policy_for_requests(max(_figures(entry)[0] for entry in entries)), rules, pages)
 
 
 def _page(entry: Fields) -> Node | None:
-    """How the tool walks its pages, as the action takes it; None of what is about failures."""
-    said = entry.get("on_success") or entry.get("then")
-    if said is None or "next_call" not in said:
+    """The rule for pages, as the action takes it; None where the entry is about failures."""
+    values = entry.get("on_success") or entry.get("then")
+    if values is None or "next_call" not in values:
         return None
-    when = said.node.get("while") or said.node.get("when") or entry.node.get("when")
-    kept = {key: said.node.get(key) for key in ("next_call", "collect", "sink", "max_attempts")}
+    when = values.node.get("while") or values.node.get("when") or entry.node.get("when")
+    kept = {key: values.node.get(key) for key in ("next_call", "collect", "sink", "max_attempts")}
     return made({"when": when, **kept}, entry.node)
 
 
-def _repeated(entry: Fields) -> Fields | None:
-    """What is about failures; None of what is about pages alone."""
+def _failure_part(entry: Fields) -> Fields | None:
+    """The part about failures; None where the entry is only about pages."""
     if "on_error" in entry:
         found: Fields = entry["on_error"]
         return found
     return None if _page(entry) is not None else entry
 
 
-def _short(node: Scalar, source: Source) -> Retries | None:
+def _read_short(node: Scalar, source: Source) -> Retries | None:
     if node.value is True:
         return Retries(_as_policy(ATTEMPTS_DEFAULT, DELAY_DEFAULT, FACTOR_DEFAULT))
     if node.value is False or node.value is None:
@@ -79,25 +79,25 @@ def _condition(entry: Fields) -> Node | None:
     return entry.node.get("when") or entry.node.get("retry_when")
 
 
-def _said(entry: Fields) -> dict[str, Any]:
-    """Its own keys, and over them those of its `then`."""
+def _values(entry: Fields) -> dict[str, Any]:
+    """The keys of the entry, overridden by those of its `then`."""
     return {**entry.values, **(entry["then"].values if "then" in entry else {})}
 
 
 def _figures(entry: Fields) -> tuple[int, float, float]:
-    """How often it is called in all, the first delay, and how much longer each further one is."""
-    said = _said(entry)
-    delay = said.get("initial_delay", said.get("delay", DELAY_DEFAULT))
-    factor = said.get("backoff_multiplier", said.get("backoff", FACTOR_DEFAULT))
-    return said.get("max_attempts", ATTEMPTS_DEFAULT), delay, factor
+    """The number of calls in all, the first delay, and the factor between delays."""
+    values = _values(entry)
+    delay = values.get("initial_delay", values.get("delay", DELAY_DEFAULT))
+    factor = values.get("backoff_multiplier", values.get("backoff", FACTOR_DEFAULT))
+    return values.get("max_attempts", ATTEMPTS_DEFAULT), delay, factor
 
 
 def _policy(entry: Fields) -> dict[str, Any]:
-    said = _said(entry)
+    values = _values(entry)
     policy = _as_policy(*_figures(entry))
-    if "max_delay" in said:
-        policy["max_delay"] = seconds(said["max_delay"])
-    if said.get("jitter"):
+    if "max_delay" in values:
+        policy["max_delay"] = seconds(values["max_delay"])
+    if values.get("jitter"):
         policy["jitter"] = _JITTER
     return policy
 
@@ -107,31 +107,31 @@ def _as_policy(attempts: int, delay: float, factor: float) -> dict[str, Any]:
 
 
 def _rule(entry: Fields, when: Node | None) -> Node:
-    """A rule of the tool: whether there is a retry is for the action to say, and when."""
+    """A rule for the tool: the action decides whether and when to retry."""
     attempts, delay, factor = _figures(entry)
     then = {"do": "retry", "attempts": attempts, "backoff": "exponential", "delay": delay, "factor": factor}
-    then["max_delay"] = _said(entry).get("max_delay")
+    then["max_delay"] = _values(entry).get("max_delay")
     return made({"when": when, "then": then} if when is not None else {"else": {"then": then}}, entry.node)
 
 
-def asked(attempts: int) -> dict[str, Any]:
-    """The policy of a step whose action asks for each retry, and says how long to wait."""
+def policy_for_requests(attempts: int) -> dict[str, Any]:
+    """The policy of a step whose action asks for each retry, with the delay."""
     return {"any": True, "max_retries": attempts - 1, "delay": "0s"}
 
 
-def granted(rules: Iterator[Mapping]) -> dict[str, Any] | None:
-    """The `retry` of a step whose tool has rules."""
+def policy_for_rules(rules: Iterator[Mapping]) -> dict[str, Any] | None:
+    """The retry policy of a step whose tool has rules; None where no rule retries."""
     most = 1
     for rule in rules:
         if (then := _then(rule)) is not None and is_word(then.get("do"), "retry"):
             attempts = then.get("attempts")
             given = attempts.value if isinstance(attempts, Scalar) else None
             most = max(most, _attempts(given))
-    return asked(most) if most > 1 else None
+    return policy_for_requests(most) if most > 1 else None
 
 
 def _attempts(given: Any) -> int:
-    """How often at most; where only the action knows, as often as anybody may."""
+    """The largest number of calls; where only the action knows it, the limit."""
     if given is None:
         return ATTEMPTS_DEFAULT
     return given if type(given) is int else ATTEMPTS_MAX

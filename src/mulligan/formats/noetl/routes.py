@@ -1,4 +1,4 @@
-"""Where a step goes on: arcs, `next` and `case` of the dialects as one list of arcs."""
+"""Routes of a step: arcs, `next` and `case` of all dialects as one list of arcs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.noetl.keys import TARGET, THEN
-from mulligan.formats.noetl.texts import foreign, joined_or, texts
+from mulligan.formats.noetl.texts import any_of, foreign, texts
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import quote_list
 
-# What a condition reads that is asked after a failure. One that reads none of it is about successes.
-_OF_FAILURES = re.compile(r"\b(?:error|errors|failed|failure)\b")
-_OF_EITHER = re.compile(r"\b(?:status\w*|http)\b")
-_OF_SUCCESSES = re.compile(r"\b(?:call\.done|loop\.done|step\.exit)\b|==\s*['\"](?:ok|success|completed)\b")
+# Words in a condition that is about failures. A condition without any of them is about successes.
+_FAILURE_WORDS = re.compile(r"\b(?:error|errors|failed|failure)\b")
+_STATUS_WORDS = re.compile(r"\b(?:status\w*|http)\b")
+_SUCCESS_WORDS = re.compile(r"\b(?:call\.done|loop\.done|step\.exit)\b|==\s*['\"](?:ok|success|completed)\b")
 _WHOLE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
 
 class Arc(msgspec.Struct, frozen=True, eq=False):
-    """A way on. `at` is where its target is named."""
+    """A link to another step. `at` is where the target is named."""
 
     to: str
     at: Node
@@ -34,50 +34,50 @@ class Arc(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def plain(self) -> dict[str, Node | str | None]:
-        """As the action takes it."""
+        """The arc as the action takes it."""
         return {"step": scalar(self.to, self.at), "when": self.when, "set": self.set, "args": self.args}
 
 
 class Router(msgspec.Struct, frozen=True, eq=False):
-    """The ways on of a step. `cases` come first, and what they decide is decided."""
+    """The routes of a step. `cases` come first: `arcs` count only where no case leads anywhere."""
 
     arcs: tuple[Arc, ...] = ()
     mode: str = "inclusive"
     must_match: bool = False
     cases: tuple[Mapping, ...] = ()
-    # Whom the cases lead to.
-    called: tuple[Arc, ...] = ()
+    # The steps that the cases lead to.
+    case_arcs: tuple[Arc, ...] = ()
 
     @property
     def targets(self) -> tuple[Arc, ...]:
-        """All ways on, those of the cases first."""
-        return (*self.called, *self.arcs)
+        """All arcs, those of the cases first."""
+        return (*self.case_arcs, *self.arcs)
 
     @property
     def is_plain(self) -> bool:
-        """Whether all its ways are taken after every success."""
+        """Whether all arcs are taken after every success."""
         return not self.cases and all(arc.when is None for arc in self.arcs)
 
     def after_failure(self) -> Router:
-        """The ways that speak of failures: an arc without a condition is not taken after one."""
-        cases = tuple(case for case in self.cases if _speaks_of_failure(case.get("when")))
-        called = tuple(arc for case in cases for arc in _called(case))
-        arcs = tuple(arc for arc in self.arcs if arc.when is not None and _speaks_of_failure(arc.when))
-        return Router(arcs, self.mode, cases=cases, called=called)
+        """The routes with conditions about failures: an arc without a condition is not taken after one."""
+        cases = tuple(case for case in self.cases if _is_about_failure(case.get("when")))
+        case_arcs = tuple(arc for case in cases for arc in _case_arcs(case))
+        arcs = tuple(arc for arc in self.arcs if arc.when is not None and _is_about_failure(arc.when))
+        return Router(arcs, self.mode, cases=cases, case_arcs=case_arcs)
 
 
-def _speaks_of_failure(when: Node | None) -> bool:
-    said = " ".join(texts(when))
-    if _OF_FAILURES.search(said):
+def _is_about_failure(when: Node | None) -> bool:
+    text = " ".join(texts(when))
+    if _FAILURE_WORDS.search(text):
         return True
-    return bool(_OF_EITHER.search(said)) and not _OF_SUCCESSES.search(said)
+    return bool(_STATUS_WORDS.search(text)) and not _SUCCESS_WORDS.search(text)
 
 
 # -- the newer dialect -------------------------------------------------------------------------------------------------
 
 
 def read_router(form: Fields, translation: Translation) -> Router:
-    """`next: {spec, arcs}`."""
+    """Read `next: {spec, arcs}`."""
     spec = form.get("spec")
     mode = spec.get("mode", "exclusive") if spec else "exclusive"
     arcs = [_arc(arc) for arc in form.get("arcs", ()) if "step" in arc]
@@ -87,7 +87,7 @@ def read_router(form: Fields, translation: Translation) -> Router:
         if "spec" in arc:
             translation.warn("noetl", "'spec' of an arc is not honoured", arc.key("spec"))
     if mode == "exclusive":
-        arcs = _up_to_the_first_without(arcs, translation)
+        arcs = _without_unreachable(arcs, translation)
     return Router(tuple(arcs), mode, must_match=bool(spec) and spec.get("on_no_match") == "fail")
 
 
@@ -96,8 +96,8 @@ def _arc(form: Fields) -> Arc:
     return Arc(str(form["step"]), at, when=form.node.get("when"), set=form.node.get("set"))
 
 
-def _up_to_the_first_without(arcs: list[Arc], translation: Translation) -> list[Arc]:
-    """Of exclusive arcs nobody asks those after one that always holds."""
+def _without_unreachable(arcs: list[Arc], translation: Translation) -> list[Arc]:
+    """Drop, with a warning, exclusive arcs after one without a condition."""
     first = next((index for index, arc in enumerate(arcs) if arc.when is None), len(arcs))
     for arc in arcs[first + 1 :]:
         message = f"the arc to '{arc.to}' is never taken: the one to '{arcs[first].to}' before it has no 'when'"
@@ -109,13 +109,13 @@ def _up_to_the_first_without(arcs: list[Arc], translation: Translation) -> list[
 
 
 def read_next(node: Node | None, cases: tuple[Fields, ...], source: Source) -> Router:
-    """`next: NAME`, a list of them, or of `{step, args}` and `{when, then}`; and the cases before it."""
+    """Read `next`, which is a name, or a list of names, `{step, args}` and `{when, then}`; and the cases."""
     arcs = tuple(_targets(node, source)) if node is not None else ()
     kept = tuple(case.node for case in cases if "when" in case and "then" in case)
     for case in kept:
         _check_then(case, source)
-    called = tuple(arc for case in kept for arc in _called(case))
-    return Router(arcs, "inclusive", cases=kept, called=called)
+    case_arcs = tuple(arc for case in kept for arc in _case_arcs(case))
+    return Router(arcs, "inclusive", cases=kept, case_arcs=case_arcs)
 
 
 def _targets(node: Node, source: Source) -> Iterator[Arc]:
@@ -141,7 +141,7 @@ def _entry(node: Node, conditions: list[str], source: Source) -> Iterator[Arc]:
     if "then" in form:
         yield from (_under(arc, when) for arc in _targets(form.at("then"), source))
     if "else" in form:
-        otherwise = scalar(f"{{{{ not ({joined_or(conditions)}) }}}}", form.at("else")) if conditions else None
+        otherwise = scalar(f"{{{{ not ({any_of(conditions)}) }}}}", form.at("else")) if conditions else None
         yield from (_under(arc, otherwise) for arc in _targets(form.at("else"), source))
     if not any(key in form for key in ("step", "then", "else")):
         raise source.refuse("missing_key", "the entry of 'next' names no step", node, hint="add 'step: …'")
@@ -152,7 +152,7 @@ def _under(arc: Arc, when: Node | None) -> Arc:
 
 
 def _bare(when: Node) -> str:
-    """What stands between the braces of a condition."""
+    """The condition without its braces."""
     text = when.text if isinstance(when, Scalar) else "false"
     found = _WHOLE.fullmatch(text)
     return found[1].strip() if found else text
@@ -163,7 +163,7 @@ def _arguments(node: Mapping) -> Node | None:
 
 
 def _check_then(case: Mapping, source: Source) -> None:
-    for then in _thens(case):
+    for then in _then_entries(case):
         with source.noting:
             form = THEN.read(then, "'then'", source)
             if "sink" in form:
@@ -171,7 +171,7 @@ def _check_then(case: Mapping, source: Source) -> None:
 
 
 def check_sink(node: Node, source: Source) -> None:
-    """Refused where a sink is no tool that is there."""
+    """Refuse a sink that is not one of the tools that can be one."""
     for sink in node.items if isinstance(node, Sequence) else [node]:
         if not isinstance(sink, Mapping):
             raise source.refuse("type", f"a sink is {describe(sink)}, a mapping with 'tool' is expected", sink)
@@ -189,19 +189,19 @@ def _sink_kind(sink: Mapping) -> Node | None:
     return inner or sink.get("kind") or sink.get("backend")
 
 
-def _thens(case: Mapping) -> list[Node]:
+def _then_entries(case: Mapping) -> list[Node]:
     then = case.get("then")
     return then.items if isinstance(then, Sequence) else [then] if then is not None else []
 
 
-def deeds_of(case: Mapping) -> list[Mapping]:
-    """What a case says is to be done; what is none was refused."""
-    return [then for then in _thens(case) if isinstance(then, Mapping)]
+def actions_of_case(case: Mapping) -> list[Mapping]:
+    """The mappings under `then`; other entries were refused."""
+    return [then for then in _then_entries(case) if isinstance(then, Mapping)]
 
 
-def _called(case: Mapping) -> Iterator[Arc]:
+def _case_arcs(case: Mapping) -> Iterator[Arc]:
     """The steps that a case leads to, with `next` or `call`."""
-    for then in deeds_of(case):
+    for then in actions_of_case(case):
         for key in ("next", "call"):
             node = then.get(key)
             if node is not None:
@@ -216,29 +216,31 @@ def _case_targets(node: Node) -> Iterator[Arc]:
             yield Arc(named.text, named)
 
 
-def of_items(router: Router) -> tuple[tuple[Mapping, ...], Router]:
-    """The cases of a loop: what they do with each item (try again, gather, put away), and where they lead when all
-    are done. One that speaks of `loop.done` is not asked for an item."""
+def split_loop_cases(router: Router) -> tuple[tuple[Mapping, ...], Router]:
+    """Split the cases of a loop: those for each item (retry, collect, sink), and those for the end of the loop.
+
+    A case about `loop.done` is not evaluated for an item.
+    """
     items: list[Mapping] = []
     after: list[Mapping] = []
     for case in router.cases:
         is_of_loop = any("loop.done" in text for text in texts(case.get("when")))
-        own, led = _parted(case)
-        if is_of_loop or led:
-            after.append(case if is_of_loop else _with_then(case, led))
+        own, links = _split_case(case)
+        if is_of_loop or links:
+            after.append(case if is_of_loop else _with_then(case, links))
         if own and not is_of_loop:
             items.append(_with_then(case, own))
     return tuple(items), msgspec.structs.replace(router, cases=tuple(after))
 
 
-def _parted(case: Mapping) -> tuple[list[Any], list[Any]]:
-    """What a case does itself, and the steps that it leads to."""
+def _split_case(case: Mapping) -> tuple[list[Any], list[Any]]:
+    """What a case does itself, and the links to other steps."""
     own: list[Any] = []
-    led: list[Any] = []
-    for deed in _following(case):
-        for word, value in deed.items():
-            (led if word == "next" else own).append({word: value})
-    return own, led
+    links: list[Any] = []
+    for entry in _following(case):
+        for word, value in entry.items():
+            (links if word == "next" else own).append({word: value})
+    return own, links
 
 
 def _with_then(case: Mapping, then: list[Any]) -> Mapping:
@@ -247,21 +249,21 @@ def _with_then(case: Mapping, then: list[Any]) -> Mapping:
     return node
 
 
-def written_cases(router: Router) -> list[Node]:
-    """The cases as the action takes them, in which a step that is called is one that follows."""
+def cases_for_action(router: Router) -> list[Node]:
+    """The cases as the action takes them: a `call` of a step becomes `next`."""
     return [foreign(made({"when": case.get("when"), "then": _following(case)}, case)) for case in router.cases]
 
 
 def _following(case: Mapping) -> list[dict[str, Node]]:
-    return [{_word(key.text, value): value for key, value in deed.items()} for deed in deeds_of(case)]
+    return [{_word(key.text, value): value for key, value in entry.items()} for entry in actions_of_case(case)]
 
 
 def _word(key: str, value: Node) -> str:
-    """A `call` of a step is a way on; one of no step is the tool's own, again."""
+    """A `call` of a step is a link; one without a step calls the tool again."""
     is_own = isinstance(value, Mapping) and "step" not in value.entries
     return "next" if key == "call" and not is_own else key
 
 
-def written(router: Router, at: Node) -> Node:
-    """The ways on as the action takes them."""
+def router_for_action(router: Router, at: Node) -> Node:
+    """The arcs as the action takes them."""
     return foreign(made({"mode": router.mode, "arcs": [arc.plain for arc in router.arcs]}, at))

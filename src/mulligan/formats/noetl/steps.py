@@ -1,4 +1,4 @@
-"""The steps of a playbook, of whatever dialect, as one kind of thing."""
+"""Read the steps of a playbook of any dialect."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
-from mulligan.formats.noetl.loops import Loop, read_loop
-from mulligan.formats.noetl.oldest import in_newer_words
-from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
-from mulligan.formats.noetl.routes import Router, check_sink, deeds_of, of_items, read_next, read_router
-from mulligan.formats.noetl.texts import is_word, words
+from mulligan.formats.noetl.oldest import in_newer_dialect
+from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
+from mulligan.formats.noetl.routes import Router, actions_of_case, check_sink, read_next, read_router, split_loop_cases
+from mulligan.formats.noetl.texts import is_word, words, workload_name
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
 from mulligan.formats.translation import Translation, made
@@ -20,7 +19,7 @@ from mulligan.language.shapes import Fields
 
 
 class Step(msgspec.Struct, eq=False):
-    """A step as the playbook means it. `at` is where its name stands."""
+    """A step of a playbook. `at` is the node of its name."""
 
     name: str
     at: Node
@@ -32,22 +31,22 @@ class Step(msgspec.Struct, eq=False):
     loop: Loop | None = None
     set: Node | None = None
     timeout: Node | None = None
-    # What `spec.policy.failure` says: best_effort, fail_fast or nothing.
+    # The value of `spec.policy.failure`: best_effort, fail_fast or "".
     after_failure: str = ""
     retry: dict[str, Any] | None = None
-    # What is done with what each item of a loop gave.
+    # The cases for the result of each item of a loop.
     item_cases: tuple[Mapping, ...] = ()
 
     @property
     def is_setter(self) -> bool:
-        """Whether it may set anything that others read."""
+        """Whether it may set values that other steps read."""
         arcs = any(arc.set is not None or arc.args is not None for arc in self.router.arcs)
         spec = [tool.node.get("spec") for tool in self.tools.all]
         return self.set is not None or arcs or not {"set", "args"}.isdisjoint(words(*self.router.cases, *spec))
 
     @property
     def can_be_end(self) -> bool:
-        """Whether it is what an `end` of ours can do: one action, from which no way leads on."""
+        """Whether our `end` can do it: one action without successors."""
         return not self.router.targets and self.loop is None and self.tools.child is None
 
 
@@ -62,12 +61,12 @@ class Reader:
         self._source = translation.source
 
     def read(self, node: Node) -> Step | None:
-        """A step; None where it is not even clear which."""
+        """Read a step; None where it has no name."""
         if not isinstance(node, Mapping):
             message = f"an entry of 'workflow' is {describe(node)}, a mapping with 'step: NAME' is expected"
             raise self._source.refuse("type", message, node)
         if not self._is_newer:
-            node = in_newer_words(node, self._source)
+            node = in_newer_dialect(node, self._source)
         named = node.get("step")
         name = named.text if isinstance(named, Scalar) else ""
         label = f"step '{shorten(name)}'" if name else "the step"
@@ -79,7 +78,7 @@ class Reader:
             step.description = str(form["desc"])
         if "loop" in form:
             step.loop = read_loop(form["loop"], self._workload, self._source)
-            own, step.router = of_items(step.router)
+            own, step.router = split_loop_cases(step.router)
             step.item_cases = (*own, *step.item_cases)
         return step
 
@@ -133,17 +132,17 @@ class Reader:
         return step
 
     def _read_sink(self, form: Fields, step: Step) -> None:
-        """`save` and `sink` of a step are a case that holds after every success; of a loop, after that of each item."""
+        """Make a case of `save` and `sink` that holds after every success; in a loop, after each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
-        said = form[key].node if key is not None else None
-        if key is None or said is None or is_word(said.get("storage"), "event_log"):
-            return  # what a step gives is in the log, of every step
+        node = form[key].node if key is not None else None
+        if key is None or node is None or is_word(node.get("storage"), "event_log"):
+            return  # the log has the result of every step anyway
         if step.router.cases and "loop" not in form:
-            message = f"'{key}' of a step with cases has no place among them"
+            message = f"'{key}' cannot stand beside 'case'"
             raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
-        sink = made({("tool" if word.text == "storage" else word.text): value for word, value in said.items()}, said)
+        sink = made({("tool" if word.text == "storage" else word.text): value for word, value in node.items()}, node)
         check_sink(sink, self._source)
-        case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, said)
+        case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, node)
         assert isinstance(case, Mapping)
         if "loop" in form:
             step.item_cases = (case,)
@@ -151,20 +150,20 @@ class Reader:
             step.router = msgspec.structs.replace(step.router, cases=(case,))
 
     def _set(self, node: Node) -> Node:
-        """`vars` of the older dialects: what they name is read as `vars.NAME`."""
+        """`vars` of the older dialects: `vars.NAME` in templates."""
         if not isinstance(node, Mapping):
             raise self._source.refuse("type", f"'vars' is {describe(node)}, a mapping is expected", node)
         return made({f"vars.{key.text}": value for key, value in node.items()}, node)
 
     def _read_case_retry(self, step: Step) -> None:
-        """A case that says `retry`: the action asks for it, and the step's policy grants it and waits."""
+        """Allow the retries of cases: the action asks for each, and the policy of the step grants it and waits."""
         found = [self._case_retry(node) for case in step.router.cases for node in _retries(case)]
-        granted = [retries.policy["max_retries"] for retries in found if retries is not None and retries.policy]
-        if granted:
-            step.retry = asked(1 + max(granted))
+        allowed = [retries.policy["max_retries"] for retries in found if retries is not None and retries.policy]
+        if allowed:
+            step.retry = policy_for_requests(1 + max(allowed))
 
     def _case_retry(self, node: Node) -> Retries | None:
-        """One that changes something of the tool is its next page, and no retry."""
+        """Read a `retry` of a case. One that changes the call is not a retry: it asks for the next page."""
         if isinstance(node, Mapping) and not node.entries.keys().isdisjoint(NEXT_CALL.keys):
             CASE_PAGES.read(node, "'retry'", self._source)
             return None
@@ -172,14 +171,63 @@ class Reader:
 
 
 def _retries(case: Mapping) -> list[Node]:
-    return [node for deed in deeds_of(case) if (node := deed.get("retry")) is not None]
+    return [node for entry in actions_of_case(case) if (node := entry.get("retry")) is not None]
 
 
 def duration(node: Node, source: Source) -> Node:
-    """A time as ours: NoETL counts in seconds."""
+    """A duration of ours. NoETL counts in seconds."""
     if not isinstance(node, Scalar) or isinstance(node.value, bool) or "{{" in node.text:
         message = f"a time is {describe(node)}, a number of seconds is expected"
         raise source.refuse("type", message, node)
     if isinstance(node.value, int | float):
         return made(seconds(node.value), node)
     return made(f"{node.text}s" if node.text.strip().isdecimal() else node.text, node)
+
+
+class Loop(msgspec.Struct, frozen=True, eq=False):
+    """A loop of a playbook."""
+
+    over: Node
+    iterator: str
+    # None: no limit.
+    max_parallel: int | None = 1
+    max_items: int | None = None
+
+
+def read_loop(form: Fields, workload: dict[str, Any], source: Source) -> Loop | None:
+    """Read a loop of either dialect. Notes missing keys."""
+    over = form.node.get("in") or form.node.get("collection")
+    iterator = form.get("iterator") or form.get("element")
+    for found, key in ((over, "in"), (iterator, "iterator")):
+        if (
+            found is None and not form.has_unknown_keys
+        ):  # otherwise it most likely has a misspelled name, which was noted
+            source.note(source.refuse("missing_key", f"'loop' has no '{key}'", form.node, hint=f"add '{key}: …'"))
+    if over is None or iterator is None:
+        return None
+    how = form.get("spec", form)
+    return Loop(over, iterator, _max_parallel(how, workload, source), form.get("limit"))
+
+
+def _max_parallel(how: Fields, workload: dict[str, Any], source: Source) -> int | None:
+    key = next((key for key in ("max_in_flight", "concurrency") if key in how), None)
+    if key is None:
+        return 1 if how.get("mode", "sequential") == "sequential" else None
+    node = how.at(key)
+    number = _number(node, workload)
+    if number is None or number < 1:
+        message = f"'{key}' is {describe(node)}, a whole number of at least 1 is expected"
+        hint = "it must be known when the file is read: a number, or a key of 'workload' that has one"
+        raise source.refuse("type", message, node, hint=hint)
+    return number if how.get("mode") != "sequential" else 1
+
+
+def _number(node: Node, workload: dict[str, Any]) -> int | None:
+    if not isinstance(node, Scalar):
+        return None
+    value = node.value
+    if isinstance(value, str) and (key := workload_name(value)):
+        value = workload.get(key)
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    return value if type(value) is int else None

@@ -1,4 +1,4 @@
-"""Texts of a playbook: copied so that nothing of ours is filled in, searched for the names in them."""
+"""Copy texts of a playbook without filling in values of ours, and search them for names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ONE_NAME = re.compile(r"\s*\{\{-?\s*(?:(?:workload|ctx)\.)?([A-Za-z_]\w*)\s*-?\
 
 
 def foreign(node: Node) -> Node:
-    """A copy of a value of the playbook's, in which `${…}` stays what it is: text of its author's."""
+    """A copy of a value of the playbook in which `${…}` is escaped: there it is plain text."""
     if isinstance(node, Scalar):
         return _literal(node) if isinstance(node.value, str) and "${" in node.value else node
     if isinstance(node, Sequence):
@@ -32,7 +32,7 @@ def _literal(node: Scalar) -> Scalar:
 
 
 def texts(*nodes: Node | None) -> Iterator[str]:
-    """Every text in these values; keys, too."""
+    """Every text in these values, including keys."""
     for node in nodes:
         if isinstance(node, Scalar):
             if isinstance(node.value, str):
@@ -46,7 +46,7 @@ def texts(*nodes: Node | None) -> Iterator[str]:
 
 
 def words(*nodes: Node | None) -> set[str]:
-    """Every word in these values: a name that is none of them is not read there."""
+    """Every word in these values. A name that is not among them is not read there."""
     found: set[str] = set()
     for text in texts(*nodes):
         found.update(_WORD.findall(text))
@@ -56,27 +56,27 @@ def words(*nodes: Node | None) -> set[str]:
 
 
 def has_templates(node: Node | None) -> bool:
-    """Whether something in it is to be filled in."""
+    """Whether it contains a template."""
     return any("{{" in text or "{%" in text for text in texts(node))
 
 
 def workload_name(text: str) -> str | None:
-    """The key of the workload that a text may stand for: as `workload.NAME`, or by its name alone."""
-    found = _ONE_NAME.fullmatch(text)
-    return found[1] if found else None
+    """The key of the workload if the whole text is `{{ workload.NAME }}` or `{{ NAME }}`."""
+    match = _ONE_NAME.fullmatch(text)
+    return match[1] if match else None
 
 
 def input_name(name: str) -> str:
-    """The name of an input or a secret: letters, digits and `_`."""
+    """A valid name of an input or a secret: letters, digits and `_`."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if _IDENTIFIER.fullmatch(plain) else f"_{plain}"
 
 
 def is_word(node: Node | None, word: str) -> bool:
-    """Whether that is what is written there."""
+    """Whether the node is this text."""
     return isinstance(node, Scalar) and node.value == word
 
 
-def joined_or(conditions: Iterable[str]) -> str:
-    """Whether one of these holds."""
+def any_of(conditions: Iterable[str]) -> str:
+    """A condition that holds where one of these does."""
     return " or ".join(f"({condition})" for condition in conditions)

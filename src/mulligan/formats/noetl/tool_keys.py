@@ -1,18 +1,70 @@
-"""The tools of NoETL's playbooks: their keys, and what becomes of them."""
+"""The keys of NoETL's tools, and what becomes of each."""
 
 from __future__ import annotations
 
-from mulligan.formats.noetl.dialects import ANY, ATTEMPTS, GROWTH, NAME, SECONDS, Dialect
-from mulligan.language.shapes import FLAG, TEXT, Choice, Key, ListOf, Record
+from collections.abc import Collection
+
+import msgspec
+
+from mulligan.language.nodes import Mapping, Refusal, Scalar, Source, shorten
+from mulligan.language.shapes import (
+    FLAG,
+    TEXT,
+    Choice,
+    Deferred,
+    Either,
+    Json,
+    Key,
+    ListOf,
+    Nothing,
+    Record,
+    Value,
+    number,
+    whole,
+)
+from mulligan.language.suggestions import key_hint
+
+# A value that may contain templates: it is passed on as it is written.
+ANY = Deferred(Json)
+NAME = Either("a name", text=TEXT, number=Value("a name", str, {"type": "number"}))
+SECONDS = number(0, 86_400 * 365)
+ATTEMPTS = whole(1, 1000)
+GROWTH = number(1, 1000)
+DESCRIPTION = Key(Either("a text", text=TEXT, empty=Nothing()), "the step's 'description'")
+
+
+class Dialect(Record, frozen=True):
+    """A mapping of one of NoETL's dialects. A key of another dialect is refused with what to write instead."""
+
+    elsewhere: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
+        hint = self.elsewhere.get(key.text) or key_hint(key.text, self.words)
+        return source.refuse("unknown_key", f"'{shorten(key.text)}' is not a key of {label}", key, hint=hint)
+
+
+class Open(Record, frozen=True):
+    """A mapping that may have any other keys as well."""
+
+    def known(self, word: str) -> Key | None:
+        return self.keys.get(word) or _ANY_KEY
+
+    @property
+    def words(self) -> Collection[str]:
+        return self.keys
+
+
+_ANY_KEY = Key(ANY)
+
 
 OUTPUT = Dialect(
     "output",
     {
-        "store": Key(ANY, "makes no difference: a result of any size is kept"),
+        "store": Key(ANY, "ignored: a result of any size is kept"),
         "select": Key(ANY, "not honoured, the result is there whole: a warning"),
-        "inline_max_bytes": Key(ANY, "makes no difference"),
-        "preview_max_bytes": Key(ANY, "makes no difference"),
-        "scope": Key(ANY, "makes no difference: a result lives as long as its run"),
+        "inline_max_bytes": Key(ANY, "ignored"),
+        "preview_max_bytes": Key(ANY, "ignored"),
+        "scope": Key(ANY, "ignored: a result lives as long as its run"),
     },
     elsewhere={"accumulate": "gather with 'set'", "as": "write it as 'set' of the step"},
 )
@@ -33,7 +85,7 @@ RULE_ELSE = Record("rule_else", {"then": Key(RULE_THEN, "what is done where no r
 RULE = Record(
     "rule",
     {
-        "when": Key(ANY, "asked after each call"),
+        "when": Key(ANY, "evaluated after each call"),
         "then": Key(RULE_THEN, "what is done where it holds"),
         "else": Key(RULE_ELSE, "what is done where no rule before holds"),
     },
@@ -42,15 +94,15 @@ TOOL_POLICY = Record(
     "tool_policy",
     {
         "rules": Key(ListOf(RULE, at_least=1), "the first that holds decides"),
-        "mode": Key(ANY, "makes no difference, as in NoETL"),
-        "on_unmatched": Key(ANY, "makes no difference, as in NoETL: an error without a rule fails"),
+        "mode": Key(ANY, "ignored, as in NoETL"),
+        "on_unmatched": Key(ANY, "ignored, as in NoETL: an error without a rule fails"),
         **{key: Key(ANY, "not honoured, nor by NoETL: a warning") for key in ("before", "after", "finally")},
     },
 )
 TOOL_SPEC = Record(
     "tool_spec",
     {
-        "policy": Key(TOOL_POLICY, "what is done after each call"),
+        "policy": Key(TOOL_POLICY, "what to do after each call"),
         "timeout": Key(ANY, "the step's 'timeout'"),
     },
 )
@@ -123,17 +175,17 @@ _COMMON = {
     "kind": Key(TEXT, "which tool it is"),
     "name": Key(NAME, "what it is called in a list of tools"),
     "desc": Key(ANY, "a comment"),
-    "input": Key(ANY, "what it is given"),
+    "input": Key(ANY, "its input"),
     "args": Key(ANY, "the same; 'input' wins"),
     "auth": Key(ANY, "the name of a credential: a secret from the variable NOETL_NAME"),
-    "spec": Key(TOOL_SPEC, "what is done after each call"),
+    "spec": Key(TOOL_SPEC, "what to do after each call"),
     "output": Key(OUTPUT, "where its result is kept"),
     "retry": Key(ANY, "a retry policy: a number, true, a mapping or a list"),
 }
 
 
 def _tool(kind: str, about: dict[str, str], *unused: str) -> Dialect:
-    keys = {**_COMMON, **{key: Key(ANY, said) for key, said in about.items()}}
+    keys = {**_COMMON, **{key: Key(ANY, text) for key, text in about.items()}}
     return Dialect(f"tool_{kind}", {key: known for key, known in keys.items() if key not in unused}, elsewhere=_GONE)
 
 
@@ -144,8 +196,8 @@ _GONE = {
     "expr": "write it as 'when'",
     "pipe": "write the tools as a list under 'tool'",
     "set_vars": "write it as 'set' of the step",
-    "sink": "write it as a step of its own",
-    "save": "write it as a step of its own",
+    "sink": "write it as a separate step",
+    "save": "write it as a separate step",
     "credentials": "write 'attach' in its command",
     "deps": "install packages where the workers run",
     **dict.fromkeys(
@@ -170,7 +222,7 @@ TOOLS: dict[str, Dialect] = {
             "code_b64": "the same in base64",
             "code_base64": "the same in base64",
             "script": "the file it runs",
-            "libs": "modules by the names under which the code knows them",
+            "libs": "modules, by the names that the code has for them",
             "data": "'args' of the oldest dialect",
         },
     ),
@@ -186,7 +238,7 @@ TOOLS: dict[str, Dialect] = {
             "payload": "the same",
             "data": "{query, body}",
             "timeout": "how long the server may take, in seconds",
-            "verify_ssl": "whether its certificate is looked at",
+            "verify_ssl": "whether its certificate is verified",
             "verify": "the same",
             "follow_redirects": "whether a redirect is followed",
         },
@@ -197,8 +249,8 @@ TOOLS: dict[str, Dialect] = {
             **_SQL,
             "sql": "what it runs",
             "params": "values that are bound",
-            "pool": "makes no difference",
-            "with": "what it is given",
+            "pool": "ignored",
+            "with": "its input",
         },
     ),
     "duckdb": _tool(
@@ -228,7 +280,7 @@ TOOLS: dict[str, Dialect] = {
         "playbook",
         {
             "path": "the other file: beside this one, or by its 'metadata.path' or name",
-            "version": "makes no difference: the file that is there",
+            "version": "ignored: the file that is found",
             "return_step": "the step whose result is the result",
             "timeout": "the step's 'timeout', in seconds",
             "data": "'args' of the oldest dialect",

@@ -1,4 +1,4 @@
-"""Tools: one or a list of them, each of a kind that is there, with its own keys and nothing else."""
+"""Read the tools of a step: one, or a list of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, WORKBOOK
 from mulligan.formats.noetl.oldest import kind_of
-from mulligan.formats.noetl.retries import Retries, granted, read_retry
+from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
@@ -17,10 +17,10 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, p
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean, quote_list
 
-# What the action does not look at: it is honoured elsewhere, or makes no difference.
-_NOT_FOR_THE_ACTION = ("desc", "output", "retry", "pool", "version")
-# Keys of a step of the oldest dialect that are its tool's.
-_OF_THE_TOOL = frozenset(OLDER_STEP.keys) - {
+# Keys that the action does not get: they are honoured elsewhere, or ignored.
+_NOT_FOR_ACTION = ("desc", "output", "retry", "pool", "version")
+# Keys of a step of the oldest dialect that belong to its tool.
+_TOOL_KEYS = frozenset(OLDER_STEP.keys) - {
     *("step", "desc", "args", "loop", "tool", "vars", "case", "next", "retry", "timeout", "input", "type", "data"),
     *("assert", "save", "sink"),
 }
@@ -37,7 +37,7 @@ class Tool(msgspec.Struct, eq=False):
 
 
 class Tools(msgspec.Struct, eq=False):
-    """What a step does. `retry` is its own policy, where its only tool asks for one."""
+    """The tools of a step. `retry` is the retry policy of the step, where its only tool asks for one."""
 
     all: tuple[Tool, ...] = ()
     is_pipeline: bool = False
@@ -46,12 +46,12 @@ class Tools(msgspec.Struct, eq=False):
 
     @property
     def child(self) -> Tool | None:
-        """The tool, where it is another playbook."""
+        """The tool that calls another playbook, if there is one."""
         return self.all[0] if len(self.all) == 1 and self.all[0].kind == "playbook" else None
 
     @property
     def node(self) -> Node | None:
-        """As the action takes it."""
+        """The tools as the action takes them."""
         if not self.all:
             return None
         return made([tool.node for tool in self.all], self.all[0].node) if self.is_pipeline else self.all[0].node
@@ -87,12 +87,12 @@ class Workbook:
             self._translation.warn("noetl", "'assert' of the workbook is not honoured", form.key("assert"))
 
     def tools(self, step: Mapping, label: str) -> Tools:
-        """What the step does: its `tool`, or what stands for it in the oldest dialect."""
+        """Read `tool` of a step, or its equivalent in the oldest dialect."""
         node = step.get("tool")
         if isinstance(node, Sequence):
             return self._pipeline(node, label)
         if not isinstance(node, Mapping):
-            node = _of_the_step(step, node)
+            node = _oldest_tool(step, node)
         if node is None:
             return Tools()
         return self._single(node, step, label)
@@ -105,7 +105,7 @@ class Workbook:
             tool.node = _with_rules(tool.node, retries)
         if retries is not None and retries.pages:
             tool.node = _with(tool.node, "pages", made(list(retries.pages), tool.node))
-        retry = (retries and retries.policy) or granted(_rules(tool.node))
+        retry = (retries and retries.policy) or policy_for_rules(_rules(tool.node))
         return Tools((tool,), retry=retry, timeout=_timeout(tool))
 
     def _pipeline(self, node: Sequence, label: str) -> Tools:
@@ -115,20 +115,22 @@ class Workbook:
             with source.noting:
                 if not isinstance(item, Mapping):
                     raise source.refuse("type", f"a tool of {label} is {describe(item)}, a mapping is expected", item)
-                found.append(self._tool(_unlabelled(item), label))
+                found.append(self._tool(_without_label(item), label))
         for tool in found:
             if tool.kind == "playbook":
-                message = f"a playbook is called by a step of its own, and {label} has a list of tools"
+                message = f"a playbook needs a separate step: {label} has a list of tools"
                 source.note(source.refuse("noetl", message, tool.fields.key("kind")))
             if "retry" in tool.fields:
                 hint = "write it as a rule of 'spec.policy'"
                 source.note(
-                    source.refuse("noetl", "'retry' is not for a list of tools", tool.fields.key("retry"), hint=hint)
+                    source.refuse(
+                        "noetl", "'retry' is not allowed in a list of tools", tool.fields.key("retry"), hint=hint
+                    )
                 )
-        self._refuse_twice(found)
+        self._refuse_duplicate_names(found)
         return Tools(tuple(found), is_pipeline=True)
 
-    def _refuse_twice(self, found: list[Tool]) -> None:
+    def _refuse_duplicate_names(self, found: list[Tool]) -> None:
         names: set[str] = set()
         for tool in found:
             name = str(tool.fields.get("name", ""))
@@ -145,7 +147,7 @@ class Workbook:
         self._warn(fields, label)
         if kind == "workbook":
             return self._from_workbook(fields, at, label)
-        return Tool(kind, _for_the_action(node, kind), fields)
+        return Tool(kind, _action_keys(node, kind), fields)
 
     def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
         source, written = self._translation.source, node.get("kind")
@@ -153,7 +155,7 @@ class Workbook:
             raise source.refuse("missing_key", f"the tool of {label} has no 'kind'", node, hint="add 'kind: …'")
         kind = written.value.strip().lower()
         if kind in MISSING_TOOLS:
-            message = f"the tool '{kind}' is not there"
+            message = f"the tool '{kind}' is not supported"
             raise source.refuse("noetl", message, written, hint=MISSING_TOOLS[kind])
         if kind not in TOOLS:
             hint = did_you_mean(kind, TOOLS) or f"there are {quote_list(TOOLS, 'and')}"
@@ -163,7 +165,7 @@ class Workbook:
     def _warn(self, fields: Fields, label: str) -> None:
         output = fields.get("output")
         if output is not None and "select" in output:
-            message = "'output.select' is not honoured: the result is there whole"
+            message = "'output.select' is not honoured: the whole result is available"
             self._translation.warn("noetl", message, output.key("select"))
         if "desc" in fields:
             self._translation.remark(fields.node, f"the tool of {label}: {plain(fields.at('desc'))}")
@@ -184,7 +186,7 @@ class Workbook:
             hint = did_you_mean(name, self._tools) or "add it under 'workbook:'"
             raise source.refuse("noetl", f"there is no '{shorten(name)}' in the workbook", fields.at(key), hint=hint)
         if not isinstance(book, Mapping) or _is_workbook(book):
-            raise source.refuse("noetl", "an entry of the workbook is one tool, and not of the workbook", book)
+            raise source.refuse("noetl", "an entry of the workbook must be one tool, and not a 'workbook' tool", book)
         tool = self._tool(book, f"'{name}' of the workbook")
         given = merged(input_of(book), input_of(fields.node))
         if given is not None:
@@ -193,9 +195,9 @@ class Workbook:
 
 
 def _in_workbook(entry: Mapping) -> Node:
-    """The tool of an entry of the oldest dialect: its kind is a text, and its keys stand beside it."""
+    """The tool of a workbook entry of the oldest dialect: its kind is a text, its keys are those of the entry."""
     kind = kind_of(entry)
-    assert kind is not None, "it was asked for a moment ago"
+    assert kind is not None, "checked before"
     node = _with_keys(entry, {key for key in entry.entries if key not in WORKBOOK.keys})
     node.entries["kind"] = (scalar("kind", kind), kind)
     return node
@@ -211,8 +213,8 @@ def _is_workbook(node: Mapping) -> bool:
     return is_word(node.get("kind"), "workbook")
 
 
-def _unlabelled(node: Mapping) -> Mapping:
-    """A tool of a list; the documented form `- label: {kind: …}` is one with that name."""
+def _without_label(node: Mapping) -> Mapping:
+    """A tool of a list. `- label: {kind: …}` is a tool with that name."""
     if len(node.entries) != 1:
         return node
     ((key, value),) = node.items()
@@ -223,36 +225,36 @@ def _unlabelled(node: Mapping) -> Mapping:
     return found
 
 
-def _of_the_step(step: Mapping, tool: Node | None) -> Mapping | None:
-    """The tool of a step of the oldest dialect: its kind is a text, its keys are the step's."""
+def _oldest_tool(step: Mapping, tool: Node | None) -> Mapping | None:
+    """The tool of a step of the oldest dialect: its kind is a text, its keys are those of the step."""
     kind = tool if isinstance(tool, Scalar) and isinstance(tool.value, str) else step.get("type")
     if not isinstance(kind, Scalar) or not isinstance(kind.value, str):
         return None
     node = Mapping(kind.line, kind.column)
     node.entries["kind"] = (scalar("kind", kind), kind)
-    node.entries.update({key: entry for key, entry in step.entries.items() if key in _OF_THE_TOOL})
+    node.entries.update({key: entry for key, entry in step.entries.items() if key in _TOOL_KEYS})
     return node
 
 
-def _for_the_action(node: Mapping, kind: str) -> Mapping:
-    """The mapping without what the action does not look at; its input under one name."""
+def _action_keys(node: Mapping, kind: str) -> Mapping:
+    """The mapping that the action gets: without the keys that it ignores, and with one name for the input."""
     found = Mapping(node.line, node.column)
     renamed = {"data": "args", "with": "args"} if kind in ("python", "postgres") else {}
     for key, (place, value) in node.entries.items():
         if key == "spec":
             value = _only_rules(value)
-        if key not in _NOT_FOR_THE_ACTION and value is not None:
+        if key not in _NOT_FOR_ACTION and value is not None:
             named = renamed.get(key, key)
             found.entries[named] = (scalar(named, place), value)
     return found
 
 
 def _only_rules(spec: Node) -> Any:
-    rules = _written_rules(spec)
+    rules = _rules_node(spec)
     return made({"policy": {"rules": rules}}, spec) if rules is not None else None
 
 
-def _written_rules(spec: Node | None) -> Node | None:
+def _rules_node(spec: Node | None) -> Node | None:
     policy = spec.get("policy") if isinstance(spec, Mapping) else None
     return policy.get("rules") if isinstance(policy, Mapping) else None
 
@@ -269,12 +271,12 @@ def _with_rules(node: Mapping, retries: Retries) -> Mapping:
 
 
 def _rules(node: Mapping) -> Iterator[Mapping]:
-    rules = _written_rules(node.get("spec"))
+    rules = _rules_node(node.get("spec"))
     yield from (rule for rule in (rules.items if isinstance(rules, Sequence) else ()) if isinstance(rule, Mapping))
 
 
 def input_of(node: Mapping) -> Node | None:
-    """What a tool or a step is given, under whatever names."""
+    """The input of a tool or a step, under any of its names."""
     found: Node | None = None
     for key in _INPUTS:
         found = merged(found, node.get(key))
@@ -282,7 +284,7 @@ def input_of(node: Mapping) -> Node | None:
 
 
 def merged(first: Node | None, second: Node | None) -> Node | None:
-    """Both mappings as one, of which the second wins."""
+    """Both mappings as one; the second wins."""
     if not isinstance(first, Mapping) or not isinstance(second, Mapping):
         return second if second is not None else first
     found = Mapping(first.line, first.column)

@@ -1,77 +1,239 @@
-"""What a step does: a prompt for the agent, a script for the shell, a file to write."""
+"""What a step does: a prompt for the agent, a script for the shell, a file to write.
+
+Prodigy pastes the values of variables into a script. Here they are passed as environment variables, so a value can
+never become code:
+
+- within single quotes the quotes are closed around the value: `'a ${x} b'` becomes `'a '"${x}"' b'`;
+- where that is not possible (quoted here-documents, arithmetic, a script for another shell), or where a value stands
+  in the position of a command, the script is assembled first and then evaluated, as Prodigy does. `convert` says so.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
-from mulligan.core.model.paths import beginning
+from mulligan.core.model.paths import literal_prefix
 from mulligan.core.model.workflow import Template
-from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.shell_text import script
-from mulligan.formats.prodigy.variables import text
+from mulligan.formats.prodigy.context import Context
+from mulligan.formats.prodigy.forms import is_prompt
+from mulligan.formats.prodigy.variables import (
+    ARGUMENTS,
+    fill_in,
+    find_env_variable,
+    find_variable,
+    is_constant,
+    refuse_unavailable,
+    replace_references,
+    translate_text,
+    with_default,
+)
 from mulligan.formats.translation import Translation, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
+from mulligan.language.shell_lexer import PlaceholderSite, scan
+from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
+from mulligan.language.shell_safety import SINGLE_QUOTES
+from mulligan.language.suggestions import did_you_mean
 
-WRITE = "mulligan.formats.prodigy.files:write"
+# -- variables that a script assigns itself --------------------------------------------------------------------------
 
 
-def is_prompt(node: Scalar) -> bool:
-    """A command that begins with a slash is one of Claude's."""
-    return node.text.lstrip().startswith("/")
+_QUOTED_WORD = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.S)
+# Characters that would end a word or look like an assignment if they were not quoted.
+_HIDDEN_IN_QUOTES = str.maketrans(dict.fromkeys(" \t\r\n;&|()=`", "_"))
+_COMMAND_START = r"(?:^|[;&|({`]|\b(?:do|then|else|if|elif|while|until|export|local|readonly|declare)\b)[ \t]*"
+_ASSIGNMENT = re.compile(rf"{_COMMAND_START}((?:[A-Za-z_]\w*=[^\s;&|]*[ \t]*)+)([^\n;]*)", re.M | re.A)
+_ASSIGNED_NAME = re.compile(r"(?:^|\s)([A-Za-z_]\w*)=", re.A)
+_FOR_LOOP = re.compile(r"\bfor\s+([A-Za-z_]\w*)(?=\s+in\b|\s*;|\s+do\b)", re.A)
+_READ_COMMAND = re.compile(rf"{_COMMAND_START}(?:IFS=\S*\s+)?read\s+((?:-\w+\s+)*[\w \t]+)", re.M | re.A)
 
 
-def agent(
-    node: Scalar, place: Place, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
+def assigned_variables(script: str) -> frozenset[str]:
+    """The variables that a script sets itself: a captured variable of the same name is not meant there.
+
+    In `v=${v}` the value comes from outside, so `v` does not count. `echo v=${v}` sets nothing.
+    """
+    bare = _QUOTED_WORD.sub(lambda quoted: quoted.group().translate(_HIDDEN_IN_QUOTES), script)
+    names = dict.fromkeys(_FOR_LOOP.findall(bare) + " ".join(_READ_COMMAND.findall(bare)).split(), True)
+    for found in _ASSIGNMENT.finditer(bare):
+        for name in _ASSIGNED_NAME.findall(found[1]):
+            names.setdefault(name, re.search(rf"\$\{{?{name}\b", found.group()) is None)
+    return frozenset(name for name, is_own in names.items() if is_own)
+
+
+# -- shell scripts ---------------------------------------------------------------------------------------------------
+
+
+SCRIPT_VARIABLE = "PRODIGY_SCRIPT"
+ARGUMENTS_VARIABLE = "PRODIGY_ARGS"
+EVALUATED_REMARK = "values become part of this script and are executed, as in Prodigy: use trusted values only"
+_PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|\"[^\"]*\")\])*", re.A)
+_POSITIONAL = re.compile(r"\$\{?[1-9]")
+_SINGLE_QUOTED = re.compile(r"'[^']*'")
+# `$1` belongs to the script itself if it has functions or sets its arguments.
+_HAS_ARGUMENTS = re.compile(r"\(\s*\)|\bset\s+--|\bshift\b|\bfunction\s")
+
+
+class Script(NamedTuple):
+    """A translated script, and the environment variables that it needs."""
+
+    text: str
+    env: dict[str, str]
+
+
+def translate_script(node: Scalar, context: Context, translation: Translation) -> Script:
+    """Translate the script of a shell step. Refuse variables that are not known."""
+    refuse_unavailable(node, context, translation)
+    try:
+        return shell_text(node.text, context)
+    except UnknownName as unknown:
+        shown = f"${{{unknown.source}}}"
+        message, hint = f"'{shown}' is not a known variable here", _hint_for(unknown.source, context)
+        offset = max(0, node.text.find(shown))
+        raise translation.source.refuse_in("prodigy", message, node, offset, len(shown), hint=hint) from None
+
+
+def _hint_for(path: str, context: Context) -> str:
+    """A hint about an unknown variable."""
+    if path in ("shell.output", "claude.output", "last.output"):
+        return "no previous step sets it"
+    roots = {variable.partition(".")[0] for variable in context.variables}
+    return did_you_mean(path, context.variables) or did_you_mean(path.partition(".")[0], roots)
+
+
+def shell_text(template: str, context: Context) -> Script:
+    """Replace known variables by expressions; leave all others to the shell."""
+    own = assigned_variables(template)
+    naive = replace_references(template, str, lambda match: _replace_in_shell(match, context, own))
+    env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
+    try:
+        text = _close_single_quotes(naive, context)
+    except UnknownName:
+        raise
+    except ShellRefused:
+        text = naive  # the language reports what is wrong
+    if text is None:
+        text, env[SCRIPT_VARIABLE] = f'eval "${SCRIPT_VARIABLE}"', fill_in(template, context)
+    return Script(f"set -- ${ARGUMENTS_VARIABLE}\n{text}" if ARGUMENTS_VARIABLE in env else text, env)
+
+
+def _reads_arguments(template: str) -> bool:
+    """Whether the script reads `$1` and so on. Those in single quotes are for awk."""
+    return _POSITIONAL.search(_SINGLE_QUOTED.sub("", template)) is not None and not _HAS_ARGUMENTS.search(template)
+
+
+def _replace_in_shell(match: re.Match[str], context: Context, own: frozenset[str]) -> str:
+    path, default = match["path"] or match["bare"], match["default"]
+    if path.startswith("env.") and find_env_variable(path, context):
+        return f"${{{path.removeprefix('env.')}{'' if default is None else f':-{default}'}}}"
+    found = None if path in own or path.isdigit() else find_variable(path, context)
+    if found is None:
+        return _leave_to_shell(match, context)
+    if is_constant(found.expression):
+        return found.expression
+    if default is None:
+        return f"${{{found.expression}}}"
+    if not found.exists_when and _PLAIN_PATH.fullmatch(found.expression):
+        return f"${{{found.expression}:-{default}}}"
+    return f"${{{with_default(found, default)}}}"
+
+
+def _leave_to_shell(match: re.Match[str], context: Context) -> str:
+    """Leave a reference to the shell. Remove its braces if an expression could have the same name."""
+    path = match["path"]
+    if path in context.names and match["default"] is None:
+        return f'${path}""' if match.string[match.end() : match.end() + 1].isalnum() else f"${path}"
+    return match.group()
+
+
+def _close_single_quotes(naive: str, context: Context) -> str | None:
+    """Close single quotes around values; None if a value is meant as code or cannot be passed safely."""
+    names = Names(context.names, ROOTS)
+    pieces, position = [], 0
+    for slot in scan(naive, names).sites:
+        start, end = slot.placeholder.offset, slot.placeholder.end if slot.close is None else slot.close + 1
+        if _is_command(slot, naive, end):
+            return None
+        if slot.danger == SINGLE_QUOTES:
+            # Directly after or before a quote of the file, a pair of quotes would be empty.
+            is_first, is_last = naive[start - 1] == "'", naive[end : end + 1] == "'"
+            pieces += [naive[position : start - is_first], '"' if is_first else "'\"", naive[start:end]]
+            pieces.append('"' if is_last else "\"'")
+            position = end + is_last
+    text = "".join([*pieces, naive[position:]])
+    return None if any(slot.danger for slot in scan(text, names).sites) else text
+
+
+def _is_command(slot: PlaceholderSite, text: str, end: int) -> bool:
+    """Whether the value is a whole word in the position of a command."""
+    before, after = text[slot.placeholder.offset - 1 : slot.placeholder.offset], text[end : end + 1]
+    return (
+        slot.quoting == "bare"
+        and not slot.words
+        and slot.danger is None
+        and before in ("", " ", "\t", "\n", ";", "&", "|", "(")
+        and after in ("", " ", "\t", "\n", ";", "&", "|", ")")
+    )
+
+
+# -- actions ---------------------------------------------------------------------------------------------------------
+
+
+WRITE = "mulligan.formats.prodigy.runtime:write_file"
+
+
+def agent_action(
+    node: Scalar, context: Context, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
 ) -> dict[str, Any]:
-    """A prompt for the agent; `words` are put behind it."""
-    prompt = kept(text(node, place, translation) + words, node)
+    """A prompt for the agent, followed by `words`."""
+    prompt = node_for(translate_text(node, context, translation) + words, node)
     answer = "json" if has_to_answer_json else None
     return {"agent": made({"provider": "claude", "prompt": prompt, "answer": answer}, node)}
 
 
-def kept(words: str, node: Scalar) -> Node:
-    """A text of ours; the file's own where it is the same, so that a refusal points into it."""
+def node_for(words: str, node: Scalar) -> Node:
+    """A text node; the file's own node if the text is the same, so that errors point into the file."""
     return node if words == node.value else made(words, node)
 
 
-def shell(node: Scalar, place: Place, translation: Translation) -> dict[str, Any]:
-    """A script for the shell, with what must be in its environment."""
-    found = script(node, place, translation)
-    action: dict[str, Any] = {"shell": kept(found.text, node)}
+def shell_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
+    """A shell script with the environment variables that it needs."""
+    found = translate_script(node, context, translation)
+    action: dict[str, Any] = {"shell": node_for(found.text, node)}
     if found.env:
         action["env"] = {name: made(value, node) for name, value in found.env.items()}
     return action
 
 
-def either(node: Scalar, place: Place, translation: Translation) -> dict[str, Any]:
-    """A command that does not say whose it is."""
-    return agent(node, place, translation) if is_prompt(node) else shell(node, place, translation)
+def command_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
+    """A command that is a prompt or a shell script, by its first character."""
+    return agent_action(node, context, translation) if is_prompt(node) else shell_action(node, context, translation)
 
 
-def write_file(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
-    """A file that is written whole or not at all."""
+def write_action(form: Fields, context: Context, translation: Translation) -> dict[str, Any]:
+    """Write a file atomically."""
     path, content = form["path"], form["content"]
     assert isinstance(path, Scalar) and isinstance(content, Scalar)
     if ".." in path.text.split("/"):
-        raise translation.source.refuse("prodigy", f"'path' is {describe(path)}, which leads out with '..'", path)
+        raise translation.source.refuse("prodigy", f"'path' is {describe(path)}, which contains '..'", path)
     args: dict[str, Any] = {
-        "path": made(text(path, place, translation), path),
-        "content": made(text(content, place, translation), content),
+        "path": made(translate_text(path, context, translation), path),
+        "content": made(translate_text(content, context, translation), content),
     }
-    args |= before_value(args["path"])
+    args |= path_prefix(args["path"])
     args |= {key: form[key] for key in ("format", "create_dirs") if key in form}
     if "mode" in form:
         args["mode"] = made(_mode(form, translation), form.at("mode"))
     return {"python": {"call": WRITE}, "args": args}
 
 
-def before_value(path: Node) -> dict[str, Node]:
-    """The argument that says what stands before the first value of the run in a path, where there is one."""
+def path_prefix(path: Node) -> dict[str, Node]:
+    """The argument `below`: the literal start of a path, if a value of the run follows it."""
     assert isinstance(path, Scalar)
     for part in find_placeholders(path.text):
-        if isinstance(part, Placeholder) and beginning(Template((check(part.source),))) is not None:
+        if isinstance(part, Placeholder) and literal_prefix(Template((check(part.source),))) is not None:
             return {"below": made(path.text[: part.offset], path)}
     return {}
 

@@ -1,8 +1,8 @@
-"""What is asked after a step: `validate`, `step_validate`, commits, and the file that gets its output.
+"""Checks after a step: `validate`, `step_validate`, required commits, and writing `output_file`.
 
-They become one chain of checks: each is the `validate` of the one before it, so the first that fails ends it, and its
-failure is the step's. Prodigy's `validate` is the last: what completes the work (`on_incomplete`) is its handler, which
-runs before it is checked again.
+They become one chain: each check is the `validate` of the one before it, so the first failure ends the chain and
+becomes the failure of the step. Prodigy's `validate` comes last. Its `on_incomplete` becomes a handler, which runs
+before the work is checked again.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.prodigy import actions
-from mulligan.formats.prodigy.commits import automatic, committing, named, required, requirement
-from mulligan.formats.prodigy.durations import spelled
-from mulligan.formats.prodigy.forms import sound
-from mulligan.formats.prodigy.handlers import Translate, command_list, handling
-from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE
-from mulligan.formats.prodigy.places import Place, Unread
-from mulligan.formats.prodigy.shell_text import PUT_TOGETHER
-from mulligan.formats.prodigy.variables import text
+from mulligan.formats.prodigy.actions import EVALUATED_REMARK
+from mulligan.formats.prodigy.context import Context, HandlerSlots
+from mulligan.formats.prodigy.failures import TranslateStep, handler_context, translate_commands
+from mulligan.formats.prodigy.forms import is_prompt, read_record
+from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE, format_seconds
+from mulligan.formats.prodigy.repository import (
+    auto_commit,
+    check_commit_message,
+    commit_required_at,
+    require_commit,
+    with_required_commit,
+)
+from mulligan.formats.prodigy.variables import translate_text
 from mulligan.formats.translation import Translation, literal, literal_value, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
 
-JUDGE = "mulligan.formats.prodigy.validation:judge"
-CHECK = "mulligan.formats.prodigy.validation:check"
+JUDGE = "mulligan.formats.prodigy.runtime:judge_completion"
+CHECK = "mulligan.formats.prodigy.runtime:run_checks"
 INCOMPLETE_ATTEMPTS = 2
 
 
 def validation_variables(depth: int) -> dict[str, str]:
-    """What is known of work that is not complete: the judge said it `depth` causes below what its handler is told.
+    """The variables about incomplete work: details of the failure `depth` causes below the handler's `error`.
 
-    A check that failed by itself says nothing.
+    If the check itself failed, there are no details, and the variables have defaults.
     """
     causes = [f"error{'.cause[0]' * level}.cause" for level in range(depth)]
     details = f"error{'.cause[0]' * depth}.details"
@@ -52,134 +57,142 @@ def validation_variables(depth: int) -> dict[str, str]:
     }
 
 
-def checks(
-    form: Fields, kind: str, title: str, place: Place, translation: Translation, translate: Translate
+def translate_checks(
+    form: Fields, kind: str, title: str, context: Context, translation: Translation, translate: TranslateStep
 ) -> dict[str, Any] | None:
-    """The chain of checks of a step; None where nothing is asked."""
-    after = msgspec.structs.replace(place, row=Unread(), names=place.names | {"output"})
-    chain: list[dict[str, Any]] = []
+    """The chain of checks of a step; None if it has none."""
+    after = msgspec.structs.replace(context, slots=HandlerSlots(), names=context.names | {"output"})
+    commands: list[dict[str, Any]] = []
     if "output_file" in form:
-        chain.append(_written(form.at("output_file"), kind, after, translation))
-    chain += _of_commits(form, title, after, translation)
+        commands.append(_write_output_file(form.at("output_file"), kind, after, translation))
+    commands += _commit_checks(form, title, after, translation)
     if form.get("skip_validation"):
-        return chained(chain)
+        return chain(commands)
     if "step_validate" in form:
         with translation.source.noting:
-            chain += _limited(step_validate(form.at("step_validate"), after, translation), form)
+            commands += _with_limits(translate_step_validate(form.at("step_validate"), after, translation), form)
     if "validate" in form:
         with translation.source.noting:
-            chain += _limited([validate(form.at("validate"), after, translation, translate)], form)
-    return chained(chain)
+            commands += _with_limits([translate_validate(form.at("validate"), after, translation, translate)], form)
+    return chain(commands)
 
 
-def chained(commands: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Commands one after the other, as the check of a step."""
-    chain: dict[str, Any] | None = None
+def chain(commands: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Chain commands into one check."""
+    whole: dict[str, Any] | None = None
     for command in reversed(commands):
-        chain = {**command, "validate": chain} if chain else command
-    return chain
+        whole = {**command, "validate": whole} if whole else command
+    return whole
 
 
-def _limited(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any]]:
-    """With what the step says about all of its checks."""
-    said: dict[str, Any] = {}
+def _with_limits(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any]]:
+    """Add what the step sets for all of its checks: a timeout, and whether a failure is ignored."""
+    limits: dict[str, Any] = {}
     if "validation_timeout" in form:
-        said["timeout"] = spelled(form["validation_timeout"])
+        limits["timeout"] = format_seconds(form["validation_timeout"])
     if form.get("ignore_validation_failure"):
-        said["continue_on_error"] = True
-    return [{**said, **command} if "timeout" in command else {**command, **said} for command in commands]
+        limits["continue_on_error"] = True
+    return [{**limits, **command} if "timeout" in command else {**command, **limits} for command in commands]
 
 
-def _written(node: Node, kind: str, after: Place, translation: Translation) -> dict[str, Any]:
+def _write_output_file(node: Node, kind: str, after: Context, translation: Translation) -> dict[str, Any]:
     assert isinstance(node, Scalar)
-    path = made(text(node, after, translation), node)
-    args = {"path": path, **actions.before_value(path), "content": _given(kind), "create_dirs": True}
+    path = made(translate_text(node, after, translation), node)
+    args = {"path": path, **actions.path_prefix(path), "content": _output_expression(kind), "create_dirs": True}
     return {"python": {"call": actions.WRITE}, "args": args}
 
 
-def _given(kind: str) -> str:
-    """What a command gave, for the check behind it."""
+def _output_expression(kind: str) -> str:
+    """The output of a command, for the check after it."""
     return "${output.content}" if kind == "claude" else "${output}"
 
 
-def _of_commits(form: Fields, title: str, after: Place, translation: Translation) -> list[dict[str, Any]]:
+def _commit_checks(form: Fields, title: str, after: Context, translation: Translation) -> list[dict[str, Any]]:
     config = form.get("commit_config")
     found = []
     if form.get("auto_commit"):
-        found.append(automatic(form.at("auto_commit"), title, config, after, translation))
-    at = required(form)
+        found.append(auto_commit(form.at("auto_commit"), title, config, after, translation))
+    at = commit_required_at(form)
     if at is not None:
-        found.append(requirement(at, title))
+        found.append(require_commit(at, title))
     if config is not None and "message_pattern" in config:
-        found.append(named(config))
+        found.append(check_commit_message(config))
     return found
 
 
 # -- validate ------------------------------------------------------------------------------
 
 
-def validate(node: Node, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
-    """Prodigy's `validate` as one check."""
+def translate_validate(
+    node: Node, context: Context, translation: Translation, translate: TranslateStep
+) -> dict[str, Any]:
+    """Translate `validate` to one check."""
     if isinstance(node, Mapping) and not _is_step(node):
-        return _judged(sound(VALIDATE, node, "'validate'", translation), place, translation, translate)
+        return _judged_check(read_record(VALIDATE, node, "'validate'", translation), context, translation, translate)
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         message = f"'validate' is {describe(node)}, a command, a list of steps or a mapping is expected"
         raise translation.source.refuse("type", message, node)
-    found = chained(command_list(node, place, translation, translate))
+    found = chain(translate_commands(node, context, translation, translate))
     if found is None:
         raise translation.source.refuse("prodigy", "'validate' is an empty list", node)
     return found
 
 
 def _is_step(node: Mapping) -> bool:
-    """A step like any other, whose own keys say more than those of `validate`."""
+    """Whether the mapping is an ordinary step, with keys that `validate` does not have."""
     return not all(word in VALIDATE.keys for word in node.entries) and any(
         word in node.entries for word in ("shell", "claude")
     )
 
 
-def _judged(form: Fields, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
-    """A check whose result is read: how complete the work is, in percent."""
-    commands = _checking(form, place, translation, translate)
+def _judged_check(form: Fields, context: Context, translation: Translation, translate: TranslateStep) -> dict[str, Any]:
+    """A check whose result says how complete the work is, in percent."""
+    commands = _check_commands(form, context, translation, translate)
     last = commands[-1]
-    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, place, translation)}}
+    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, context, translation)}}
     if "timeout" in form:
-        last["timeout"] = spelled(form["timeout"])
-    whole = chained([*commands[:-1], last])
+        last["timeout"] = format_seconds(form["timeout"])
+    whole = chain([*commands[:-1], last])
     assert whole is not None
     if "on_incomplete" in form:
-        inner = handling(place).knowing(validation_variables(len(commands)))
-        whole |= _incomplete(form.at("on_incomplete"), inner, translation, translate)
+        inner = handler_context(context).with_variables(validation_variables(len(commands)))
+        whole |= _on_incomplete(form.at("on_incomplete"), inner, translation, translate)
     return whole
 
 
-def _checking(form: Fields, place: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
+def _check_commands(
+    form: Fields, context: Context, translation: Translation, translate: TranslateStep
+) -> list[dict[str, Any]]:
     kinds = [kind for kind in ("shell", "command", "claude") if kind in form]
     if kinds and "commands" in form:
-        message = f"'{kinds[0]}' stands beside 'commands', and belongs to them"
+        message = f"'{kinds[0]}' cannot be combined with 'commands'"
         raise translation.source.refuse("prodigy", message, form.key(kinds[0]), hint="move it into 'commands'")
-    found = [_asked(form[kind], kind, place, translation) for kind in kinds]
+    found = [_check_command(form[kind], kind, context, translation) for kind in kinds]
     if "commands" in form:
-        found = command_list(form.at("commands"), place, translation, translate)
+        found = translate_commands(form.at("commands"), context, translation, translate)
     if not found:
-        message, hint = "'validate' has nothing that checks", "add 'shell', 'claude' or 'commands'"
+        message, hint = "'validate' has no command", "add 'shell', 'claude' or 'commands'"
         raise translation.source.refuse("prodigy", message, form.node, hint=hint)
     return found
 
 
-def _asked(node: Scalar, kind: str, place: Place, translation: Translation) -> dict[str, Any]:
-    return actions.agent(node, place, translation) if kind == "claude" else actions.either(node, place, translation)
+def _check_command(node: Scalar, kind: str, context: Context, translation: Translation) -> dict[str, Any]:
+    return (
+        actions.agent_action(node, context, translation)
+        if kind == "claude"
+        else actions.command_action(node, context, translation)
+    )
 
 
-def _judge_args(form: Fields, last: dict[str, Any], place: Place, translation: Translation) -> dict[str, Any]:
-    args: dict[str, Any] = {"output": _given("claude" if "agent" in last else "shell")}
+def _judge_args(form: Fields, last: dict[str, Any], context: Context, translation: Translation) -> dict[str, Any]:
+    args: dict[str, Any] = {"output": _output_expression("claude" if "agent" in last else "shell")}
     if "threshold" in form:
         args["threshold"] = _percent(form.at("threshold"), translation)
     if "result_file" in form:
         node = form.at("result_file")
         assert isinstance(node, Scalar)
-        args["result_file"] = made(text(node, place, translation), node)
-        args |= actions.before_value(args["result_file"])
+        args["result_file"] = made(translate_text(node, context, translation), node)
+        args |= actions.path_prefix(args["result_file"])
     if "expected_schema" in form:
         args["expected_schema"] = made(literal_value(plain(form.at("expected_schema"))), form.at("expected_schema"))
     return args
@@ -193,55 +206,59 @@ def _percent(node: Node, translation: Translation) -> Node:
     return made(node.value, node)
 
 
-def _incomplete(node: Node, inner: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
-    """What runs when the work is not complete, before it is checked again."""
+def _on_incomplete(node: Node, inner: Context, translation: Translation, translate: TranslateStep) -> dict[str, Any]:
+    """What runs if the work is incomplete, before it is checked again."""
     if not isinstance(node, Mapping):
-        commands = command_list(node, inner, translation, translate)
+        commands = translate_commands(node, inner, translation, translate)
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
-    form = sound(ON_INCOMPLETE, node, "'on_incomplete'", translation)
-    said: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
-    commands = _completing(form, inner, translation, translate)
+    form = read_record(ON_INCOMPLETE, node, "'on_incomplete'", translation)
+    entries: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
+    commands = _completing_commands(form, inner, translation, translate)
     if commands:
-        said["on_failure"] = {"commands": commands}
+        entries["on_failure"] = {"commands": commands}
         if "prompt" not in form:
-            said["on_failure"]["rerun"] = form.get("max_attempts", INCOMPLETE_ATTEMPTS)
-    return said
+            entries["on_failure"]["rerun"] = form.get("max_attempts", INCOMPLETE_ATTEMPTS)
+    return entries
 
 
-def _completing(form: Fields, inner: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
+def _completing_commands(
+    form: Fields, inner: Context, translation: Translation, translate: TranslateStep
+) -> list[dict[str, Any]]:
     if "commands" in form:
-        commands = command_list(form.at("commands"), inner, translation, translate)
+        commands = translate_commands(form.at("commands"), inner, translation, translate)
     elif "prompt" in form:
         node = form.at("prompt")
         assert isinstance(node, Scalar)
-        return [{"approve": made(text(node, inner, translation), node)}]
+        return [{"approve": made(translate_text(node, inner, translation), node)}]
     else:
-        commands = [_asked(form[kind], kind, inner, translation) for kind in ("shell", "claude") if kind in form]
-    return committing(commands, form.node) if form.get("commit_required") and commands else commands
+        commands = [
+            _check_command(form[kind], kind, inner, translation) for kind in ("shell", "claude") if kind in form
+        ]
+    return with_required_commit(commands, form.node) if form.get("commit_required") and commands else commands
 
 
 # -- step_validate ------------------------------------------------------------------------------
 
 
-def step_validate(node: Node, place: Place, translation: Translation) -> list[dict[str, Any]]:
-    """Checks after a step: commands that must all succeed, unless a mapping says otherwise."""
+def translate_step_validate(node: Node, context: Context, translation: Translation) -> list[dict[str, Any]]:
+    """Translate `step_validate`: all commands must succeed, unless a mapping says otherwise."""
     if isinstance(node, Mapping):
-        return [_counted(sound(STEP_VALIDATE, node, "'step_validate'", translation), place, translation)]
+        return [_counted_checks(read_record(STEP_VALIDATE, node, "'step_validate'", translation), context, translation)]
     nodes = node.items if isinstance(node, Sequence) else [node]
     found = []
     for each in nodes:
         if not isinstance(each, Scalar) or not isinstance(each.value, str):
             message = f"a check of 'step_validate' is {describe(each)}, a command is expected"
             raise translation.source.refuse("type", message, each)
-        found.append(actions.either(each, place, translation))
+        found.append(actions.command_action(each, context, translation))
     return found
 
 
-def _counted(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
-    """Checks of which some must pass, each with what it is expected to give."""
-    # One without its command is refused already.
+def _counted_checks(form: Fields, context: Context, translation: Translation) -> dict[str, Any]:
+    """Checks of which a number must pass, each with its expectations."""
+    # A check without a command is refused already.
     asked = [each for each in form.get("commands", ()) if not isinstance(each, Fields) or "command" in each]
-    listed = [_expectation(each, place, translation) for each in asked]
+    listed = [_expectation(each, context, translation) for each in asked]
     criteria = form.get("success_criteria", "all")
     if isinstance(criteria, Fields):
         needed = criteria.get("atleast", 1)
@@ -249,29 +266,29 @@ def _counted(form: Fields, place: Place, translation: Translation) -> dict[str, 
         needed = 1 if criteria == "any" else len(listed)
     checks = made(listed, form.node)
     if any("${" in each["command"].text.replace("$${", "") for each in listed):
-        translation.remark(checks, PUT_TOGETHER)
-    said: dict[str, Any] = {"python": {"call": CHECK}, "args": {"checks": checks, "needed": needed}}
+        translation.remark(checks, EVALUATED_REMARK)
+    entries: dict[str, Any] = {"python": {"call": CHECK}, "args": {"checks": checks, "needed": needed}}
     attempts = form.get("max_attempts", 1)
     if attempts > 1:
-        said["retry"] = {"max_retries": attempts - 1, "delay": spelled(form.get("retry_delay", 5.0))}
-    return said
+        entries["retry"] = {"max_retries": attempts - 1, "delay": format_seconds(form.get("retry_delay", 5.0))}
+    return entries
 
 
-def _expectation(check: Node | Fields, place: Place, translation: Translation) -> dict[str, Any]:
+def _expectation(check: Node | Fields, context: Context, translation: Translation) -> dict[str, Any]:
     node = check.at("command") if isinstance(check, Fields) else check
     assert isinstance(node, Scalar)
     is_claude = isinstance(check, Fields) and check.get("command_type") == "claude"
-    if is_claude or actions.is_prompt(node):
-        message = f"{describe(node)} is for the agent, and checks that are counted run in the shell"
-        hint = "make it a 'validate: {claude: …}'"
+    if is_claude or is_prompt(node):
+        message = f"{describe(node)} is a prompt, but checks with criteria run in the shell"
+        hint = "use 'validate: {claude: …}'"
         raise translation.source.refuse("prodigy", message, node, hint=hint)
-    said: dict[str, Any] = {"command": made(text(node, place, translation), node)}
+    entries: dict[str, Any] = {"command": made(translate_text(node, context, translation), node)}
     if isinstance(check, Fields):
         if "expect_output" in check:
-            said["expect_output"] = made(literal(_pattern(check, translation)), check.at("expect_output"))
+            entries["expect_output"] = made(literal(_pattern(check, translation)), check.at("expect_output"))
         if "expect_exit_code" in check:
-            said["expect_exit_code"] = check["expect_exit_code"]
-    return said
+            entries["expect_exit_code"] = check["expect_exit_code"]
+    return entries
 
 
 def _pattern(check: Fields, translation: Translation) -> str:
@@ -279,6 +296,6 @@ def _pattern(check: Fields, translation: Translation) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        message = f"'expect_output' is '{pattern}', which is no regular expression: {error}"
+        message = f"'expect_output' is '{pattern}', which is not a regular expression: {error}"
         raise translation.source.refuse("type", message, check.at("expect_output")) from None
     return pattern

@@ -1,13 +1,14 @@
-"""What is in the environment of a file's commands: `env`, `env_files`, `secrets`, and the profiles that change it.
+"""The environment of a workflow's commands: `env`, `env_files`, `secrets` and `profiles`.
 
-A variable is known in two ways: to every command, as part of its environment, and to the file, as an expression.
-What a profile says holds before what `env` says, and that before what is in a file.
+Each variable is available in two ways: to every command as an environment variable, and to the file as an expression.
+A profile overrides `env`, and `env` overrides a file.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,22 +16,22 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.formats.expressions import quoted
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
-from mulligan.language.shapes import Fields
+from mulligan.language.shapes import Fields, Shape
 
 PROFILE_INPUT = "profile"
 _FROM_ENV = re.compile(r"\$\{env:([A-Za-z_]\w*)\}", re.A)
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.A)
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)", re.A)
-# The names by which Prodigy knows what to hide.
-_HIDDEN = re.compile(r"passw|token|api_?key|secret|auth|private_?key|credential", re.I)
-# A text as an expression, with nothing in it but what stands for itself.
-_WRITTEN = re.compile(r"'((?:[^'\\]|\\['\\])*)'")
+# Prodigy hides variables with such names.
+_SECRET_NAME = re.compile(r"passw|token|api_?key|secret|auth|private_?key|credential", re.I)
+# An expression that is one text literal.
+_LITERAL_TEXT = re.compile(r"'((?:[^'\\]|\\['\\])*)'")
 _ESCAPED = re.compile(r"\\(['\\])")
 _DESCRIPTION = "description"
 
 
 class Environment(NamedTuple):
-    """What goes into our file: inputs, secrets, variables; and each variable as an expression."""
+    """The translated environment: inputs, secrets and variables; and each variable as an expression."""
 
     inputs: dict[str, Any]
     secrets: dict[str, Any]
@@ -38,42 +39,42 @@ class Environment(NamedTuple):
     expressions: dict[str, str]
 
 
-NOTHING = Environment({}, {}, {}, {})
+EMPTY_ENVIRONMENT = Environment({}, {}, {}, {})
 
 
-class _Variable(NamedTuple):
-    """`expression` is its value; `at` the place that says so."""
+class _EnvVariable(NamedTuple):
+    """The expression of a variable, and the node that sets it."""
 
     expression: str
     at: Node
 
 
-class _Reading:
-    """The variables of a file, as far as they are read."""
+class _EnvironmentReader:
+    """The variables of a file that have been read so far."""
 
     def __init__(self, translation: Translation, overrides: dict[str, dict[str, Scalar]]) -> None:
         self.translation = translation
         self.overrides = overrides
-        self.variables: dict[str, _Variable] = {}
+        self.variables: dict[str, _EnvVariable] = {}
         self.secrets: dict[str, Any] = {}
 
     def set(self, name: str, expression: str, at: Node) -> None:
-        """What a variable is: in each profile that sets it that, and else this."""
+        """Set a variable: to the value of the chosen profile, or to `expression` if the profile does not set it."""
         for profile, node in reversed(self.overrides.get(name, {}).items()):
             value = self.expression("" if node.value is None else node.text)
             expression = f"(inputs.{PROFILE_INPUT} == {quoted(profile)} ? {value} : {expression})"
-        self.variables[name] = _Variable(expression, at)
+        self.variables[name] = _EnvVariable(expression, at)
 
     def hide(self, name: str, where: dict[str, str], at: Node) -> None:
-        """A secret under the variable's own name."""
+        """Declare a secret with the name of the variable."""
         for node in self.overrides.pop(name, {}).values():
-            message = f"'{name}' is a secret, and a profile would show it"
+            message = f"'{name}' is a secret, and the value in a profile would be readable"
             self.translation.source.note(self.translation.source.refuse("secret", message, node))
         self.secrets[name] = made(where, at)
         self.set(name, f"secrets.{name}", at)
 
     def expression(self, text: str) -> str:
-        """A value in which variables that were set before may stand. What nobody set stays as written."""
+        """The expression of a value that may refer to variables set before. Unknown references stay as written."""
         parts, position = [], 0
         for match in _REFERENCE.finditer(text):
             known = self.variables.get(match[1] or match[2])
@@ -84,9 +85,9 @@ class _Reading:
         return " + ".join(part for part in parts if part != "''") or "''"
 
 
-def environment(fields: Fields, translation: Translation) -> Environment:
-    """What the keys of the environment come to."""
-    reading = _Reading(translation, _overrides(fields))
+def translate_environment(fields: Fields, translation: Translation) -> Environment:
+    """Translate the keys of the environment."""
+    reading = _EnvironmentReader(translation, _overrides(fields))
     _read_files(fields, reading)
     _read_secrets(fields, reading)
     _read_env(fields, reading)
@@ -94,23 +95,23 @@ def environment(fields: Fields, translation: Translation) -> Environment:
         if name not in reading.variables:
             reading.set(name, "''", next(iter(values.values())))
     return Environment(
-        _input(fields),
+        _profile_input(fields),
         reading.secrets,
-        {name: made(_as_text(found.expression), found.at) for name, found in reading.variables.items()},
+        {name: made(_env_text(found.expression), found.at) for name, found in reading.variables.items()},
         {name: found.expression for name, found in reading.variables.items()},
     )
 
 
-def _as_text(expression: str) -> str:
-    """The value of a variable as our file writes it: a text that is one by itself."""
-    written = _WRITTEN.fullmatch(expression)
+def _env_text(expression: str) -> str:
+    """The value of a variable as a template; a literal is written as plain text."""
+    written = _LITERAL_TEXT.fullmatch(expression)
     return literal(_ESCAPED.sub(r"\1", written[1])) if written else f"${{{expression}}}"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def _read_files(fields: Fields, reading: _Reading) -> None:
+def _read_files(fields: Fields, reading: _EnvironmentReader) -> None:
     node = fields.node.get("env_files")
     if "env_files" not in fields or node is None:
         return
@@ -120,34 +121,34 @@ def _read_files(fields: Fields, reading: _Reading) -> None:
             _read_file(entry, reading)
 
 
-def _read_file(entry: Scalar, reading: _Reading) -> None:
-    """A file of variables. Those whose names say so are secrets: workers read them, and our file does not hold them."""
-    path = _found(entry, reading)
+def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
+    """Read a file of variables. Variables with secret names are not copied: workers read them from the file."""
+    path = _find_file(entry, reading)
     for name, value in _assignments(path, entry, reading):
-        if _HIDDEN.search(name):
-            script = f'set -a; . {shlex.quote(_dotted(path))}; printf %s "${name}"'
+        if _SECRET_NAME.search(name):
+            script = f'set -a; . {shlex.quote(_sourceable(path))}; printf %s "${name}"'
             reading.hide(name, {"command": script}, entry)
         else:
             reading.set(name, quoted(value), entry)
 
 
-def _found(entry: Scalar, reading: _Reading) -> str:
-    """Where the file is: from where the command was called, or beside the file that names it."""
+def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str:
+    """The path of a file: relative to the current folder, or to the file that names it."""
     source = reading.translation.source
     beside = Path(source.file).parent / entry.text
     for path in (Path(entry.text), beside):
         if path.is_file():
             return str(path)
     message = f"there is no file '{shorten(entry.text)}'"
-    raise source.refuse("prodigy", message, entry, hint="remove it, or make it before the run")
+    raise source.refuse("prodigy", message, entry, hint="remove the entry, or create the file before the run")
 
 
-def _dotted(path: str) -> str:
-    """A path that `.` of the shell takes for one, and does not look for elsewhere."""
+def _sourceable(path: str) -> str:
+    """A path that `.` of the shell does not look up in $PATH."""
     return path if "/" in path else f"./{path}"
 
 
-def _assignments(path: str, entry: Scalar, reading: _Reading) -> list[tuple[str, str]]:
+def _assignments(path: str, entry: Scalar, reading: _EnvironmentReader) -> list[tuple[str, str]]:
     source, found = reading.translation.source, []
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
@@ -174,13 +175,13 @@ def _unquoted(value: str) -> str:
 # -- env and secrets -------------------------------------------------------------------------------------------------
 
 
-def _read_env(fields: Fields, reading: _Reading) -> None:
+def _read_env(fields: Fields, reading: _EnvironmentReader) -> None:
     for name, value in fields.get("env", {}).items():
         with reading.translation.source.noting:
-            _read_value(name, value, reading)
+            _read_env_value(name, value, reading)
 
 
-def _read_value(name: str, value: Scalar | Fields, reading: _Reading) -> None:
+def _read_env_value(name: str, value: Scalar | Fields, reading: _EnvironmentReader) -> None:
     if isinstance(value, Fields):
         _read_secret_value(name, value, reading)
         return
@@ -189,38 +190,42 @@ def _read_value(name: str, value: Scalar | Fields, reading: _Reading) -> None:
     reading.set(name, expression, value)
 
 
-def _read_secret_value(name: str, form: Fields, reading: _Reading) -> None:
+def _read_secret_value(name: str, form: Fields, reading: _EnvironmentReader) -> None:
     if "value" not in form or "secret" not in form:
         return
     if form["secret"]:
-        reading.hide(name, {"env": _variable(name, form["value"], reading)}, form.node)
+        reading.hide(name, {"env": _secret_variable(name, form["value"], reading)}, form.node)
     else:
-        _read_value(name, form["value"], reading)
+        _read_env_value(name, form["value"], reading)
 
 
-def _variable(name: str, node: Scalar, reading: _Reading) -> str:
-    """The variable that holds a secret. A secret that is written in the file is refused, and not repeated."""
+def _secret_variable(name: str, node: Scalar, reading: _EnvironmentReader) -> str:
+    """The environment variable that holds a secret. Refuse a literal secret without repeating it."""
     found = _FROM_ENV.fullmatch(node.text) or _REFERENCE.fullmatch(node.text)
     if found is not None:
         return next(filter(None, found.groups()))
     source = reading.translation.source
     source.hide(node)
-    hint = f"put it into a variable of your environment, and write '${{env:{name}}}' here"
+    hint = f"set it as an environment variable and write '${{env:{name}}}' here"
     raise source.refuse("secret", f"the secret '{name}' is written in the file", node, hint=hint)
 
 
-def _read_secrets(fields: Fields, reading: _Reading) -> None:
+def _read_secrets(fields: Fields, reading: _EnvironmentReader) -> None:
     for name, form in fields.get("secrets", {}).items():
         with reading.translation.source.noting:
-            where = _where(form, reading) if isinstance(form, Fields) else {"env": _variable(name, form, reading)}
+            where = (
+                _secret_location(form, reading)
+                if isinstance(form, Fields)
+                else {"env": _secret_variable(name, form, reading)}
+            )
             reading.hide(name, where, form if isinstance(form, Scalar) else form.node)
 
 
-def _where(form: Fields, reading: _Reading) -> dict[str, str]:
+def _secret_location(form: Fields, reading: _EnvironmentReader) -> dict[str, str]:
     kind = form.get("provider", "env")
     if kind not in ("env", "file"):
-        hint = "have a variable hold it, and write 'provider: env'; converted, the file may say '{command: …}' instead"
-        message = f"secrets of the provider '{kind}' are not looked up"
+        hint = "set an environment variable and write 'provider: env', or convert the file and write '{command: …}'"
+        message = f"secrets of the provider '{kind}' are not supported"
         raise reading.translation.source.refuse("prodigy", message, form.at("provider"), hint=hint)
     if "version" in form:
         message = f"a secret of the provider '{kind}' has no version"
@@ -232,7 +237,7 @@ def _where(form: Fields, reading: _Reading) -> dict[str, str]:
 
 
 def _overrides(fields: Fields) -> dict[str, dict[str, Scalar]]:
-    """By the name of a variable: what it is in each profile that sets it."""
+    """Variable name → profile → value."""
     found: dict[str, dict[str, Scalar]] = {}
     for profile, values in fields.get("profiles", {}).items():
         for name, node in values.items():
@@ -241,15 +246,42 @@ def _overrides(fields: Fields) -> dict[str, dict[str, Scalar]]:
     return found
 
 
-def _input(fields: Fields) -> dict[str, Any]:
-    """The input that chooses a profile; without one each variable is what it is without profiles."""
+def _profile_input(fields: Fields) -> dict[str, Any]:
+    """The input that selects a profile; the default is none."""
     profiles: dict[str, dict[str, Scalar]] = fields.get("profiles", {})
     if not profiles:
         return {}
     about = [f"{name}: {values[_DESCRIPTION].text}" for name, values in profiles.items() if _DESCRIPTION in values]
-    said = {
+    entries = {
         "default": "",
         "enum": ["", *profiles],
-        "description": "; ".join(about) or "which profile's variables hold",
+        "description": "; ".join(about) or "which profile to use",
     }
-    return {PROFILE_INPUT: made(said, fields.key("profiles"))}
+    return {PROFILE_INPUT: made(entries, fields.key("profiles"))}
+
+
+# -- numbers from variables ------------------------------------------------------------------------------------------
+
+
+_NUMBER_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?", re.A)
+_LITERAL_NUMBER = re.compile(r"'(\d+(?:\.\d+)?)'")
+
+
+def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str], translation: Translation) -> Any:
+    """The number at `key`, or None. A variable must have its value before the run, since the map needs it."""
+    if key not in form:
+        return None
+    node = form.at(key)
+    match = _NUMBER_VARIABLE.fullmatch(node.text) if isinstance(node, Scalar) else None
+    if match is None:
+        return shape.read(node, f"'{key}'", translation.source)
+    return shape.read(_variable_value(match[1], node, key, variables, translation), f"'{key}'", translation.source)
+
+
+def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], translation: Translation) -> Node:
+    written = _LITERAL_NUMBER.fullmatch(variables.get(name, ""))
+    if written is None:
+        message = f"'{key}' is '${name}', but 'env' has no number with that name"
+        hint = f"add 'env: {{{name}: 5}}': the number must be known before the run starts"
+        raise translation.source.refuse("prodigy", message, node, hint=hint)
+    return made(float(written[1]) if "." in written[1] else int(written[1]), node)

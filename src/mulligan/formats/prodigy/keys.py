@@ -1,17 +1,19 @@
-"""Every key of a step of Prodigy's, once, with what becomes of it."""
+"""Every key of Prodigy's files, with what becomes of it: steps, the environment, MapReduce workflows."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from mulligan.formats.prodigy.durations import SECONDS
 from mulligan.language.action_keys import ANY_TEXT, as_node
+from mulligan.language.quantities import parse_duration
+from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.shapes import (
     FLAG,
     TEXT,
     Choice,
     Deferred,
+    DurationShape,
     Either,
     Json,
     Key,
@@ -25,24 +27,55 @@ from mulligan.language.shapes import (
     whole,
 )
 
+# -- durations -------------------------------------------------------------------------------------------------------
+
+
+_BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
+
+
+def _read_seconds(value: Any) -> float:
+    return parse_duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
+
+
+SECONDS = DurationShape("a number of seconds", _read_seconds, {"anyOf": [{"type": "string"}, {"type": "number"}]})
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration as our files write it."""
+    return f"{seconds:g}s" if seconds == round(seconds, 3) and seconds < 1e6 else f"{seconds:f}s"
+
+
+def fibonacci_numbers(count: int) -> list[int]:
+    """The first `count` Fibonacci numbers."""
+    figures = [1, 1]
+    while len(figures) < count:
+        figures.append(figures[-1] + figures[-2])
+    return figures[:count]
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
 VARIABLE_NAME = r"[A-Za-z_][\w-]*"
 VARIABLE_NAMES = "letters, digits, '_' and '-'"
 _VARIABLE = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*", re.A)
 
 
-def _word(value: Any) -> str:
+def _read_variable_name(value: Any) -> str:
     if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
         raise ValueError(value)
     return value
 
 
-VARIABLE = Value("the name of a variable", _word, {"type": "string"})
+VARIABLE = Value("the name of a variable", _read_variable_name, {"type": "string"})
 COMMAND_TEXT = Template("a command")
-# A step in any of its forms: read where it stands.
+# A step in any of its forms; it is read where it is translated.
 STEP_FORM: Shape = as_node(Either("a step", text=COMMAND_TEXT, mapping=Deferred(lambda: STEP)))
 STEP_LIST: Shape = as_node(ListOf(STEP_FORM, at_least=1))
 STEPS_FORM: Shape = as_node(Either("a list of steps", text=COMMAND_TEXT, list=STEP_LIST, mapping=STEP_FORM))
 COUNT = whole(1, 1000)
+# The names under which a regular workflow may have its steps.
+LISTS = ("commands", "steps", "tasks")
 
 HANDLER = Record(
     "on_failure",
@@ -50,19 +83,17 @@ HANDLER = Record(
         "shell": Key(COMMAND_TEXT, "a command of the handler"),
         "claude": Key(COMMAND_TEXT, "a prompt of the handler, for the agent"),
         "commands": Key(STEPS_FORM, "the handler's commands, one after the other"),
-        "strategy": Key(
-            Choice(("recovery", "fallback", "cleanup", "custom")), "what it means that the handler succeeded"
-        ),
-        "timeout": Key(SECONDS, "the time of the whole handler"),
+        "strategy": Key(Choice(("recovery", "fallback", "cleanup", "custom")), "what the success of the handler means"),
+        "timeout": Key(SECONDS, "timeout of the whole handler"),
         "capture": Key(MapOf(ANY_TEXT, VARIABLE_NAME, names=VARIABLE_NAMES), "variables from the handler's output"),
-        "fail_workflow": Key(FLAG, "false: the workflow goes on although the step still fails"),
+        "fail_workflow": Key(FLAG, "false: the workflow continues although the step still fails"),
         "handler_failure_fatal": Key(FLAG, "true: a handler that fails stops the run"),
         "retry_original": Key(FLAG, "true: the command runs again after the handler"),
-        "max_attempts": Key(COUNT, "how often the command runs in all; the handler before each but the first"),
+        "max_attempts": Key(COUNT, "how often the command runs in total, with the handler before each further run"),
         "max_retries": Key(whole(0, 1000), "how often the command runs again after the handler"),
         "commit_required": Key(FLAG, "true: the handler must make a commit"),
-        "on_failure": Key(Deferred(lambda: HANDLER_FORM), "what runs when the handler's command fails, too"),
-        "on_success": Key(Deferred(lambda: STEPS_FORM), "what the handler does behind its command"),
+        "on_failure": Key(Deferred(lambda: HANDLER_FORM), "what runs when the handler's command fails as well"),
+        "on_success": Key(Deferred(lambda: STEPS_FORM), "what the handler runs after its command"),
     },
 )
 HANDLER_FORMS = Either(
@@ -74,7 +105,9 @@ HANDLER_FORMS = Either(
 )
 HANDLER_FORM: Shape = as_node(HANDLER_FORMS)
 
-RETRY_PATTERN = Record("retry_pattern", {"pattern": Key(TEXT, "a text that the message matches", is_required=True)})
+RETRY_PATTERN = Record(
+    "retry_pattern", {"pattern": Key(TEXT, "a regular expression that the message matches", is_required=True)}
+)
 RETRY_ON = ("network", "timeout", "server_error", "rate_limit")
 BACKOFFS = ("fixed", "linear", "exponential", "fibonacci", "custom")
 BACKOFF = Record(
@@ -89,21 +122,21 @@ BACKOFF = Record(
     one_of=tuple((name,) for name in BACKOFFS),
 )
 FALLBACK_COMMAND = Record("fallback_command", {"command": Key(COMMAND_TEXT, "what runs instead", is_required=True)})
-FALLBACK = Record("fallback", {"fallback": Key(FALLBACK_COMMAND, "a command in its place", is_required=True)})
+FALLBACK = Record("fallback", {"fallback": Key(FALLBACK_COMMAND, "a command that replaces it", is_required=True)})
 RETRY = Record(
     "retry",
     {
-        "attempts": Key(COUNT, "how often it is tried in all (default 3)"),
+        "attempts": Key(COUNT, "number of attempts (default 3)"),
         "backoff": Key(Either("a backoff", text=Choice(BACKOFFS[:4]), mapping=BACKOFF), "how delays grow"),
         "initial_delay": Key(SECONDS, "the first delay (default 1s)"),
-        "max_delay": Key(SECONDS, "no delay is longer (default 30s)"),
-        "jitter": Key(FLAG, "true: delays are spread"),
+        "max_delay": Key(SECONDS, "longest delay (default 30s)"),
+        "jitter": Key(FLAG, "true: delays are randomized"),
         "jitter_factor": Key(number(0, 2), "by how much (default 0.3)"),
         "retry_on": Key(
             ListOf(Either("a kind of error or a pattern", text=Choice(RETRY_ON), mapping=RETRY_PATTERN), or_one=True),
-            "only these failures are tried again",
+            "only these failures are retried",
         ),
-        "retry_budget": Key(SECONDS, "how long all delays may be together"),
+        "retry_budget": Key(SECONDS, "limit of the sum of all delays"),
         "on_failure": Key(
             Either("stop, continue or a fallback", text=Choice(("stop", "continue")), mapping=FALLBACK),
             "what happens when no attempt is left",
@@ -117,9 +150,9 @@ ON_INCOMPLETE = Record(
         "claude": Key(COMMAND_TEXT, "a prompt for the agent that completes the work"),
         "shell": Key(COMMAND_TEXT, "a command that completes the work"),
         "commands": Key(STEPS_FORM, "commands that complete the work"),
-        "prompt": Key(COMMAND_TEXT, "what a person is asked; who agrees lets it pass"),
-        "max_attempts": Key(COUNT, "how often the work is completed and checked again (default 2)"),
-        "fail_workflow": Key(FLAG, "false: the workflow goes on with what there is (default true)"),
+        "prompt": Key(COMMAND_TEXT, "a question for a person; approval lets the work pass"),
+        "max_attempts": Key(COUNT, "how often the work is continued and checked again (default 2)"),
+        "fail_workflow": Key(FLAG, "false: the workflow continues with incomplete work (default true)"),
         "commit_required": Key(FLAG, "true: completing it must make a commit"),
     },
 )
@@ -132,11 +165,11 @@ VALIDATE = Record(
         "commands": Key(STEPS_FORM, "commands that check, one after the other"),
         "expected_schema": Key(as_node(Json()), "the JSON Schema of the result"),
         "threshold": Key(as_node(Json()), "how complete it must be, in percent (default 100)"),
-        "timeout": Key(SECONDS, "the time of the check"),
+        "timeout": Key(SECONDS, "timeout of the check"),
         "result_file": Key(Template("a file"), "where the check writes its result"),
         "on_incomplete": Key(
             as_node(Either("a list or a mapping", text=COMMAND_TEXT, list=STEP_LIST, mapping=ON_INCOMPLETE)),
-            "what runs when it is not complete; then it is checked again",
+            "what runs if the work is incomplete; then it is checked again",
         ),
     },
     one_of=(("shell",), ("command",), ("claude",), ("commands",)),
@@ -176,9 +209,9 @@ WRITE_FILE = Record(
     {
         "path": Key(Template("a file"), "which file", is_required=True),
         "content": Key(ANY_TEXT, "what is in it", is_required=True),
-        "format": Key(Choice(("text", "json", "yaml")), "json and yaml are checked and written neatly"),
+        "format": Key(Choice(("text", "json", "yaml")), "json and yaml are checked and formatted"),
         "mode": Key(ANY_TEXT, "its permissions, such as 0644"),
-        "create_dirs": Key(FLAG, "true: folders that are missing are made"),
+        "create_dirs": Key(FLAG, "true: missing folders are created"),
     },
 )
 OUTPUT_FILE = Record("output_pattern", {"file_pattern": Key(TEXT, "which files", is_required=True)})
@@ -188,20 +221,20 @@ COMMIT_CONFIG = Record(
         "message_template": Key(COMMAND_TEXT, "the message of the commit"),
         "message_pattern": Key(TEXT, "a regular expression that the message matches"),
         "sign": Key(FLAG, "true: the commit is signed"),
-        "author": Key(TEXT, "who made it: Name <mail>"),
+        "author": Key(TEXT, "its author: Name <mail>"),
         "include_files": Key(ListOf(TEXT, or_one=True), "only these files"),
         "exclude_files": Key(ListOf(TEXT, or_one=True), "not these files"),
-        "squash": Key(FLAG, "true: one commit of all that the step made"),
+        "squash": Key(FLAG, "ignored"),
     },
 )
 STREAMS = Record(
     "capture_streams",
     {
-        "stdout": Key(FLAG, "true: what it prints (default)"),
-        "stderr": Key(FLAG, "true: also what it prints as errors"),
-        "exit_code": Key(FLAG, "${NAME.exit_code}, which is there in any case"),
-        "success": Key(FLAG, "${NAME.success}, which is there in any case"),
-        "duration": Key(FLAG, "not kept: see 'mulligan show'"),
+        "stdout": Key(FLAG, "true: capture stdout (default)"),
+        "stderr": Key(FLAG, "true: capture stderr as well"),
+        "exit_code": Key(FLAG, "${NAME.exit_code}, which is always set"),
+        "success": Key(FLAG, "${NAME.success}, which is always set"),
+        "duration": Key(FLAG, "ignored: see 'mulligan show'"),
     },
 )
 TEST = Record(
@@ -211,12 +244,12 @@ TEST = Record(
         "on_failure": Key(HANDLER_FORM, "as on_failure of a step"),
     },
 )
-_ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured")
+_ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: ignored")
 METADATA = Record(
     "metadata",
     {
-        "retries": Key(whole(0, 1000), "how often it is tried again"),
-        "timeout": Key(SECONDS, "the time of one attempt"),
+        "retries": Key(whole(0, 1000), "number of retries"),
+        "timeout": Key(SECONDS, "timeout of one attempt"),
         "continue_on_error": Key(FLAG, "true: its failure does not fail the workflow"),
         "env": Key(MapOf(ANY_TEXT), "environment variables"),
         "commit_required": Key(FLAG, "true: it must make a commit"),
@@ -228,7 +261,7 @@ KINDS = ("claude", "shell", "test", "foreach", "write_file", "command")
 STEP: Record = Record(
     "step",
     {
-        "name": Key(ANY_TEXT, "its title; alone, with 'args', a Claude command"),
+        "name": Key(ANY_TEXT, "its title; without an action, a Claude command"),
         "id": Key(ANY_TEXT, "the name of the step"),
         "description": Key(ANY_TEXT, "what it is for"),
         "claude": Key(COMMAND_TEXT, "a prompt for the agent claude"),
@@ -238,13 +271,13 @@ STEP: Record = Record(
             as_node(Either("a command, a list, or a mapping", text=COMMAND_TEXT, list=ListOf(Json()), mapping=Json())),
             "a map over a list, or over the lines that a command prints",
         ),
-        "write_file": Key(WRITE_FILE, "writes a file, whole or not at all"),
+        "write_file": Key(WRITE_FILE, "writes a file atomically"),
         "command": Key(COMMAND_TEXT, "a Claude command, under its old name"),
         "analyze": Key(as_node(Json()), "removed by Prodigy: refused"),
         "goal_seek": Key(as_node(Json()), "removed by Prodigy: refused"),
         "handler": Key(as_node(Json()), "code inside Prodigy: refused"),
         "args": Key(ListOf(ANY_TEXT), "the arguments of a Claude command"),
-        "options": Key(as_node(Json()), "not honoured"),
+        "options": Key(as_node(Json()), "ignored"),
         "metadata": Key(METADATA, "settings of a Claude command"),
         "parallel": Key(Either("true, false or a number", flag=FLAG, number=COUNT), "how many items at the same time"),
         "do": Key(STEPS_FORM, "what runs for each item"),
@@ -252,9 +285,9 @@ STEP: Record = Record(
         "allow_failure": Key(FLAG, "true: its failure does not fail the workflow"),
         "fail_workflow": Key(FLAG, "false: its failure does not fail the workflow"),
         "max_items": Key(whole(0), "how many items at most"),
-        "capture": Key(VARIABLE, "the variable that has the output"),
+        "capture": Key(VARIABLE, "the variable that holds the output"),
         "capture_format": Key(
-            Choice(("string", "json", "lines", "number", "boolean")), "what is made of the output (default string)"
+            Choice(("string", "json", "lines", "number", "boolean")), "how the output is parsed (default string)"
         ),
         "capture_streams": Key(
             Either("stdout, stderr, both or a mapping", text=Choice(("stdout", "stderr", "both")), mapping=STREAMS),
@@ -263,22 +296,22 @@ STEP: Record = Record(
         "capture_output": Key(
             Either("true, false or the name of a variable", flag=FLAG, text=VARIABLE), "the variable with the output"
         ),
-        "output_file": Key(Template("a file"), "a file that gets the output, too"),
-        "timeout": Key(SECONDS, "the time of one attempt"),
+        "output_file": Key(Template("a file"), "a file that the output is written to"),
+        "timeout": Key(SECONDS, "timeout of one attempt"),
         "working_dir": Key(Template("a folder"), "the folder it runs in"),
         "env": Key(MapOf(ANY_TEXT), "environment variables"),
-        "temporary": Key(FLAG, "the environment is that of the step alone in any case"),
-        "clear_env": Key(FLAG, "not honoured"),
+        "temporary": Key(FLAG, "no effect: 'env' always applies to the step alone"),
+        "clear_env": Key(FLAG, "ignored"),
         "on_failure": Key(HANDLER_FORM, "what runs when it fails"),
         "retry": Key(RETRY, "how often it is tried"),
-        "on_success": Key(STEPS_FORM, "what runs when it has succeeded"),
+        "on_success": Key(STEPS_FORM, "what runs after it succeeded"),
         "on_exit_code": Key(
-            MapOf(STEP_FORM, r"\d{1,3}", names="digits"), "what runs for an exit code; it stands in for the step"
+            MapOf(STEP_FORM, r"\d{1,3}", names="digits"), "what runs for an exit code and replaces the step"
         ),
         "commit_required": Key(FLAG, "true: it must make a commit"),
         "commit_config": Key(COMMIT_CONFIG, "what a commit looks like"),
         "auto_commit": Key(FLAG, "true: what it changed is committed"),
-        "validate": Key(VALIDATE_FORM, "asks whether its work is complete"),
+        "validate": Key(VALIDATE_FORM, "checks whether its work is complete"),
         "step_validate": Key(
             as_node(
                 Either(
@@ -291,12 +324,12 @@ STEP: Record = Record(
             "checks after the step",
         ),
         "skip_validation": Key(FLAG, "true: nothing is checked"),
-        "validation_timeout": Key(SECONDS, "the time of the checks"),
-        "ignore_validation_failure": Key(FLAG, "true: a check that fails is recorded and does not count"),
-        "when": Key(Template("a condition", ("string", "boolean")), "skipped unless this holds"),
+        "validation_timeout": Key(SECONDS, "timeout of the checks"),
+        "ignore_validation_failure": Key(FLAG, "true: a failed check is recorded and ignored"),
+        "when": Key(Template("a condition", ("string", "boolean")), "the step is skipped unless this is true"),
         "outputs": Key(
             MapOf(OUTPUT_FILE, VARIABLE_NAME, names=VARIABLE_NAMES),
-            "files that it makes, by a pattern: ${ID.NAME} is the name of one",
+            "files that it writes, by a pattern: ${ID.NAME} is the path of one",
         ),
         "analysis": _ANALYSIS,
     },
@@ -304,9 +337,9 @@ STEP: Record = Record(
 FOREACH = Record(
     "foreach_mapping",
     {
-        "foreach": Key(as_node(Json()), "what is listed"),
-        "input": Key(as_node(Json()), "what is listed"),
-        "items": Key(as_node(Json()), "what is listed"),
+        "foreach": Key(as_node(Json()), "the list, or the command that prints it"),
+        "input": Key(as_node(Json()), "the list, or the command that prints it"),
+        "items": Key(as_node(Json()), "the list, or the command that prints it"),
         "parallel": STEP.keys["parallel"],
         "do": STEP.keys["do"],
         "continue_on_error": STEP.keys["continue_on_error"],
@@ -314,7 +347,7 @@ FOREACH = Record(
     },
 )
 
-RECORDS: tuple[Record, ...] = (
+_STEP_RECORDS: tuple[Record, ...] = (
     STEP,
     FOREACH,
     METADATA,
@@ -335,3 +368,252 @@ RECORDS: tuple[Record, ...] = (
     COMMIT_CONFIG,
     STREAMS,
 )
+
+
+# -- environment -----------------------------------------------------------------------------------------------------
+
+
+PROVIDERS = ("env", "file", "vault", "aws", "custom")
+_ANYTHING = r"(?s:.+)"
+
+SECRET_VALUE = Record(
+    "secret_value",
+    {
+        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown", is_required=True),
+        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'", is_required=True),
+    },
+)
+SECRET = Record(
+    "secret",
+    {
+        "provider": Key(Choice(PROVIDERS), "env: a variable of the worker; file: a file. The others are refused"),
+        "key": Key(TEXT, "the name of the variable, or the path of the file", is_required=True),
+        "version": Key(ANY_TEXT, "which version of a secret in a vault: refused with the vault"),
+    },
+)
+VALUE_FORM = Either(
+    "a text, a number, true, false, or a secret",
+    text=ANY_TEXT,
+    number=ANY_TEXT,
+    flag=ANY_TEXT,
+    empty=ANY_TEXT,
+    mapping=SECRET_VALUE,
+)
+SECRET_FORM = Either("'${env:NAME}' or a mapping", text=COMMAND_TEXT, mapping=SECRET)
+PROFILE = MapOf(ANY_TEXT)
+
+ENVIRONMENT_KEYS = {
+    "env": Key(MapOf(VALUE_FORM), "environment variables of every command"),
+    "secrets": Key(MapOf(SECRET_FORM), "environment variables whose values are hidden"),
+    "env_files": Key(ListOf(TEXT, or_one=True), "files with one variable per line; a missing file is refused"),
+    "profiles": Key(
+        MapOf(PROFILE, _ANYTHING, names="characters"),
+        "other values of variables, chosen with the input 'profile'",
+    ),
+}
+_ENVIRONMENT_RECORDS: tuple[Record, ...] = (SECRET_VALUE, SECRET)
+
+
+# -- MapReduce -------------------------------------------------------------------------------------------------------
+
+
+# A number, or an `env` variable with a number.
+NUMBER_FORM = Either("a number or '$NAME'", number=as_node(whole(1)), text=as_node(Template("'$NAME'")))
+
+CAPTURE = Record(
+    "capture_output",
+    {
+        "command_index": Key(whole(0), "which command of the setup, from 0", is_required=True),
+        "source": Key(Choice(("stdout", "stderr", "both", "combined")), "which stream (default stdout)"),
+        "pattern": Key(PATTERN, "a regular expression: what its first group finds, or all of it"),
+        "json_path": Key(TEXT, "the place in the output, which is JSON"),
+        "max_size": Key(whole(1), "how many bytes of the output are searched (default 1 MiB)"),
+        "default": Key(as_node(Json()), "the value if nothing is found"),
+        "multiline": Key(
+            Choice(("preserve", "join", "first_line", "last_line", "array")), "how several lines are combined"
+        ),
+    },
+)
+SETUP = Record(
+    "setup",
+    {
+        "commands": Key(STEP_LIST, "the steps before the map", is_required=True),
+        "timeout": Key(
+            Either("a number of seconds or '$NAME'", number=as_node(SECONDS), text=as_node(Template("'$NAME'"))),
+            "timeout of each step",
+        ),
+        "capture_outputs": Key(
+            MapOf(
+                Either("the number of a command, or a mapping", number=whole(0), mapping=CAPTURE),
+                VARIABLE_NAME,
+                names=VARIABLE_NAMES,
+            ),
+            "variables from what the commands print",
+        ),
+    },
+)
+TEMPLATE = Record("agent_template", {"commands": Key(STEP_LIST, "what runs for each item", is_required=True)})
+REDUCE = Record("reduce", {"commands": Key(STEP_LIST, "the steps after the map", is_required=True)})
+MERGE = Record(
+    "merge",
+    {
+        "commands": Key(STEP_LIST, "the steps that merge, instead of ours", is_required=True),
+        "timeout": Key(SECONDS, "timeout of each step"),
+    },
+)
+MERGE_KEY = Key(
+    Either("a list of steps or a mapping", list=STEP_LIST, mapping=MERGE),
+    "the steps that merge the run's branch, instead of ours",
+)
+
+TIMEOUTS = Record(
+    "timeout_config",
+    {
+        "agent_timeout_secs": Key(NUMBER_FORM, "timeout of each command of an item (default 600)"),
+        "command_timeouts": Key(
+            MapOf(SECONDS, VARIABLE_NAME, names=VARIABLE_NAMES), "timeout by kind of command: {claude: 300}"
+        ),
+        "timeout_policy": Key(
+            Choice(("PerAgent", "PerCommand", "Hybrid", "per_agent", "per_command", "hybrid")),
+            "here a timeout always applies to each command",
+        ),
+        "cleanup_grace_period_secs": Key(SECONDS, "ignored: the time between SIGTERM and SIGKILL is 10s"),
+        "timeout_action": Key(
+            Choice(
+                (
+                    *("Dlq", "Skip", "Fail", "GracefulTerminate"),
+                    *("dlq", "skip", "fail", "graceful_terminate"),
+                )
+            ),
+            "here a timeout always fails the item",
+        ),
+        "enable_monitoring": Key(FLAG, "no effect: durations are always measured"),
+    },
+)
+MAP = Record(
+    "map",
+    {
+        "input": Key(Template("a file or a command"), "a file, or a command that prints the items", is_required=True),
+        "json_path": Key(Template("a path"), "where in the input the items are"),
+        "agent_template": Key(
+            Either("a list of steps or a mapping", list=STEP_LIST, mapping=TEMPLATE),
+            "what runs for each item",
+            is_required=True,
+        ),
+        "max_parallel": Key(NUMBER_FORM, "how many items run at the same time (default 10)"),
+        "filter": Key(Template("a filter"), "only items for which this is true"),
+        "sort_by": Key(Template("an order"), "the order of the items"),
+        "max_items": Key(whole(0), "how many items at most"),
+        "offset": Key(whole(0), "how many items to skip first"),
+        "distinct": Key(TEXT, "one item per value of this field"),
+        "agent_timeout_secs": Key(NUMBER_FORM, "timeout of each command of an item"),
+        "timeout_config": Key(TIMEOUTS, "timeouts in more detail"),
+        "timeout_per_agent": Key(SECONDS, "timeout of each command of an item, under its old name"),
+        "retry_on_failure": Key(whole(0, 1000), "retries of each command of an item, in older files"),
+    },
+)
+
+BACKOFF_FIXED = Record("fixed", {"delay": Key(SECONDS, "each delay", is_required=True)})
+BACKOFF_LINEAR = Record(
+    "linear_backoff",
+    {
+        "initial": Key(SECONDS, "the first delay", is_required=True),
+        "increment": Key(SECONDS, "by how much each further delay grows", is_required=True),
+    },
+)
+BACKOFF_EXPONENTIAL = Record(
+    "exponential_backoff",
+    {
+        "initial": Key(SECONDS, "the first delay (default 1s)"),
+        "multiplier": Key(number(1, 1000), "factor by which each further delay grows (default 2)"),
+    },
+)
+BACKOFF_FIBONACCI = Record("fibonacci", {"initial": Key(SECONDS, "the first delay", is_required=True)})
+ITEM_BACKOFF = Record(
+    "item_backoff",
+    {
+        "fixed": Key(BACKOFF_FIXED, "the same delay each time"),
+        "linear": Key(BACKOFF_LINEAR, "each delay is longer by the same time"),
+        "exponential": Key(BACKOFF_EXPONENTIAL, "each delay is longer by a factor"),
+        "fibonacci": Key(BACKOFF_FIBONACCI, "delays grow by the Fibonacci numbers"),
+    },
+    one_of=(("fixed",), ("linear",), ("exponential",), ("fibonacci",)),
+)
+ITEM_RETRY = Record(
+    "retry_config",
+    {
+        "max_attempts": Key(whole(1, 1000), "number of attempts of each command of an item (default 3)"),
+        "backoff": Key(ITEM_BACKOFF, "how delays grow (default exponential from 1s)"),
+    },
+)
+CIRCUIT_BREAKER = Record(
+    "circuit_breaker",
+    {
+        "failure_threshold": Key(whole(1), "how many failures in a row open it (default 5)"),
+        "success_threshold": Key(whole(1), "ignored: one success closes it"),
+        "timeout": Key(SECONDS, "how long it stays open (default 30s)"),
+        "half_open_requests": Key(whole(1), "ignored: it lets one command through at a time"),
+    },
+)
+BATCH = Record("batched", {"size": Key(whole(1), "ignored: errors are reported as they occur", is_required=True)})
+COLLECTION = Record(
+    "error_collection", {"batched": Key(BATCH, "ignored: errors are reported as they occur", is_required=True)}
+)
+
+
+def _read_collection(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"aggregate|immediate|batched:[1-9]\d*", value):
+        raise ValueError(value)
+    return value
+
+
+COLLECTION_FORM = Value("aggregate, immediate or batched:N", _read_collection, {"type": "string"})
+POLICY_KEYS = {
+    "on_item_failure": Key(
+        Either(
+            "dlq, retry, skip or stop",
+            text=Choice(("dlq", "retry", "skip", "stop", "custom")),
+            mapping=Record("custom", {"custom": Key(as_node(Json()), "code inside Prodigy: refused")}),
+        ),
+        "what the failure of an item means (default dlq)",
+    ),
+    "continue_on_failure": Key(FLAG, "false: no further item starts after a failure (default true)"),
+    "max_failures": Key(whole(1), "this many failed items stop the map, which fails"),
+    "failure_threshold": Key(number(0, 1), "a larger share of failed items stops the map, which fails"),
+    "error_collection": Key(
+        Either("aggregate, immediate or batched:N", text=COLLECTION_FORM, mapping=COLLECTION),
+        "ignored: errors are reported as they occur",
+    ),
+}
+POLICY = Record(
+    "error_policy",
+    {
+        **POLICY_KEYS,
+        "circuit_breaker": Key(CIRCUIT_BREAKER, "a breaker: items wait while it is open"),
+        "retry_config": Key(ITEM_RETRY, "retries of the commands of items"),
+    },
+)
+
+MAPREDUCE = Record(
+    "mapreduce",
+    {
+        "name": Key(ANY_TEXT, "the name of the workflow"),
+        "description": Key(ANY_TEXT, "what it is for"),
+        "mode": Key(Choice(("mapreduce",)), "what it is"),
+        **ENVIRONMENT_KEYS,
+        "setup": Key(Either("a list of steps or a mapping", list=STEP_LIST, mapping=SETUP), "the steps before the map"),
+        "map": Key(MAP, "what runs for each item", is_required=True),
+        "reduce": Key(
+            Either("a list of steps or a mapping", list=STEP_LIST, mapping=REDUCE), "the steps after the map"
+        ),
+        "merge": MERGE_KEY,
+        "error_policy": Key(POLICY, "what happens when items fail"),
+        **POLICY_KEYS,
+    },
+)
+_MAPREDUCE_RECORDS: tuple[Record, ...] = (
+    *(MAPREDUCE, SETUP, CAPTURE, MAP, TEMPLATE, TIMEOUTS, REDUCE, MERGE, POLICY, COLLECTION, BATCH),
+    *(CIRCUIT_BREAKER, ITEM_RETRY, ITEM_BACKOFF),
+    *(BACKOFF_FIXED, BACKOFF_LINEAR, BACKOFF_EXPONENTIAL, BACKOFF_FIBONACCI),
+)
+RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS)

@@ -1,7 +1,7 @@
-"""MapReduce workflows of Prodigy's: setup, map, reduce, merge, as steps of ours, one after the other.
+"""MapReduce workflows: setup, map, reduce and merge become steps that run one after the other.
 
-The map is a map of ours. Its list is made in a worker, by the rules of Prodigy's own filters and paths; each item works
-in a worktree of its own, which is merged when its last command is done.
+The list of items is made in a worker, with Prodigy's own filters and paths. Each item works in its own worktree, which
+is merged when its last command has completed.
 """
 
 from __future__ import annotations
@@ -10,68 +10,255 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.formats.prodigy.conditions import condition
-from mulligan.formats.prodigy.durations import spelled
-from mulligan.formats.prodigy.environment import environment
-from mulligan.formats.prodigy.forms import understood
-from mulligan.formats.prodigy.frame import framed, step_list
-from mulligan.formats.prodigy.isolation import Opened, item_merged, item_opened
-from mulligan.formats.prodigy.item_failures import Policy, policy
-from mulligan.formats.prodigy.json_path import items_at
-from mulligan.formats.prodigy.mapreduce_keys import MAPREDUCE
-from mulligan.formats.prodigy.numbers import number_of
-from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Steps
-from mulligan.formats.prodigy.regular import LISTS, finished
-from mulligan.formats.prodigy.setup import setup
-from mulligan.formats.prodigy.sorting import order
-from mulligan.formats.prodigy.steps import Translated, commands
-from mulligan.formats.prodigy.variables import text
-from mulligan.formats.translation import Translation, literal, made
-from mulligan.language.nodes import Mapping, Node, Scalar
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, StepSlots, step_name_of
+from mulligan.formats.prodigy.environment import read_number, translate_environment
+from mulligan.formats.prodigy.forms import as_mapping, is_step, join_steps, parse_text
+from mulligan.formats.prodigy.frame import build_workflow, step_list, with_timeout, wrap_steps
+from mulligan.formats.prodigy.keys import LISTS, MAPREDUCE, POLICY_KEYS, SECONDS, fibonacci_numbers, format_seconds
+from mulligan.formats.prodigy.queries import parse_filter, parse_order, parse_path
+from mulligan.formats.prodigy.repository import Worktree, merge_item, open_item_worktree
+from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
+from mulligan.formats.prodigy.variables import translate_text
+from mulligan.formats.translation import Translation, literal, literal_value, made, scalar
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
 from mulligan.language.shapes import Fields, whole
 
-LISTER = "mulligan.formats.prodigy.listing:items"
+# -- error_policy ----------------------------------------------------------------------------------------------------
+
+
+_ITEM_ATTEMPTS_DEFAULT = 3
+_BREAKER_DEFAULTS = {"failure_threshold": 5, "timeout": 30.0}
+_ONE_PROBE = {
+    "success_threshold": "'success_threshold' is ignored: one success closes a breaker",
+    "half_open_requests": "'half_open_requests' is ignored: a half-open breaker lets one command through at a time",
+}
+
+
+class ItemPolicy(NamedTuple):
+    """The keys that an error policy adds to the map, to its step, to the commands of its items, and to the file."""
+
+    of_map: dict[str, Any]
+    of_step: dict[str, Any]
+    of_commands: dict[str, Any]
+    breakers: dict[str, Any]
+
+
+def translate_policy(form: Fields, workflow: str, translation: Translation) -> ItemPolicy:
+    """Translate `error_policy`, and the same keys at the top of the workflow.
+
+    Prodigy reads the policy and never applies it; here it works as documented. The dead letter queue is the list of
+    failed items: `mulligan items RUN STEP` shows it, and `--retry` runs them again.
+    """
+    own: Fields | None = form.get("error_policy")
+    keys = _policy_keys(form, own, translation)
+    breakers, of_commands = _breaker_keys(own, workflow, translation)
+    return ItemPolicy(_map_keys(keys, translation), _retry_keys(own, keys), of_commands, breakers)
+
+
+def _policy_keys(form: Fields, own: Fields | None, translation: Translation) -> dict[str, tuple[Any, Node]]:
+    """Each key with its value and its node. Refuse a key that is in both places."""
+    found = {key: (form[key], form.key(key)) for key in POLICY_KEYS if key in form}
+    for key in own.values if own else ():
+        if key in found:
+            message = f"'{key}' is also in 'error_policy'"
+            raise translation.source.refuse("prodigy", message, found[key][1], hint="remove one of them")
+    return found | ({key: (own[key], own.key(key)) for key in POLICY_KEYS if key in own} if own else {})
+
+
+def _map_keys(keys: dict[str, tuple[Any, Node]], translation: Translation) -> dict[str, Any]:
+    """Failed items are collected. If there is a limit, no further item starts once it is exceeded."""
+    way, at = keys.get("on_item_failure", ("dlq", None))
+    if isinstance(way, Fields) or way == "custom":
+        assert at is not None
+        message = "'custom' would be code inside Prodigy, which has none"
+        raise translation.source.refuse("prodigy", message, at, hint="write 'dlq', 'retry', 'skip' or 'stop'")
+    if way == "stop" or keys.get("continue_on_failure", (True, None))[0] is False:
+        _warn_of_idle_bounds(keys, translation)
+        return {"on_item_failure": "stop"}
+    bounds: dict[str, Any] = {}
+    if "max_failures" in keys:
+        # Prodigy stops at this number, we stop beyond it.
+        bounds["max_failures"] = made(keys["max_failures"][0] - 1, keys["max_failures"][1])
+    if "failure_threshold" in keys:
+        bounds["failure_threshold"] = keys["failure_threshold"][0]
+    return {"on_item_failure": "stop" if bounds else "collect", **bounds}
+
+
+def _warn_of_idle_bounds(keys: dict[str, tuple[Any, Node]], translation: Translation) -> None:
+    for key in ("max_failures", "failure_threshold"):
+        if key in keys:
+            message = f"'{key}' has no effect: the first failure stops the map"
+            translation.warn("prodigy", message, keys[key][1])
+
+
+def _retry_keys(own: Fields | None, keys: dict[str, tuple[Any, Node]]) -> dict[str, Any]:
+    """The `retry` of the map, which applies to each command without its own."""
+    way = keys.get("on_item_failure", ("dlq", None))[0]
+    config: Fields | None = own.get("retry_config") if own else None
+    if config is None and way != "retry":
+        return {}
+    retries = (config.get("max_attempts", _ITEM_ATTEMPTS_DEFAULT) if config else _ITEM_ATTEMPTS_DEFAULT) - 1
+    return {"retry": {"max_retries": retries, **_item_backoff_keys(config, retries)} if retries else 0}
+
+
+def _item_backoff_keys(config: Fields | None, retries: int) -> dict[str, Any]:
+    form: Fields | None = config.get("backoff") if config else None
+    kind = next(iter(form.values), "exponential") if form else "exponential"
+    options: dict[str, Any] = form[kind].values if form and isinstance(form.get(kind), Fields) else {}
+    if kind == "fixed":
+        return {"delay": format_seconds(options.get("delay", 1.0))}
+    first = options.get("initial", 1.0)
+    if kind == "exponential":
+        return {"delay": format_seconds(first), "factor": options.get("multiplier", 2.0)}
+    if kind == "linear":
+        return {"delays": [format_seconds(first + options.get("increment", 0.0) * index) for index in range(retries)]}
+    return {"delays": [format_seconds(first * figure) for figure in fibonacci_numbers(retries)]}
+
+
+def _breaker_keys(own: Fields | None, workflow: str, translation: Translation) -> tuple[dict[str, Any], dict[str, Any]]:
+    form: Fields | None = own.get("circuit_breaker") if own else None
+    if form is None:
+        return {}, {}
+    for key, why in _ONE_PROBE.items():
+        if key in form and form[key] != 1:
+            translation.warn("prodigy", why, form.key(key))
+    name = f"{step_name_of(workflow)}-items"
+    failures, reset = (form.get(key, default) for key, default in _BREAKER_DEFAULTS.items())
+    return {name: made({"failures": failures, "reset": format_seconds(reset)}, form.node)}, {"breaker": name}
+
+
+# -- setup -----------------------------------------------------------------------------------------------------------
+
+
+CAPTURE = "mulligan.formats.prodigy.runtime:capture_variables"
+_STREAMS = {"stderr": "stderr", "both": "both", "combined": "both"}
+
+
+def translate_setup(form: Fields, context: Context, translation: Translation) -> TranslatedSteps:
+    """Translate `setup`: its steps, and the variables that are captured from them."""
+    own: Any = form["setup"]
+    steps = step_list(form.at("setup"), "setup", translation)
+    if not isinstance(own, Fields):
+        return translate_steps(steps, context, translation)
+    limit = read_number(own, "timeout", SECONDS, context.env, translation)
+    asked = _CaptureRules(own, steps, translation)
+    done = translate_steps(asked.steps, context, translation)
+    return asked.taken(TranslatedSteps(with_timeout(done.commands, limit), done.context))
+
+
+class _CaptureRules:
+    """The rules of `capture_outputs`, and the steps, each with a capture if a rule needs its output."""
+
+    def __init__(self, own: Fields, steps: Sequence, translation: Translation) -> None:
+        self.rules: dict[str, Any] = own.get("capture_outputs", {})
+        self.node = own.node.get("capture_outputs")
+        self.translation = translation
+        # By rule: the variable that holds the output of its command.
+        self.variables: dict[str, str] = {}
+        self.steps = self._asked(steps) if self.rules else steps
+
+    def _asked(self, steps: Sequence) -> Sequence:
+        found = join_steps(steps, self.translation)
+        for name, rule in self.rules.items():
+            index = rule if isinstance(rule, int) else rule.get("command_index", 0)
+            if index < len(found):
+                found[index] = self._capturing(found[index], name, rule)
+            else:
+                assert isinstance(self.node, Mapping)
+                message = f"'{name}' refers to command {index}, but the setup has {len(found)} (counted from 0)"
+                self.translation.source.note(self.translation.source.refuse("prodigy", message, self.node.key(name)))
+        whole = Sequence(steps.line, steps.column)
+        whole.items = found
+        return whole
+
+    def _capturing(self, step: Node, name: str, rule: Any) -> Node:
+        if not is_step(step):
+            return step
+        owner = as_mapping(step)
+        asked = Mapping(owner.line, owner.column)
+        asked.entries = dict(owner.entries)
+        stream = _STREAMS.get(rule.get("source", "stdout")) if isinstance(rule, Fields) else None
+        for key, value in (("capture", name), ("capture_streams", stream)):
+            if value is not None and key not in asked.entries:
+                asked.entries[key] = (scalar(key, owner), scalar(value, owner))
+        captured = asked.get("capture")
+        self.variables[name] = captured.text if isinstance(captured, Scalar) else name
+        return asked
+
+    def taken(self, done: TranslatedSteps) -> TranslatedSteps:
+        """The steps, followed by one that extracts variables if a rule asks for more than the whole output."""
+        context = done.context
+        outputs = {name: context.variables.get(variable) for name, variable in self.variables.items()}
+        context = context.with_variables({name: output for name, output in outputs.items() if output})
+        rules = {
+            name: self._rule(rule)
+            for name, rule in self.rules.items()
+            if isinstance(rule, Fields) and not set(rule.values) <= {"command_index", "source"}
+        }
+        if not rules:
+            return TranslatedSteps(done.commands, context)
+        slot = context.slots.take("captured")
+        given = {name: f"${{{outputs[name]}}}" for name in rules if outputs.get(name)}
+        assert self.node is not None
+        call = made({"call": CAPTURE}, self.node)
+        step = {"step": slot.name, "python": call, "args": {"outputs": given, "rules": rules}}
+        return TranslatedSteps(
+            [*done.commands, step], context.with_variables({name: f'{slot.output}["{name}"]' for name in rules})
+        )
+
+    def _rule(self, rule: Fields) -> Node:
+        """The keys of a rule as literal values, for the worker."""
+        path = rule.node.get("json_path")
+        if isinstance(path, Scalar):
+            parse_text(path, parse_path, self.translation)
+        return made({key: literal_value(plain(value)) for key, (_, value) in rule.node.entries.items()}, rule.node)
+
+
+# -- the workflow ----------------------------------------------------------------------------------------------------
+
+
+LISTER = "mulligan.formats.prodigy.runtime:list_items"
 MAX_PARALLEL_DEFAULT = 10
 AGENT_SECONDS_DEFAULT = 600.0
 _KINDS = {"shell": "shell", "agent": "claude", "python": "write_file"}
 
 
 class _Workflow(NamedTuple):
-    """What all parts of the translation look at."""
+    """What all phases of the translation need."""
 
     form: Fields
-    policy: Policy
-    run: Opened
+    policy: ItemPolicy
+    run: Worktree
     translation: Translation
 
 
 def is_mapreduce(root: Node) -> bool:
-    """Whether the file says so, or has a map. A regular workflow, too, may say its mode."""
+    """Whether the file has a map or a mode. A regular workflow may have a mode as well."""
     if not isinstance(root, Mapping):
         return False
     return "map" in root.entries or ("mode" in root.entries and not any(key in root.entries for key in LISTS))
 
 
-def mapreduce(root: Node, translation: Translation) -> Mapping:
-    """A MapReduce workflow."""
+def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
+    """Translate a MapReduce workflow."""
     form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
-    place = Place(Steps())
-    named = form.node.get("name")
-    handling = policy(form, named.text if isinstance(named, Scalar) else "mapreduce", translation)
-    top, steps = framed(
+    context = Context(StepSlots())
+    name = form.node.get("name")
+    handling = translate_policy(form, name.text if isinstance(name, Scalar) else "mapreduce", translation)
+    top, steps = wrap_steps(
         form,
-        root,
-        place,
-        environment(form, translation),
-        lambda run: _phases(_Workflow(form, handling, run, translation)),
-        translation,
+        at=root,
+        context=context,
+        environment=translate_environment(form, translation),
+        body=lambda run: _phases(_Workflow(form, handling, run, translation)),
+        translation=translation,
     )
     head = {key: form.node.get(key) for key in ("name", "description")}
-    return finished({**head, **top, "breakers": handling.breakers or None}, steps, place, root)
+    return build_workflow({**head, **top, "breakers": handling.breakers or None}, steps, context, root)
 
 
 def _with_setup(root: Node) -> Node:
-    """The workflow, in which a plain list of steps beside the map is its setup: so the first documents have it."""
+    """The workflow with a plain list of steps renamed to `setup`: Prodigy's first documents have it so."""
     lists = [key for key in LISTS if isinstance(root, Mapping) and key in root.entries]
     if len(lists) != 1 or not isinstance(root, Mapping) or "setup" in root.entries:
         return root
@@ -80,91 +267,98 @@ def _with_setup(root: Node) -> Node:
     return found
 
 
-def _phases(workflow: _Workflow) -> Translated:
-    form, translation, place = workflow.form, workflow.translation, workflow.run.place
+def _phases(workflow: _Workflow) -> TranslatedSteps:
+    form, translation, context = workflow.form, workflow.translation, workflow.run.context
     steps: list[dict[str, Any]] = []
     if "setup" in form:
         with translation.source.noting:
-            steps, place = setup(form, place, translation)
+            steps, context = translate_setup(form, context, translation)
     if "map" in form and {"agent_template", "input"} <= form["map"].values.keys():
         with translation.source.noting:
-            step, place = _map(workflow, place)
+            step, context = _map_step(workflow, context)
             steps = [*steps, step]
     if "reduce" in form:
-        after, place = commands(step_list(form.at("reduce"), "reduce", translation), place, translation)
+        after, context = translate_steps(step_list(form.at("reduce"), "reduce", translation), context, translation)
         steps = [*steps, *after]
-    return Translated(steps, place)
+    return TranslatedSteps(steps, context)
 
 
 # -- the map ---------------------------------------------------------------------------------------------------------
 
 
-def _map(workflow: _Workflow, place: Place) -> tuple[dict[str, Any], Place]:
+def _map_step(workflow: _Workflow, context: Context) -> tuple[dict[str, Any], Context]:
     form, policy, translation = workflow.form["map"], workflow.policy, workflow.translation
-    spot = place.row.take("map")
+    slot = context.slots.take("map")
     keys = {
-        "over": _lister(form, workflow.run, place, translation),
-        "max_parallel": number_of(form, "max_parallel", whole(1), place.env, translation) or MAX_PARALLEL_DEFAULT,
+        "over": _lister(form, workflow.run, context, translation),
+        "max_parallel": read_number(form, "max_parallel", whole(1), context.env, translation) or MAX_PARALLEL_DEFAULT,
         "offset": form.get("offset"),
         "max_items": form.get("max_items"),
         **policy.of_map,
     }
-    do = _do(workflow, place, _timeouts(form, place, translation))
+    do = _item_commands(workflow, context, _timeouts(form, context, translation))
     again = {"retry": form["retry_on_failure"]} if form.get("retry_on_failure") else {}
-    step = {"step": spot.name, "map": made(keys, form.node), "do": do, **again, **policy.of_step}
+    step = {"step": slot.name, "map": made(keys, form.node), "do": do, **again, **policy.of_step}
     variables = {"total": "total", "successful": "succeeded", "failed": "failed", "results": "results"}
-    return step, place.knowing({f"map.{name}": f"{spot.output}.{ours}" for name, ours in variables.items()})
+    return step, context.with_variables({f"map.{name}": f"{slot.output}.{ours}" for name, ours in variables.items()})
 
 
-def _lister(form: Fields, run: Opened, place: Place, translation: Translation) -> dict[str, Any]:
+def _lister(form: Fields, run: Worktree, context: Context, translation: Translation) -> dict[str, Any]:
     node: Scalar = form["input"]
-    args: dict[str, Any] = {"input": made(text(node, place, translation), node), "origin": f"${{{run.work}.checkout}}"}
-    for key, reads in (("json_path", items_at), ("filter", condition), ("sort_by", order)):
+    args: dict[str, Any] = {
+        "input": made(translate_text(node, context, translation), node),
+        "origin": f"${{{run.work}.checkout}}",
+    }
+    for key, reads in (("json_path", parse_path), ("filter", parse_filter), ("sort_by", parse_order)):
         where = form.node.get(key)
         if key in form and isinstance(where, Scalar) and where.text.strip():
             with translation.source.noting:
-                args[key] = _checked(where, reads, translation)
+                args[key] = _checked_text(where, reads, translation)
     args["distinct"] = form.get("distinct")
-    return {"python": {"call": LISTER}, "args": args, "cwd": place.cwd}
+    return {"python": {"call": LISTER}, "args": args, "cwd": context.cwd}
 
 
-def _checked(node: Scalar, reads: Any, translation: Translation) -> Node:
-    """A text in a grammar of Prodigy's, as it is: our own language fills nothing in."""
-    understood(node, reads, translation)
+def _checked_text(node: Scalar, reads: Any, translation: Translation) -> Node:
+    """A checked query as literal text, in which nothing is filled in."""
+    parse_text(node, reads, translation)
     return made(literal(node.text), node)
 
 
-def _do(workflow: _Workflow, place: Place, timeouts: dict[str, float]) -> list[dict[str, Any]]:
-    """The commands of an item: its worktree, what is to be done in it, and the way back."""
+def _item_commands(workflow: _Workflow, context: Context, timeouts: dict[str, float]) -> list[dict[str, Any]]:
+    """The commands of an item: open its worktree, work in it, merge it."""
     run, translation = workflow.run, workflow.translation
     template = workflow.form["map"].at("agent_template")
     variables = {
         "item": "item",
-        # A line that a command printed is an object with this one field, to Prodigy.
+        # In Prodigy a printed line is an object with this one field.
         "item.item": "(type(item) == map ? item.item : item)",
         "item_json": "item",
         "item_id": "('item_' + string(index))",
         "index": "index",
     }
-    inside = msgspec.structs.replace(place.knowing(variables), row=Commands(), names=ITEM_NAMES, is_regular=False)
-    opened = item_opened(run, inside, template, translation)
-    done = commands(step_list(template, "agent_template", translation), opened.place, translation).commands
-    own = [_limited(command, timeouts, workflow.policy.of_commands) for command in done]
-    return [opened.command, *own, item_merged(run, opened, template, translation)]
+    inside = msgspec.structs.replace(
+        context.with_variables(variables), slots=ItemSlots(), names=ITEM_NAMES, is_regular=False
+    )
+    opened = open_item_worktree(run, inside, template, translation)
+    done = translate_steps(step_list(template, "agent_template", translation), opened.context, translation).commands
+    own = [_with_item_limits(command, timeouts, workflow.policy.of_commands) for command in done]
+    return [opened.command, *own, merge_item(run, opened, template, translation)]
 
 
-def _limited(command: dict[str, Any], timeouts: dict[str, float], of_commands: dict[str, Any]) -> dict[str, Any]:
+def _with_item_limits(
+    command: dict[str, Any], timeouts: dict[str, float], of_commands: dict[str, Any]
+) -> dict[str, Any]:
     kind = next((theirs for ours, theirs in _KINDS.items() if ours in command), "")
     seconds = timeouts.get(kind, timeouts.get(""))
-    limit = {"timeout": spelled(seconds)} if seconds and "timeout" not in command else {}
+    limit = {"timeout": format_seconds(seconds)} if seconds and "timeout" not in command else {}
     return {**command, **limit, **of_commands}
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
 
 
-def _timeouts(form: Fields, place: Place, translation: Translation) -> dict[str, float]:
-    """The time of a command by its kind; under "" that of any other."""
+def _timeouts(form: Fields, context: Context, translation: Translation) -> dict[str, float]:
+    """The timeout of a command by its kind; that of all other kinds is under ""."""
     found: dict[str, float] = {}
     config: Fields | None = form.get("timeout_config")
     if config is not None:
@@ -174,17 +368,17 @@ def _timeouts(form: Fields, place: Place, translation: Translation) -> dict[str,
         found[""] = form["timeout_per_agent"]
     for where in (config, form):
         if where is not None and "agent_timeout_secs" in where:
-            found[""] = float(number_of(where, "agent_timeout_secs", whole(1), place.env, translation))
+            found[""] = float(read_number(where, "agent_timeout_secs", whole(1), context.env, translation))
     return found
 
 
 def _warn_of_timeouts(config: Fields, translation: Translation) -> None:
     if config.get("timeout_action", "Dlq").lower() == "fail":
-        message = "'timeout_action: Fail' is not honoured: a timeout fails its item, and 'max_failures' the map"
+        message = "'timeout_action: Fail' is ignored: a timeout fails its item; use 'max_failures' to fail the map"
         translation.warn("prodigy", message, config.key("timeout_action"))
     if config.get("timeout_policy", "Hybrid").lower().replace("_", "") == "peragent":
-        message = "the time of an agent holds for each of its commands, not for all together"
+        message = "the timeout of an agent applies to each of its commands, not to all of them together"
         translation.warn("prodigy", message, config.key("timeout_policy"))
     if "cleanup_grace_period_secs" in config:
-        message = "'cleanup_grace_period_secs' is not honoured: what runs too long has 10s to end"
+        message = "'cleanup_grace_period_secs' is ignored: a command that timed out has 10s to end"
         translation.warn("prodigy", message, config.key("cleanup_grace_period_secs"))

@@ -1,4 +1,4 @@
-"""Steps of Prodigy's into commands of ours: one after the other, each telling the next what it gave."""
+"""Prodigy's steps as commands, one after the other; each passes what it captured to the next."""
 
 from __future__ import annotations
 
@@ -9,29 +9,145 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.prodigy import actions
-from mulligan.formats.prodigy.captures import after, answers_json, captured_format, captured_names, redirection
-from mulligan.formats.prodigy.checks import checks
-from mulligan.formats.prodigy.commits import remembering, required, warn_of_squash
-from mulligan.formats.prodigy.durations import spelled
-from mulligan.formats.prodigy.exits import exits
-from mulligan.formats.prodigy.forms import require, sound
-from mulligan.formats.prodigy.handlers import Handled, command_list, handler
-from mulligan.formats.prodigy.joining import as_mapping, joined, slashed
-from mulligan.formats.prodigy.keys import KINDS, STEP, TEST, WRITE_FILE
-from mulligan.formats.prodigy.loops import loop
-from mulligan.formats.prodigy.places import Place, Spot, Unread
-from mulligan.formats.prodigy.retries import retry
-from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
-from mulligan.formats.prodigy.titles import of_prompt, of_script
-from mulligan.formats.prodigy.variables import mentions, text
-from mulligan.formats.prodigy.watching import found_files, looking, watched, watching
-from mulligan.formats.prodigy.whens import condition
-from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
+from mulligan.formats.prodigy.actions import EVALUATED_REMARK, SCRIPT_VARIABLE, shell_action
+from mulligan.formats.prodigy.checks import translate_checks
+from mulligan.formats.prodigy.conditions import translate_condition
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, HandlerSlots, ItemSlots, Slot, StepSlots
+from mulligan.formats.prodigy.failures import (
+    Handler,
+    exit_code_keys,
+    translate_commands,
+    translate_handler,
+    translate_retry,
+)
+from mulligan.formats.prodigy.forms import (
+    as_mapping,
+    join_steps,
+    prompt_title,
+    read_record,
+    require_keys,
+    script_title,
+    with_slash,
+)
+from mulligan.formats.prodigy.keys import FOREACH, KINDS, STEP, TEST, WRITE_FILE, format_seconds
+from mulligan.formats.prodigy.repository import (
+    after_tracking,
+    commit_required_at,
+    find_output_files,
+    look_up_changes,
+    remember_head,
+    track_for_next,
+    warn_of_squash,
+)
+from mulligan.formats.prodigy.variables import (
+    capture_key,
+    captured_names,
+    context_after,
+    mentions,
+    must_answer_json,
+    redirection,
+    translate_text,
+)
+from mulligan.formats.translation import Translation, literal_value, made
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import quote_list
 
-# A handler that reads what its command printed.
+# -- foreach ---------------------------------------------------------------------------------------------------------
+
+
+PARALLEL_DEFAULT = 10
+
+
+class ForEach(NamedTuple):
+    """A translated `foreach`: the step that lists items, if any; the map; the steps of an item and their context."""
+
+    before: list[dict[str, Any]]
+    keys: dict[str, Any]
+    do: Node
+    context: Context
+
+
+def translate_foreach(form: Fields, slot: Slot, context: Context, translation: Translation) -> ForEach:
+    """Translate a `foreach`. Its keys may be beside it or inside it."""
+    _refuse_nested_foreach(form, context, translation)
+    own = form
+    listed = form.at("foreach")
+    if isinstance(listed, Mapping):
+        own = read_record(FOREACH, listed, "'foreach'", translation)
+        listed = _listed_node(own, translation)
+    if "do" not in own:
+        raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
+    before, over, total, extra = _map_source(listed, slot, context, translation)
+    keys = {
+        "over": over,
+        "max_parallel": _max_parallel(own),
+        "max_items": own.get("max_items"),
+        "on_item_failure": "collect" if own.get("continue_on_error") else "stop",
+        **extra,
+    }
+    variables = {"item": "item", "index": "index", "total": _bounded_total(total, own.get("max_items"))}
+    inner = msgspec.structs.replace(
+        context.with_variables(variables), slots=ItemSlots(), names=ITEM_NAMES, is_regular=False
+    )
+    return ForEach(before, keys, own.at("do"), inner)
+
+
+def _max_parallel(own: Fields) -> int:
+    parallel = own.get("parallel", False)
+    return (PARALLEL_DEFAULT if parallel else 1) if isinstance(parallel, bool) else int(parallel)
+
+
+def _refuse_nested_foreach(form: Fields, context: Context, translation: Translation) -> None:
+    if not context.is_in_steps:
+        message = "'foreach' is not allowed in items and handlers"
+        hint = "loop in the shell, or move it to a separate step"
+        raise translation.source.refuse("prodigy", message, form.key("foreach"), hint=hint)
+
+
+def _listed_node(own: Fields, translation: Translation) -> Node:
+    found = [key for key in ("foreach", "input", "items") if key in own]
+    if len(found) != 1:
+        message = "'foreach' has no list"
+        if found:
+            message = f"'foreach' has both '{found[0]}' and '{found[1]}', but only one is allowed"
+        raise translation.source.refuse("prodigy", message, own.node, hint="add 'items: […]'")
+    return own.at(found[0])
+
+
+def _map_source(
+    listed: Node, slot: Slot, context: Context, translation: Translation
+) -> tuple[list[dict[str, Any]], Any, str, dict[str, Any]]:
+    """The step that lists the items, if any; `over` of the map; the number of items; further keys of the map."""
+    if isinstance(listed, Sequence):
+        # Literal values: nothing is filled in.
+        items = literal_value(plain(listed))
+        return [], made(items, listed), str(len(items)), {}
+    if not isinstance(listed, Scalar) or not isinstance(listed.value, str):
+        message = f"'foreach' is {describe(listed)}, a command or a list is expected"
+        raise translation.source.refuse("type", message, listed)
+    assert isinstance(context.slots, StepSlots)
+    lister = context.slots.take(f"{slot.name}_list")
+    step = {
+        "step": lister.name,
+        **shell_action(listed, context, translation),
+        "capture": "lines",
+        "cwd": context.cwd,
+    }
+    over = made(f"${{{lister.output}}}", listed)
+    return [step], over, f"size({lister.output}.filter(line, line.trim() != ''))", {"filter": "item.trim() != ''"}
+
+
+def _bounded_total(total: str, most: int | None) -> str:
+    if most is None or total.isdigit():
+        return total if most is None else str(min(int(total), most))
+    return f"({total} < {most} ? {total} : {most})"
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+# A handler reads the output of its command by one of these.
 _READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
@@ -40,56 +156,56 @@ _REMOVED = {
 }
 
 
-class Translated(NamedTuple):
-    """What a step of Prodigy's becomes: commands of ours in their order, and what is known after them.
+class TranslatedSteps(NamedTuple):
+    """Translated commands in order, and the context after them.
 
-    In a list of steps each command begins with its `step`; in an item they are the entries of `do`.
+    In a list of steps each command has a `step`; in an item they are the entries of `do`.
     """
 
     commands: list[dict[str, Any]]
-    place: Place
+    context: Context
 
 
-def commands(steps: Sequence, place: Place, translation: Translation) -> Translated:
-    """A list of Prodigy's steps. An `on_failure:` or `validate:` that stands alone belongs to the step before it."""
+def translate_steps(steps: Sequence, context: Context, translation: Translation) -> TranslatedSteps:
+    """Translate a list of steps. An `on_failure:` or `validate:` alone belongs to the previous step."""
     found: list[dict[str, Any]] = []
-    whole = joined(steps, translation)
+    whole = join_steps(steps, translation)
     for step, following in zip_longest(whole, whole[1:]):
         with translation.source.noting:
-            translated = command(step, watching(place, following), translation)
+            translated = translate_step(step, track_for_next(context, following), translation)
             found += translated.commands
-            place = translated.place
-    return Translated(found, place)
+            context = translated.context
+    return TranslatedSteps(found, context)
 
 
-def command(step: Node, place: Place, translation: Translation) -> Translated:
-    """One step of Prodigy's, in any of its forms, as commands of ours (most often one)."""
+def translate_step(step: Node, context: Context, translation: Translation) -> TranslatedSteps:
+    """Translate one step, in any of its forms, to commands (most often one)."""
     if isinstance(step, Scalar) and isinstance(step.value, str) and step.value.strip():
-        if not place.is_watched:
-            return _worded(step, place, translation)
+        if not context.tracks_changes:
+            return _translate_text_step(step, context, translation)
         step = as_mapping(step)
     form: Fields = STEP.read(step, "a step", translation.source)
     _refuse_removed(form, translation)
-    kind = _kind(form, translation)
-    require(form, kind, translation=translation)
-    return _Draft(form, kind, place, translation).translated()
+    kind = _step_kind(form, translation)
+    require_keys(form, kind, translation=translation)
+    return _StepTranslation(form, kind, context, translation).translated()
 
 
-def _worded(step: Scalar, place: Place, translation: Translation) -> Translated:
-    """A step that is a text: a Claude command; in a handler a shell command, unless it begins with a slash."""
-    if isinstance(place.row, Unread):
-        return Translated([_settled(actions.either(step, place, translation), place)], place)
-    prompt = made(slashed(step.text), step)
+def _translate_text_step(step: Scalar, context: Context, translation: Translation) -> TranslatedSteps:
+    """Translate a text step: a Claude command; in a handler a shell command, unless it begins with a slash."""
+    if isinstance(context.slots, HandlerSlots):
+        return TranslatedSteps([_with_folder(actions.command_action(step, context, translation), context)], context)
+    prompt = made(with_slash(step.text), step)
     assert isinstance(prompt, Scalar)
-    spot = place.row.take(of_prompt(step.text))
-    keys = {"step": spot.name or None, **actions.agent(prompt, place, translation)}
-    return Translated([_settled(keys, place)], after(None, "claude", spot, place, is_certain=True))
+    slot = context.slots.take(prompt_title(step.text))
+    keys = {"step": slot.name or None, **actions.agent_action(prompt, context, translation)}
+    return TranslatedSteps([_with_folder(keys, context)], context_after(None, "claude", slot, context, is_certain=True))
 
 
-def _settled(keys: dict[str, Any], place: Place) -> dict[str, Any]:
-    """The keys of a command with the folder that holds where it stands. A handler's command has its step's."""
-    if "cwd" not in keys and not isinstance(place.row, Unread):
-        keys["cwd"] = place.cwd
+def _with_folder(keys: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The keys of a command with its working folder. A handler's command has the folder of its step."""
+    if "cwd" not in keys and not isinstance(context.slots, HandlerSlots):
+        keys["cwd"] = context.cwd
     return {key: value for key, value in keys.items() if value is not None}
 
 
@@ -100,40 +216,40 @@ def _refuse_removed(form: Fields, translation: Translation) -> None:
             raise translation.source.refuse("prodigy", message, form.key(key), hint=hint)
 
 
-def _kind(form: Fields, translation: Translation) -> str:
+def _step_kind(form: Fields, translation: Translation) -> str:
     kinds = [kind for kind in KINDS if kind in form.node.entries]
     if len(kinds) > 1:
-        message = f"a step does one thing, and this one has {quote_list(kinds, 'and')}"
-        raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="make two steps of it")
+        message = f"a step has one action, but this one has {quote_list(kinds, 'and')}"
+        raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="split it into two steps")
     if kinds:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
-    message, hint = "the step does nothing", f"add one of {quote_list(KINDS[:5])}"
+    message, hint = "the step has no action", f"add one of {quote_list(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
 
-_UNHEARD = (
-    ("analysis", "'analysis' is not honoured: Prodigy has removed it"),
-    ("clear_env", "'clear_env' is not honoured: a step has the environment of the worker"),
-    ("options", "'options' is not honoured: write them into the arguments"),
+_IGNORED = (
+    ("analysis", "'analysis' is ignored: Prodigy has removed it"),
+    ("clear_env", "'clear_env' is ignored: a step has the environment of the worker"),
+    ("options", "'options' is ignored: write the options into the arguments"),
 )
 
 
-# With these a step may be behind the run without having done its work.
-_DOUBTFUL = frozenset(
+# With one of these keys, later steps may run although the step's own command did not succeed.
+_UNCERTAIN_KEYS = frozenset(
     "when on_failure on_exit_code continue_on_error allow_failure fail_workflow metadata retry test".split()
 )
 
 
-class _Draft:
-    """One step on its way: what it says, where it stands, and what it is called there."""
+class _StepTranslation:
+    """The translation of one step."""
 
-    def __init__(self, form: Fields, kind: str, place: Place, translation: Translation) -> None:
+    def __init__(self, form: Fields, kind: str, context: Context, translation: Translation) -> None:
         self.form = form
         self.kind = {"test": "shell", "command": "claude", "name": "claude"}.get(kind, kind)
         self.written_as = kind
-        self.place = place
+        self.context = context
         self.translation = translation
         self.own_title = self._own_title()
         self.title = self.own_title or self._told_title()
@@ -141,7 +257,7 @@ class _Draft:
         self.before: list[dict[str, Any]] = []
         self._remember()
         self.seen = self._looked()
-        self.spot: Spot = place.row.take(self.title)
+        self.slot: Slot = context.slots.take(self.title)
         self.action = self._action()
 
     @property
@@ -157,232 +273,240 @@ class _Draft:
         return ""
 
     def _told_title(self) -> str:
-        """What it is called where nobody has given it a name: by the first words of what it does."""
+        """A title from the first words of the action, for a step without a name."""
         node = self.form.node.get(self.written_as)
         if not isinstance(node, Scalar) or self.kind not in ("claude", "shell"):
             return self.kind
-        return of_prompt(node.text) if self.kind == "claude" else of_script(node.text)
+        return prompt_title(node.text) if self.kind == "claude" else script_title(node.text)
 
     def _remember(self) -> None:
-        is_asked = (self.place.is_watched or "outputs" in self.form) and not self._is_nested()
-        at = required(self.form) or (self.form.node if is_asked else None)
+        is_asked = (self.context.tracks_changes or "outputs" in self.form) and not self._is_nested()
+        at = commit_required_at(self.form) or (self.form.node if is_asked else None)
         if at is None:
             return
-        spot = self.place.row.take(f"{self.title}_before")
-        self.before.append(_settled({"step": spot.name or None, **remembering(at)}, self.place))
+        slot = self.context.slots.take(f"{self.title}_before")
+        self.before.append(_with_folder({"step": slot.name or None, **remember_head(at)}, self.context))
 
     def _is_nested(self) -> bool:
-        return isinstance(self.place.row, Unread)
+        return isinstance(self.context.slots, HandlerSlots)
 
-    def _looked(self) -> Place:
-        """The place of its action, which may ask what has changed: that is looked up before it."""
+    def _looked(self) -> Context:
+        """The context of the action. Changes that it reads are looked up by a command before it."""
         asked = self.form.node.get(self.written_as)
         if asked is None or self._is_nested():
-            return self.place
-        looks, seen = looking(asked, self.title, self.place)
-        self.before += [_settled(look, self.place) for look in looks]
+            return self.context
+        looks, seen = look_up_changes(asked, self.title, self.context)
+        self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 
     def _refuse_unread(self) -> None:
-        """Refuse to capture what no other command can read."""
+        """Refuse a capture that no other command can read."""
         named = [key for key in ("capture", "capture_output") if isinstance(self.form.get(key), str)]
-        if named and isinstance(self.place.row, Unread):
-            message = "what a command of a handler prints is read by no other command"
-            hint = "'capture: {NAME: output}' beside the handler's 'commands' keeps what the last one prints"
+        if named and isinstance(self.context.slots, HandlerSlots):
+            message = "no other command can read what a command of a handler prints"
+            hint = "write 'capture: {NAME: output}' beside the handler's 'commands' to keep the output of the last one"
             raise self.translation.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
 
-    def translated(self) -> Translated:
+    def translated(self) -> TranslatedSteps:
         handled = self._handled()
         keys: dict[str, Any] = {
-            "step": self.spot.name or None,
+            "step": self.slot.name or None,
             "description": self._description(),
             "when": self._when(),
             **self.action,
-            **captured_format(self.form, self.kind),
+            **capture_key(self.form, self.kind),
             **self._limits(),
-            "validate": checks(self.form, self.kind, self.title, self.place, self.translation, _nested),
+            "validate": translate_checks(
+                self.form, self.kind, self.title, self.context, self.translation, _translate_nested
+            ),
             "on_success": self._on_success(),
             "on_failure": handled.on_failure,
         }
         if handled.continue_on_error or self._may_fail():
             keys["continue_on_error"] = True
-        keys |= exits(self.form, keys, self.place, self.translation, command)
+        keys |= exit_code_keys(self.form, keys, self.context, self.translation, translate_step)
         around = {"when": keys["when"]} if keys["when"] else {}
-        place = after(self.form, self.kind, self.spot, self.place, is_certain=self._is_certain())
-        place = watched(place, required(self.form) or self.form.node)
-        place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
-        files, place = found_files(self.form, self.title, required(self.form) or self.form.node, place)
+        context = context_after(self.form, self.kind, self.slot, self.context, is_certain=self._is_certain())
+        context = after_tracking(context, commit_required_at(self.form) or self.form.node)
+        if output := self.slot.output:
+            # Null if the handler did not run.
+            captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}
+            context = context.with_variables(captured)
+        files, context = find_output_files(
+            self.form, self.title, commit_required_at(self.form) or self.form.node, context
+        )
         before = [{**each, **around} for each in self.before]
-        behind = [_settled({**each, **around}, self.place) for each in files]
-        return Translated([*before, self._remarked(_settled(keys, self.place)), *behind], place)
+        behind = [_with_folder({**each, **around}, self.context) for each in files]
+        return TranslatedSteps([*before, self._remarked(_with_folder(keys, self.context)), *behind], context)
 
     def _is_certain(self) -> bool:
-        """Whether what comes after it runs only if its own command has done its work."""
-        return not any(key in self.form.node.entries for key in _DOUBTFUL)
+        """Whether later steps run only if the step's own command succeeded."""
+        return not any(key in self.form.node.entries for key in _UNCERTAIN_KEYS)
 
     def _description(self) -> str | None:
-        said = self.form.node.get("description")
-        if isinstance(said, Scalar) and said.text.strip():
-            return said.text if self.spot.name else None
-        is_said = not self.spot.name or self.own_title in (self.spot.name, "")
+        node = self.form.node.get("description")
+        if isinstance(node, Scalar) and node.text.strip():
+            return node.text if self.slot.name else None
+        is_said = not self.slot.name or self.own_title in (self.slot.name, "")
         return None if is_said else self.own_title
 
     def _when(self) -> Any:
         if "when" not in self.form:
             return None
         node = self.form.at("when")
-        if isinstance(self.place.row, Unread):
-            message = "a command of a handler has no 'when'"
-            raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint="ask in the command")
-        return made(condition(node, self.place, self.translation), node)
+        if isinstance(self.context.slots, HandlerSlots):
+            message, hint = "a command of a handler cannot have 'when'", "test the condition in the command"
+            raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
+        return made(translate_condition(node, self.context, self.translation), node)
 
-    # What it does
+    # -- the action
 
     def _action(self) -> dict[str, Any]:
         if self.kind == "foreach":
             return self._loop()
         if self.kind == "write_file":
-            form = sound(WRITE_FILE, self.form.at("write_file"), "'write_file'", self.translation)
-            return actions.write_file(form, self.seen, self.translation)
+            form = read_record(WRITE_FILE, self.form.at("write_file"), "'write_file'", self.translation)
+            return actions.write_action(form, self.seen, self.translation)
         return self._shell() if self.kind == "shell" else self._claude()
 
     def _claude(self) -> dict[str, Any]:
         node = self.form.node.entries[self.written_as][1]
         assert isinstance(node, Scalar)
         if self.written_as != "claude":
-            command = made(slashed(node.text), node)
+            command = made(with_slash(node.text), node)
             assert isinstance(command, Scalar)
             node = command
-        asked = answers_json(self.form)
-        return actions.agent(node, self.seen, self.translation, self._arguments(), has_to_answer_json=asked)
+        asked = must_answer_json(self.form)
+        return actions.agent_action(node, self.seen, self.translation, self._arguments(), has_to_answer_json=asked)
 
     def _arguments(self) -> str:
-        words = [text(each, self.seen, self.translation) for each in self.form.get("args", ())]
+        words = [translate_text(each, self.seen, self.translation) for each in self.form.get("args", ())]
         return "".join(f" {word}" for word in words)
 
     def _shell(self) -> dict[str, Any]:
         node = self.form.at(self.written_as)
         if isinstance(node, Mapping):
-            node = sound(TEST, node, "'test'", self.translation)["command"]
+            node = read_record(TEST, node, "'test'", self.translation)["command"]
         assert isinstance(node, Scalar)
-        action = actions.shell(node, self.seen, self.translation)
+        action = actions.shell_action(node, self.seen, self.translation)
         found = action["shell"]
         assert isinstance(found, Scalar)
         script = redirection(self.form) + found.text
         if self._is_output_read():
-            script = _telling(script)
+            script = _print_output_on_failure(script)
         return {**action, "shell": found if script == found.text else made(script, node)}
 
     def _is_output_read(self) -> bool:
-        """Whether what deals with its failure reads what it printed."""
+        """Whether a handler of its failure reads its output."""
         own = "|".join(map(re.escape, captured_names(self.form)))
         pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
         nodes = (self._failing(), self.form.node.get("on_exit_code"))
         return any(node is not None and mentions(node, pattern) for node in nodes)
 
     def _loop(self) -> dict[str, Any]:
-        found = loop(self.form, self.spot, self.place, self.translation)
+        found = translate_foreach(self.form, self.slot, self.context, self.translation)
         self.before += found.before
         do = found.do if isinstance(found.do, Sequence) else made([found.do], found.do)
         assert isinstance(do, Sequence)
-        return {"map": found.keys, "do": commands(do, found.place, self.translation).commands}
+        return {"map": found.keys, "do": translate_steps(do, found.context, self.translation).commands}
 
-    # Under which conditions
+    # -- limits and environment
 
     def _limits(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"env": self._env(), "cwd": self._folder()}
+        limits: dict[str, Any] = {"env": self._env(), "cwd": self._folder()}
         timeout = self.form.get("timeout", self.metadata.get("timeout"))
         if timeout is not None:
-            said["timeout"] = made(spelled(timeout), self.form.node.get("timeout") or self.form.node)
+            limits["timeout"] = made(format_seconds(timeout), self.form.node.get("timeout") or self.form.node)
         if "retry" in self.form:
-            said["retry"] = made(retry(self.form["retry"], self.translation), self.form.at("retry"))
+            limits["retry"] = made(translate_retry(self.form["retry"], self.translation), self.form.at("retry"))
         elif self.metadata.get("retries"):
-            said["retry"] = self.metadata["retries"]
-        return {key: value for key, value in said.items() if value is not None}
+            limits["retry"] = self.metadata["retries"]
+        return {key: value for key, value in limits.items() if value is not None}
 
     def _env(self) -> dict[str, Any] | None:
-        said: dict[str, Node] = {**self.metadata.get("env", {}), **self.form.get("env", {})}
-        env = {name: self._text(node) for name, node in said.items()}
+        nodes: dict[str, Node] = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        env = {name: self._text(node) for name, node in nodes.items()}
         return {**env, **self.action.get("env", {})} or None
 
     def _text(self, node: Node) -> Node:
         assert isinstance(node, Scalar)
-        return made(text(node, self.place, self.translation), node) if node.value is not None else node
+        return made(translate_text(node, self.context, self.translation), node) if node.value is not None else node
 
     def _folder(self) -> Node | None:
         if "working_dir" not in self.form:
             return None
         node = self.form["working_dir"]
-        folder = text(node, self.place, self.translation)
-        is_below = self.place.cwd is not None and not folder.startswith(("/", "~", "$"))
-        return made(f"{self.place.cwd}/{folder}" if is_below else folder, node)
+        folder = translate_text(node, self.context, self.translation)
+        is_below = self.context.cwd is not None and not folder.startswith(("/", "~", "$"))
+        return made(f"{self.context.cwd}/{folder}" if is_below else folder, node)
 
-    # What follows
+    # -- what follows
 
     def _failing(self) -> Node | None:
-        """The `on_failure` of the step, wherever it stands."""
+        """The `on_failure` of the step, or of its `test`."""
         node = self.form.node.get("on_failure")
         inner = self.form.node.get("test")
         return inner.get("on_failure") if node is None and isinstance(inner, Mapping) else node
 
-    def _handled(self) -> Handled:
+    def _handled(self) -> Handler:
         node = self._failing()
         names = captured_names(self.form)
-        own = Handled() if node is None else handler(node, self.place, self.translation, _nested, names)
+        own = (
+            Handler()
+            if node is None
+            else translate_handler(node, self.context, self.translation, _translate_nested, names)
+        )
         return own if own.on_failure else self._fallback(own)
 
-    def _fallback(self, own: Handled) -> Handled:
-        """What `retry` says about the time when no attempt is left."""
-        said = self.form["retry"].get("on_failure") if "retry" in self.form else None
-        if said == "continue":
-            return Handled(continue_on_error=True)
-        if not isinstance(said, Fields) or "fallback" not in said or "command" not in said["fallback"]:
+    def _fallback(self, own: Handler) -> Handler:
+        """The `on_failure` of `retry`, which applies when no attempt is left."""
+        fallback = self.form["retry"].get("on_failure") if "retry" in self.form else None
+        if fallback == "continue":
+            return Handler(continue_on_error=True)
+        if not isinstance(fallback, Fields) or "fallback" not in fallback or "command" not in fallback["fallback"]:
             return own
-        inner = msgspec.structs.replace(self.place, row=Unread())
-        commands = _nested(said["fallback"]["command"], inner, self.translation)
-        return Handled({"strategy": "fallback", "commands": commands}, own.continue_on_error)
+        inner = msgspec.structs.replace(self.context, slots=HandlerSlots())
+        commands = _translate_nested(fallback["fallback"]["command"], inner, self.translation)
+        return Handler({"strategy": "fallback", "commands": commands}, own.continue_on_error)
 
     def _may_fail(self) -> bool:
         is_map = self.kind == "foreach"
-        said = self.form.get("allow_failure") or self.form.get("fail_workflow") is False
+        is_allowed = self.form.get("allow_failure") or self.form.get("fail_workflow") is False
         return bool(
-            said or self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map)
+            is_allowed or self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map)
         )
 
     def _on_success(self) -> list[dict[str, Any]] | None:
         node = self.form.node.get("on_success")
         if node is None:
             return None
-        inner = msgspec.structs.replace(self.place, row=Unread(), names=self.place.names | {"output"}, is_regular=False)
+        inner = msgspec.structs.replace(
+            self.context, slots=HandlerSlots(), names=self.context.names | {"output"}, is_regular=False
+        )
         given = "output.content" if self.kind == "claude" else "output"
-        said = {"last.output": given, f"{self.kind}.output": given}
-        return command_list(node, inner.knowing(said), self.translation, _nested)
+        variables = {"last.output": given, f"{self.kind}.output": given}
+        return translate_commands(node, inner.with_variables(variables), self.translation, _translate_nested)
 
     def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:
-        """The keys, with what is to be said about them: what of the step is not honoured, what is read as script."""
+        """The keys, after warnings about what is ignored and a remark if values become code."""
         above = next((value for value in self.action.values() if isinstance(value, Scalar | Mapping)), None)
-        for key, why in _UNHEARD:
+        for key, why in _IGNORED:
             if self.form.get(key, self.metadata.get(key)) not in (None, False):
                 at = self.form.key(key) if key in self.form else self.form.key("metadata")
                 self.translation.warn("prodigy", why, at, above=above)
         warn_of_squash(self.form.get("commit_config"), self.translation)
         env = keys.get("env")
         if isinstance(env, dict) and SCRIPT_VARIABLE in env:
-            self.translation.remark(keys["shell"], PUT_TOGETHER)
+            self.translation.remark(keys["shell"], EVALUATED_REMARK)
         return keys
 
 
-def _nested(step: Node, place: Place, translation: Translation) -> list[dict[str, Any]]:
-    return command(step, place, translation).commands
+def _translate_nested(step: Node, context: Context, translation: Translation) -> list[dict[str, Any]]:
+    return translate_step(step, context, translation).commands
 
 
-def _of_handler(name: str, spot: Spot) -> str:
-    """A variable that the handler captured: nothing where it had nothing to do."""
-    return f"(type({spot.output}) == map ? {spot.output}.{name} : null)"
-
-
-def _telling(script: str) -> str:
-    """The script with what it printed at the end of its errors, too, where it fails: there its handler finds it."""
+def _print_output_on_failure(script: str) -> str:
+    """A script that also prints its output to stderr if it fails, so that its handler can read it."""
     return (
         f"_said=$(\n{script}\n)\n_code=$?\nprintf '%s\\n' \"$_said\"\n"
         "[ $_code -eq 0 ] || printf '%s\\n' \"$_said\" >&2\nexit $_code"

@@ -1,18 +1,20 @@
-"""Prodigy's variables in text: `${a.b}`, `${a[0]}`, `${v:-default}`, `$VAR`, `$1`. What is not known stays as written.
+"""Prodigy's variables as expressions: `${a.b}`, `${a[0]}`, `${v:-default}`, `$VAR`, `$1`; and what steps capture.
 
-A variable is known where the place binds it, or a beginning of it: with `item` bound, `${item.path}` is its field.
+A variable is known if the context binds it or a prefix of it: if `item` is bound, `${item.path}` is a field of it.
+An unknown variable stays as written.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mulligan.formats.expressions import is_field, quoted
-from mulligan.formats.prodigy.places import Place
+from mulligan.formats.expressions import is_field, quoted, step_path
+from mulligan.formats.prodigy.context import Context, Slot
 from mulligan.formats.translation import Translation, literal
 from mulligan.language.nodes import Mapping, Node, Scalar
+from mulligan.language.shapes import Fields
 
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
 _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
@@ -21,10 +23,10 @@ REFERENCE = re.compile(
 )
 _FIELDS = re.compile(_FIELD, re.A)
 _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
-# What Prodigy computes when it meets it, and what does the same.
+# Prodigy evaluates these while it fills in a text.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
 _MODIFIED = re.compile(r"\$\{[A-Za-z_][\w.-]*\|(?!default:)\w[^}]*\}", re.A)
-_UNKEPT = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
+_NOT_CAPTURED = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
 GIT_FIELDS = tuple(
     "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
 )
@@ -33,46 +35,46 @@ _GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\
 _CONDITION = re.compile(r"\([^?]*(?: in \['true', 'yes', '1', 'on'\]| == 'completed'| != null)\)")
 
 ARGUMENTS = "inputs.args"
-# What is known wherever a text stands.
-_ANYWHERE = {"ARG": ARGUMENTS, "workflow.name": "run.workflow", "workflow.id": "run.id"}
+# Variables that are known in every text.
+_GLOBAL_VARIABLES = {"ARG": ARGUMENTS, "workflow.name": "run.workflow", "workflow.id": "run.id"}
 
 
-class Known(NamedTuple):
-    """A variable of Prodigy's as an expression of ours, and where it `is_there`: "" for always."""
+class Variable(NamedTuple):
+    """A variable as an expression. `exists_when` is the condition under which it exists; "" for always."""
 
     expression: str
-    is_there: str = ""
+    exists_when: str = ""
 
     @property
     def or_null(self) -> str:
-        """The expression, with null where there is nothing."""
-        return f"({self.is_there} ? {self.expression} : null)" if self.is_there else self.expression
+        """The expression, or null if the variable does not exist."""
+        return f"({self.exists_when} ? {self.expression} : null)" if self.exists_when else self.expression
 
 
-def known(path: str, place: Place) -> Known | None:
-    """The expression of a variable; None where nobody has bound it."""
-    if path in place.variables:
-        return Known(place.variables[path])
-    if path in _ANYWHERE:
-        return Known(_ANYWHERE[path])
+def find_variable(path: str, context: Context) -> Variable | None:
+    """The expression of a variable; None if it is not bound."""
+    if path in context.variables:
+        return Variable(context.variables[path])
+    if path in _GLOBAL_VARIABLES:
+        return Variable(_GLOBAL_VARIABLES[path])
     argument = _ARGUMENT.fullmatch(path)
     if argument:
-        return Known(_argument(int(argument[1])))
+        return Variable(_argument_expression(int(argument[1])))
     fields = list(_FIELDS.finditer(path))
     for field in reversed(fields):
-        beginning = place.variables.get(path[: field.start()])
+        beginning = context.variables.get(path[: field.start()])
         if beginning is not None:
             return _field_of(beginning, path[field.start() :])
     return None
 
 
-def _argument(number: int) -> str:
+def _argument_expression(number: int) -> str:
     words = f"{ARGUMENTS}.split(' ')"
     return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
 
 
-def _field_of(expression: str, fields: str) -> Known:
-    """A path behind an expression; `a.0` is `a[0]`, and a name with a hyphen stands in brackets."""
+def _field_of(expression: str, fields: str) -> Variable:
+    """The fields of an expression: `a.0` becomes `a[0]`, and a name with a hyphen goes into brackets."""
     is_path = re.fullmatch(r"[\w.\[\]\"-]+", expression) is not None
     whole = expression if is_path else f"({expression})"
     conditions: list[str] = []
@@ -89,27 +91,31 @@ def _field_of(expression: str, fields: str) -> Known:
         else:
             conditions.append(f'"{name}" in {whole}')
             whole = f'{whole}["{name}"]'
-    return Known(whole, " && ".join(conditions))
+    return Variable(whole, " && ".join(conditions))
 
 
-def text(node: Scalar, place: Place, translation: Translation) -> str:
-    """Text of Prodigy's as text of ours, for every place but shell text."""
-    refuse_unavailable(node, place, translation)
+def translate_text(node: Scalar, context: Context, translation: Translation) -> str:
+    """Translate a text that is not a shell script. Warn of unknown variables."""
+    refuse_unavailable(node, context, translation)
     for match in REFERENCE.finditer(node.text):
         path = match["path"] or ""
-        if "." in path and match["default"] is None and not (known(path, place) or environment(path, place)):
-            message = f"'{match.group()}' is not known here, and stays as it is written"
+        if (
+            "." in path
+            and match["default"] is None
+            and not (find_variable(path, context) or find_env_variable(path, context))
+        ):
+            message = f"'{match.group()}' is not a known variable here and is left as written"
             translation.source.warn_in("prodigy", message, node, match.start(), len(match.group()))
-    return filled(node.text, place)
+    return fill_in(node.text, context)
 
 
-def filled(template: str, place: Place) -> str:
-    """`template` with what is known as expressions of ours, and all else as it is written."""
-    return replaced(template, literal, lambda match: _outside_shell(match, place))
+def fill_in(template: str, context: Context) -> str:
+    """Replace known variables by expressions, and leave everything else as written."""
+    return replace_references(template, literal, lambda match: _outside_shell(match, context))
 
 
-def replaced(template: str, between: Callable[[str], str], each: Callable[[re.Match[str]], str]) -> str:
-    """`template` with each reference replaced, and what is between them, too."""
+def replace_references(template: str, between: Callable[[str], str], each: Callable[[re.Match[str]], str]) -> str:
+    """Replace each reference with `each`, and the text between references with `between`."""
     pieces, position = [], 0
     for match in REFERENCE.finditer(template):
         pieces += [between(template[position : match.start()]), each(match)]
@@ -117,9 +123,9 @@ def replaced(template: str, between: Callable[[str], str], each: Callable[[re.Ma
     return "".join([*pieces, between(template[position:])])
 
 
-def _outside_shell(match: re.Match[str], place: Place) -> str:
+def _outside_shell(match: re.Match[str], context: Context) -> str:
     path, default = match["path"] or match["bare"], match["default"]
-    found = known(path, place) or environment(path, place)
+    found = find_variable(path, context) or find_env_variable(path, context)
     if found is None:
         return literal(match.group() if default is None else default)
     if is_constant(found.expression):
@@ -128,76 +134,168 @@ def _outside_shell(match: re.Match[str], place: Place) -> str:
 
 
 def is_constant(expression: str) -> bool:
-    """Whether it can stand in a text as it is: to the shell `${2}` would be something else."""
+    """Whether the expression is inserted as it is: in a shell, `${2}` would be an argument."""
     return expression.isdigit() or expression in ("true", "false")
 
 
-def environment(path: str, place: Place) -> Known | None:
-    """A variable of the environment: one of the workflow's, or with `env.` before it any."""
+def find_env_variable(path: str, context: Context) -> Variable | None:
+    """An environment variable: one that the workflow sets, or any with the prefix `env.`."""
     name = path.removeprefix("env.")
-    if name in place.env:
-        return Known(place.env[name])
-    return Known(path, f"has({path})") if path.startswith("env.") else None
+    if name in context.env:
+        return Variable(context.env[name])
+    return Variable(path, f"has({path})") if path.startswith("env.") else None
 
 
 def is_condition(expression: str) -> bool:
-    """Whether it is true or false, whatever happens: of those that `captures` makes."""
+    """Whether a captured variable is always true or false."""
     return _CONDITION.fullmatch(expression) is not None
 
 
-def with_default(found: Known, default: str) -> str:
-    """The expression with what stands for it where there is nothing."""
+def with_default(found: Variable, default: str) -> str:
+    """The expression, or a default if it has no value."""
     expression, otherwise = found.expression, quoted(default)
     if is_condition(expression):
         return expression
-    if found.is_there:
-        return f"{found.is_there} && {expression} != null && {expression} != '' ? {expression} : {otherwise}"
+    if found.exists_when:
+        return f"{found.exists_when} && {expression} != null && {expression} != '' ? {expression} : {otherwise}"
     return f"{expression} == null || {expression} == '' ? {otherwise} : {expression}"
 
 
-def refuse_unavailable(node: Scalar, place: Place, translation: Translation) -> None:
-    """Refuse what Prodigy would compute in the middle of a text, and what nobody here keeps."""
+def refuse_unavailable(node: Scalar, context: Context, translation: Translation) -> None:
+    """Refuse variables that Prodigy computes while it fills in a text, and those that are not available."""
     for pattern, is_kept, why, hint in _UNAVAILABLE:
         for found in pattern.finditer(node.text):
-            if not is_kept(found, place):
+            if not is_kept(found, context):
                 message = f"'{found.group()}' {why}"
                 raise translation.source.refuse_in(
                     "prodigy", message, node, found.start(), len(found.group()), hint=hint
                 )
 
 
-_UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Place], bool], str, str], ...] = (
+_UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bool], str, str], ...] = (
     (
         _COMPUTED,
-        lambda found, place: False,
-        "is computed by Prodigy in the middle of a text",
-        "print it in a shell step with 'capture: NAME', and write ${NAME}",
+        lambda found, context: False,
+        "is computed by Prodigy while it fills in the text, which is not supported",
+        "print the value in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
         _MODIFIED,
-        lambda found, place: False,
-        "has a modifier, of which only 'default' is known here",
-        "do it in a shell step with 'capture: NAME', and write ${NAME}",
+        lambda found, context: False,
+        "has a modifier that is not supported (only 'default' is)",
+        "compute it in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
         _GIT_CONTEXT,
-        lambda found, place: found.group()[2:-1] in place.variables,
-        "is known in the text of a step that stands behind another, without more, and nowhere else",
-        "ask in a shell step, as in 'git diff --name-only HEAD~1', with 'capture: NAME', and write ${NAME}",
+        lambda found, context: found.group()[2:-1] in context.variables,
+        "is only available in the text of a step that follows another step, and without a filter",
+        "run 'git diff --name-only HEAD~1' in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
-        _UNKEPT,
-        # A variable that is no captured one may have such a field.
-        lambda found, place: f"{found[1]}.stdout" not in place.variables or found.group()[2:-1] in place.variables,
-        "is not kept",
-        "with 'capture_streams: both' what it prints as errors is in ${NAME}; 'mulligan show' knows how long it took",
+        _NOT_CAPTURED,
+        # A variable that was not captured may have such a field.
+        lambda found, context: (
+            f"{found[1]}.stdout" not in context.variables or found.group()[2:-1] in context.variables
+        ),
+        "is not captured",
+        "with 'capture_streams: both' stderr is part of ${NAME}; 'mulligan show' has the duration",
     ),
 )
 
 
 def mentions(node: Node, words: re.Pattern[str]) -> bool:
-    """Whether any text in `node` has `words` in it."""
+    """Whether any text in `node` contains `words`."""
     if isinstance(node, Scalar):
         return words.search(node.text) is not None
     children = [value for _, value in node.items()] if isinstance(node, Mapping) else node.items
     return any(mentions(child, words) for child in children)
+
+
+# -- captures --------------------------------------------------------------------------------------------------------
+
+
+# Merge stderr into stdout; swap the two.
+_MERGE_STREAMS = "exec 2>&1\n"
+_SWAP_STREAMS = "exec 3>&1 1>&2 2>&3 3>&-\n"
+_FORMATS = {"json": "json", "number": "json", "lines": "lines"}
+
+
+def redirection(form: Fields) -> str:
+    """Shell code before the script that makes the requested stream its output."""
+    streams = form.get("capture_streams")
+    if isinstance(streams, Fields):
+        has_output, has_errors = streams.get("stdout", True), streams.get("stderr", False)
+        streams = "both" if has_output and has_errors else "stderr" if has_errors else "stdout"
+    return {"both": _MERGE_STREAMS, "stderr": _SWAP_STREAMS}.get(streams or "", "")
+
+
+def capture_key(form: Fields, kind: str) -> dict[str, Any]:
+    """The key `capture`: how the output is parsed. The answer of an agent is always an object."""
+    found = _FORMATS.get(form.get("capture_format", "string"))
+    return {"capture": found} if found and kind != "claude" else {}
+
+
+def must_answer_json(form: Fields) -> bool:
+    """Whether the agent must answer with JSON."""
+    return form.get("capture_format") in ("json", "number")
+
+
+def agent_answer(output: str, field: str = "content") -> str:
+    """The answer of an agent. If a handler recovered the step, the output is that of the handler."""
+    return f"(type({output}) == map && has({output}.{field}) ? {output}.{field} : {output})"
+
+
+def context_after(form: Fields | None, kind: str, slot: Slot, context: Context, *, is_certain: bool) -> Context:
+    """The context after a step: its output is in Prodigy's variables.
+
+    `is_certain`: later commands run only if the step's own command succeeded.
+    """
+    if not slot.output:
+        return context
+    value = _captured_value(form, kind, slot.output, is_certain=is_certain)
+    variables = {"last.output": value}
+    if kind in ("shell", "claude"):
+        variables[f"{kind}.output"] = value
+    for name in captured_names(form):
+        variables |= {name: value, f"{name}.stdout": value}
+        variables |= _outcome_variables(name, slot, is_certain=is_certain)
+        if form is not None and redirection(form):
+            variables[f"{name}.stderr"] = value
+    return context.with_variables(variables)
+
+
+def captured_names(form: Fields | None) -> list[str]:
+    """The variables that hold the output of a step."""
+    if form is None:
+        return []
+    named = [form.get("capture"), form.get("capture_output")]
+    return [name for name in named if isinstance(name, str)]
+
+
+def _captured_value(form: Fields | None, kind: str, output: str, *, is_certain: bool) -> str:
+    wanted = "string" if form is None else form.get("capture_format", "string")
+    answer = output
+    if kind == "claude":
+        field = "json" if form is not None and must_answer_json(form) else "content"
+        answer = f"{output}.{field}" if is_certain else agent_answer(output, field)
+    if wanted == "boolean":
+        is_there = "" if is_certain else f"{output} != null && "
+        return f"({is_there}{answer}.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"
+    if wanted == "lines" and kind == "claude":
+        return f"{answer}.split('\\n')"
+    return answer
+
+
+def _outcome_variables(name: str, slot: Slot, *, is_certain: bool) -> dict[str, str]:
+    """Whether the step succeeded, and its exit code. Of an item's command we only know whether it had an output."""
+    if is_certain:
+        return {f"{name}.success": "true", f"{name}.exit_code": "0"}
+    if not slot.name:
+        fields = {"success": f"({slot.output} != null)", "exit_code": f"({slot.output} != null ? 0 : 1)"}
+        return {f"{name}.{field}": expression for field, expression in fields.items()}
+    step = step_path(slot.name)
+    failed = f"{step}.failure != null ? {step}.failure.exit_code : null"
+    return {
+        f"{name}.success": f"({step}.status == 'completed')",
+        f"{name}.exit_code": f"({step}.status == 'completed' ? 0 : {failed})",
+    }

@@ -1,4 +1,4 @@
-"""Torc's files into ours: `records` says what may stand in them, `workflow` puts them together."""
+"""Torc's files: `records` has their keys, `workflow` puts the translated file together."""
 
 from mulligan.formats.torc.records import RECORDS
 from mulligan.formats.torc.workflow import translate

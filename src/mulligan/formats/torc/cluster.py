@@ -1,34 +1,42 @@
-"""What is for a cluster, or for Torc's server: kept in the file, and of no effect on one machine."""
+"""Settings for a cluster or for Torc's server: kept in the file, without effect on one machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.reading import Torc
-from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.reading import TorcFile
+from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries_of
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean, quote_list
 
-_KEPT = ("user", "project", "metadata", "slurm_schedulers", "slurm_defaults", "resource_monitor", "jobs_sort_method")
-_COMPUTE_NODE = "compute_node_"
+_KEPT_KEYS = (
+    "user",
+    "project",
+    "metadata",
+    "slurm_schedulers",
+    "slurm_defaults",
+    "resource_monitor",
+    "jobs_sort_method",
+)
+_COMPUTE_NODE_PREFIX = "compute_node_"
 # Torc sets these itself, from the scheduler and the job.
 _SET_BY_TORC = ("partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name")
 
 
-def kept(torc: Torc) -> Mapping | None:
-    """What our file keeps of it under `x-torc`, as it was written."""
+def cluster_settings(torc: TorcFile) -> Mapping | None:
+    """The settings that our file keeps under `x-torc`, as written."""
     form, translation = torc.form, torc.translation
     _check_monitor(form, translation)
     schedulers = _schedulers(form, translation.source)
     _check_defaults(form, translation.source)
-    of_jobs = _schedulers_of(torc.jobs.things.values(), schedulers, translation.source)
-    words = [*_KEPT, *(word for word in form.values if word.startswith(_COMPUTE_NODE))]
+    of_jobs = _schedulers_of(torc.jobs.by_name.values(), schedulers, translation.source)
+    words = [*_KEPT_KEYS, *(word for word in form.values if word.startswith(_COMPUTE_NODE_PREFIX))]
     found: dict[str, Any] = {word: form.at(word) for word in words if form.get(word) is not None}
-    _warn(found, form, translation)
+    _warn_of_cluster_keys(found, form, translation)
     _check_actions(torc.kept_actions, schedulers, translation.source)
     if of_jobs:
         found["schedulers"] = made(of_jobs, form.node)
@@ -39,17 +47,17 @@ def kept(torc: Torc) -> Mapping | None:
     return mapping(found, form.node) if found else None
 
 
-def _warn(found: dict[str, Any], form: Fields, translation: Translation) -> None:
+def _warn_of_cluster_keys(found: dict[str, Any], form: Fields, translation: Translation) -> None:
     slurm = [word for word in found if word.startswith("slurm_")]
-    nodes = [word for word in found if word.startswith(_COMPUTE_NODE)]
+    nodes = [word for word in found if word.startswith(_COMPUTE_NODE_PREFIX)]
     for words in filter(None, (slurm, nodes)):
         verb = "are" if len(words) > 1 else "is"
-        message = f"{quote_list(words, 'and')} {verb} for a cluster: kept, and not used"
+        message = f"{quote_list(words, 'and')} {verb} for a cluster: kept but not used"
         translation.warn("cluster", message, form.key(words[0]))
 
 
 def _check_monitor(form: Fields, translation: Translation) -> None:
-    """Torc takes any word there, and goes by those it knows."""
+    """Warn of unknown keys, which Torc accepts and ignores."""
     node: Node | None = form.get("resource_monitor")
     if node is None:
         return
@@ -62,14 +70,14 @@ def _check_monitor(form: Fields, translation: Translation) -> None:
             known.entries[word] = (key, value)
         else:
             hint = did_you_mean(word, MONITOR.keys)
-            message = f"'{shorten(word)}' in 'resource_monitor' means nothing"
+            message = f"'{shorten(word)}' in 'resource_monitor' has no effect"
             translation.warn("unknown_key", message, key, hint=hint)
     MONITOR.read(known, "'resource_monitor'", translation.source)
 
 
 def _schedulers(form: Fields, source: Source) -> set[str]:
     found: set[str] = set()
-    for item in entries(form, "slurm_schedulers"):
+    for item in entries_of(form, "slurm_schedulers"):
         with source.noting:
             scheduler: Fields = SCHEDULER.read(item, "a slurm scheduler", source)
             name = scheduler.get("name")
@@ -84,7 +92,7 @@ def _check_defaults(form: Fields, source: Source) -> None:
         if word in _SET_BY_TORC:
             node = form.at("slurm_defaults")
             assert isinstance(node, Mapping)
-            message = f"'{word}' is set for each scheduler, and cannot stand in 'slurm_defaults'"
+            message = f"'{word}' is set by each scheduler and is not allowed in 'slurm_defaults'"
             source.note(source.refuse("slurm", message, node.key(word)))
 
 
@@ -96,7 +104,7 @@ def _check_actions(actions: list[Node], schedulers: set[str], source: Source) ->
 
 
 def _schedulers_of(jobs: Iterable[Job], schedulers: set[str], source: Source) -> dict[str, Node]:
-    """Which step goes to which scheduler. One that is not there is noted once per place."""
+    """The scheduler of each step. An unknown scheduler is noted once per node."""
     noted: set[int] = set()
     found: dict[str, Node] = {}
     for job in jobs:

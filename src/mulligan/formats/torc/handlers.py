@@ -1,4 +1,4 @@
-"""Failure handlers: retry policies, whose rules bound the attempts of the job and not their own."""
+"""Failure handlers as retry policies. Their rules limit the attempts of the job, not the retries of one rule."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 
 from mulligan.formats.names import Names
 from mulligan.formats.torc.commands import script_text
-from mulligan.formats.torc.environment import RECOVERY_ENV
-from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Scalar, Sequence, Source
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
 
-# Torc waits for a script without end.
+# Torc has no limit.
 SCRIPT_TIMEOUT = "1h"
-# How Torc says that a job died by a signal, whichever it was.
-_BY_SIGNAL = -1
-# What Torc makes of a job that exits well and leaves out a file.
+# Torc's exit code for a job that any signal ended.
+_SIGNALED = -1
+# Torc's exit code for a job that succeeds without writing a declared file.
 _MISSING_OUTPUT = 1
+# Variables of recovery scripts in addition to those of the job.
+RECOVERY_ENV: dict[str, Any] = {"TORC_RETURN_CODE": "${error.code == 'OUTPUT_MISSING' ? 1 : error.exit_code}"}
 
 
 class Handler:
-    """A failure handler; `policy` is None where it has no rules: then nothing is tried again."""
+    """A failure handler. `policy` is None if it has no rules: then nothing is retried."""
 
     def __init__(self, key: str, form: Fields, policy: Mapping | None) -> None:
         self.key = key
@@ -33,11 +34,11 @@ class Handler:
 
 
 def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handler]:
-    """The handlers by their names."""
+    """The handlers by name."""
     source = translation.source
     names = Names.of_policies()
     found: dict[str, Handler] = {}
-    for item in entries(workflow, "failure_handlers"):
+    for item in entries_of(workflow, "failure_handlers"):
         with source.noting:
             form: Fields = HANDLER.read(item, "a failure handler", source)
             if "name" not in form:
@@ -57,8 +58,8 @@ def _policy(form: Fields, translation: Translation) -> Mapping | None:
 
 
 def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
-    """The rules of ours that one of Torc's is: each matches by one thing, and all have the same bound."""
-    bounds = _bounds(rule)
+    """Translate one rule: each of ours matches by one condition, and all have the same limit."""
+    bounds = _rule_limits(rule)
     exit_codes, codes = _codes(rule, translation)
     if codes:
         yield {"codes": codes, **bounds}
@@ -68,13 +69,13 @@ def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
         yield {"any": True, **bounds}
     elif not codes and not exit_codes:
         hint = "add 'exit_codes' or 'match_all_exit_codes: true'"
-        translation.warn("rule", "the rule matches no failure, and is left out", rule.node, hint=hint)
+        translation.warn("rule", "the rule matches no failure and is ignored", rule.node, hint=hint)
 
 
-def _bounds(rule: Fields) -> dict[str, Any]:
-    """Torc asks before each retry whether the job has had as many attempts as `max_retries` says, by whatever rule."""
-    said = rule.get("max_retries")
-    attempts = max(1, MAX_RETRIES_DEFAULT if said is None else said)
+def _rule_limits(rule: Fields) -> dict[str, Any]:
+    """The limits of a rule. Torc compares `max_retries` with the attempts of the job, whichever rule granted them."""
+    max_retries = rule.get("max_retries")
+    attempts = max(1, MAX_RETRIES_DEFAULT if max_retries is None else max_retries)
     bounds: dict[str, Any] = {"max_attempts": made(attempts, rule.node.get("max_retries") or rule.node)}
     if rule.get("recovery_script") is not None:
         node = rule.at("recovery_script")
@@ -84,7 +85,7 @@ def _bounds(rule: Fields) -> dict[str, Any]:
 
 
 def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, list[str]]:
-    """The exit codes as a shell gives them, and the codes of what Torc counts as one of them."""
+    """The exit codes as a shell reports them, and the failure codes that Torc treats as one of them."""
     node = rule.node.get("exit_codes")
     if not isinstance(node, Sequence) or "exit_codes" not in rule:
         return None, []
@@ -92,7 +93,7 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
     codes: list[str] = []
     for item in node.items:
         value = item.value if isinstance(item, Scalar) else None
-        if value == _BY_SIGNAL:
+        if value == _SIGNALED:
             codes += ["SIGNALED", "OUT_OF_MEMORY"]
         elif value == 0:
             translation.warn("rule", "a job that exits with 0 has not failed", item)
@@ -103,8 +104,8 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
     return exit_codes if exit_codes.items else None, list(dict.fromkeys(codes))
 
 
-def of_job(job: Job, known: dict[str, Handler], source: Source) -> Any:
-    """The step's `retry`; None where the job has no handler."""
+def retry_of(job: Job, known: dict[str, Handler], source: Source) -> Any:
+    """The step's `retry`; None if the job has no handler."""
     name = job.texts.get("failure_handler")
     if name is None:
         return None

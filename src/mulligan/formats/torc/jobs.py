@@ -1,16 +1,162 @@
-"""Jobs: each as many as its parameters say, with what it reads, what it writes and whom it waits for."""
+"""Jobs, the files and user data that they read and write, and the dependencies between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
 
 from mulligan.formats.names import Names
-from mulligan.formats.torc.expansion import Expanded, Expansion
-from mulligan.formats.torc.job import Job, Thing, Wait
-from mulligan.formats.torc.matching import Known
-from mulligan.formats.torc.records import JOB
+from mulligan.formats.torc.matching import NameIndex
+from mulligan.formats.torc.parameters import ExpandedEntry, Expansion
+from mulligan.formats.torc.records import FILE, JOB, USER_DATA
+from mulligan.formats.translation import Translation
+from mulligan.language.nodes import Mapping, Node, Scalar, plain, refuse_not_json
 from mulligan.language.shapes import Fields
+
+# -- what a job is ---------------------------------------------------------------------------------------------------
+
+
+class DataItem:
+    """A file or a piece of user data, with the jobs that write it. `text` replaces a reference in commands."""
+
+    __slots__ = ("is_empty", "is_in_command", "key", "name", "name_node", "node", "text", "writers")
+
+    def __init__(self, name: str, key: str, text: str, name_node: Scalar, node: Node) -> None:
+        self.name = name
+        self.key = key
+        self.text = text
+        self.name_node = name_node
+        self.node = node
+        # User data without a value.
+        self.is_empty = False
+        # A command refers to it.
+        self.is_in_command = False
+        self.writers: list[Job] = []
+
+
+class Dependency(NamedTuple):
+    """Jobs that another job declares in `depends_on`. Jobs with the same expression share one tuple."""
+
+    jobs: tuple[Job, ...]
+    at: Node
+
+
+class Job:
+    """A job that becomes a step."""
+
+    __slots__ = (
+        "declared",
+        "entries",
+        "extra_needs",
+        "form",
+        "inputs",
+        "lists",
+        "name",
+        "name_node",
+        "number",
+        "outputs",
+        "step",
+        "texts",
+        "user_data",
+    )
+
+    def __init__(self, number: int, step: str, made: ExpandedEntry) -> None:
+        # Torc numbers jobs from 1, in the order of the file.
+        self.number = number
+        self.name = made.name
+        # The name of its step.
+        self.step = step
+        self.name_node = made.name_node
+        self.form = made.form
+        self.texts = made.texts
+        self.lists = made.lists
+        self.declared: list[Dependency] = []
+        # Files and user data, one tuple per name or expression.
+        self.inputs: list[tuple[DataItem, ...]] = []
+        self.user_data: list[tuple[DataItem, ...]] = []
+        self.outputs: list[tuple[DataItem, ...]] = []
+        # Further entries of `needs`, and further keys of the step.
+        self.extra_needs: list[Any] = []
+        self.entries: dict[str, Any] = {}
+
+    @property
+    def node(self) -> Mapping:
+        return self.form.node
+
+    @property
+    def is_cancelled_on_failure(self) -> bool:
+        """Whether the job is cancelled when a job that it depends on fails."""
+        return self.form.get("cancel_on_blocking_job_failure") is not False
+
+    def at(self, key: str) -> Node:
+        """The node of a key or of its `_regexes` variant; the name of the job if it has neither."""
+        node = self.form.node
+        return node.get(key) or node.get(f"{key.removesuffix('s')}_regexes") or self.name_node
+
+    def dependencies(self) -> Iterator[tuple[Job, ...]]:
+        """All jobs that it waits for, declared or implied by what it reads, as tuples that may overlap."""
+        yield from (wait.jobs for wait in self.declared)
+        for items in (*self.inputs, *self.user_data):
+            yield tuple(self.writers(items))
+
+    def writers(self, items: Iterable[DataItem]) -> Iterator[Job]:
+        """The jobs that write these, except the job itself."""
+        return (job for job in dict.fromkeys(job for item in items for job in item.writers) if job is not self)
+
+
+# -- files and user data ---------------------------------------------------------------------------------------------
+
+
+def read_files(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
+    """The files by name, after parameters are expanded."""
+    found: dict[str, ExpandedEntry] = {}
+    for form in expansion.read_entries(workflow, "files", FILE, "file"):
+        with expansion.translation.source.noting:
+            found.update({each.name: each for each in expansion.expand(form, "file", ("path",))})
+    keys = Names.of_files().fit_all(found)
+    return {
+        name: DataItem(
+            name=name,
+            key=keys[name],
+            text=each.texts.get("path", ""),
+            name_node=each.name_node,
+            node=each.form.node.get("path") or each.name_node,
+        )
+        for name, each in found.items()
+    }
+
+
+def read_user_data(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
+    """The user data by name. Data without a name cannot be used and is left out."""
+    translation = expansion.translation
+    found: dict[str, DataItem] = {}
+    for form in expansion.read_entries(workflow, "user_data", USER_DATA, "user data"):
+        name = form.get("name")
+        if name is None:
+            translation.warn("user_data", "user data without a name is ignored", form.node)
+        elif expansion.is_new("user data", name, form.at("name")):
+            found[name] = _user_data_item(name, form, translation)
+    return found
+
+
+def _user_data_item(name: str, form: Fields, translation: Translation) -> DataItem:
+    data = form.get("data")
+    name_node = form.at("name")
+    assert isinstance(name_node, Scalar)
+    value: Any = None
+    if data is not None:
+        refuse_not_json(data, translation.source)
+        value = plain(data)
+    text = msgspec.json.encode(value).decode()
+    found = DataItem(name=name, key=name, text=text, name_node=name_node, node=form.node)
+    found.is_empty = value is None
+    return found
+
+
+# -- jobs and dependencies -------------------------------------------------------------------------------------------
+
 
 TEXT_KEYS = ("command", "invocation_script", "resource_requirements", "failure_handler", "scheduler")
 LIST_KEYS = (
@@ -25,42 +171,42 @@ LIST_KEYS = (
 
 
 def read_jobs(workflow: Fields, names: Names, expansion: Expansion) -> dict[str, Job]:
-    """The jobs by their names, in the order of the file."""
-    found: dict[str, Expanded] = {}
-    for form in expansion.forms(workflow, "jobs", JOB, "job"):
+    """The jobs by name, in the order of the file."""
+    found: dict[str, ExpandedEntry] = {}
+    for form in expansion.read_entries(workflow, "jobs", JOB, "job"):
         with expansion.translation.source.noting:
-            found.update({each.name: each for each in expansion.expanded(form, "job", TEXT_KEYS, LIST_KEYS)})
+            found.update({each.name: each for each in expansion.expand(form, "job", TEXT_KEYS, LIST_KEYS)})
     steps = names.fit_all(found)
     return {name: Job(number, steps[name], made) for number, (name, made) in enumerate(found.items(), 1)}
 
 
-def link(jobs: Known[Job], files: Known[Thing], user_data: Known[Thing]) -> None:
-    """Say of each job whom it depends on and what it reads and writes, and of each thing who writes it."""
-    for job in jobs.things.values():
-        job.waits = [*_waits(job, jobs)]
-        job.inputs += _found(job, files, "input_files", "input_file_regexes")
-        job.user_data += _found(job, user_data, "input_user_data", "input_user_data_regexes")
-        job.outputs += _found(job, files, "output_files", "output_file_regexes")
-        written = [*job.outputs, *_found(job, user_data, "output_user_data", "output_user_data_regexes")]
-        for thing in dict.fromkeys(thing for things in written for thing in things):
-            thing.writers.append(job)
+def link_jobs(jobs: NameIndex[Job], files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
+    """Resolve what each job depends on, reads and writes, and record the writers of each file and user data."""
+    for job in jobs.by_name.values():
+        job.declared = [*_declared_dependencies(job, jobs)]
+        job.inputs += _find_sets(job, files, "input_files", "input_file_regexes")
+        job.user_data += _find_sets(job, user_data, "input_user_data", "input_user_data_regexes")
+        job.outputs += _find_sets(job, files, "output_files", "output_file_regexes")
+        written = [*job.outputs, *_find_sets(job, user_data, "output_user_data", "output_user_data_regexes")]
+        for item in dict.fromkeys(item for items in written for item in items):
+            item.writers.append(job)
 
 
-def _waits(job: Job, known: Known[Job]) -> Iterator[Wait]:
-    for key, find in (("depends_on", known.named), ("depends_on_regexes", known.matching)):
+def _declared_dependencies(job: Job, known: NameIndex[Job]) -> Iterator[Dependency]:
+    for key, find in (("depends_on", known.find), ("depends_on_regexes", known.find_matching)):
         for text, node in job.lists.get(key, ()):
-            others = _others(find(text, node), job)
+            others = _without(find(text, node), job)
             if others:
-                yield Wait(others, node)
+                yield Dependency(others, node)
 
 
-def _others(jobs: tuple[Job, ...], job: Job) -> tuple[Job, ...]:
-    """The jobs without this one: an expression may match the job that has it, and nobody waits for himself."""
+def _without(jobs: tuple[Job, ...], job: Job) -> tuple[Job, ...]:
+    """The jobs without this one: an expression may match the job that has it, and a job does not wait for itself."""
     return tuple(each for each in jobs if each is not job) if job in jobs else jobs
 
 
-def _found(job: Job, known: Known[Any], names: str, patterns: str) -> Iterator[tuple[Any, ...]]:
+def _find_sets(job: Job, known: NameIndex[Any], names: str, patterns: str) -> Iterator[tuple[Any, ...]]:
     for text, node in job.lists.get(names, ()):
-        yield known.named(text, node)
+        yield known.find(text, node)
     for text, node in job.lists.get(patterns, ()):
-        yield known.matching(text, node)
+        yield known.find_matching(text, node)

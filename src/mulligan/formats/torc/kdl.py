@@ -1,7 +1,7 @@
-"""A file of Torc's in KDL as the tree that its YAML gives: `job`, `file` and the others go into lists.
+"""A Torc file in KDL as the tree that its YAML would have: `job`, `file` and similar nodes become lists.
 
 Torc ignores every node that it does not know, and so loses what its own examples say: `depends_on_job`, plural words,
-the second regular expression of a line. Here each of them counts, and what nobody knows is refused.
+the second regular expression of a line. Here each of them counts, and an unknown node is refused.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _EMPTY: Dict[str, Any] = MappingProxyType({})
 
 
 class _Block:
-    """A kind of node with braces: what may stand in it, beside the keys of its record that hold one value.
+    """A kind of node with braces: its child nodes, in addition to the keys of its record with one value.
 
-    `lists`: words that add to a list, and the key of that. `blocks`: words of nodes with braces of their own, and the
-    key of their list. `maps`: words of nodes whose braces hold names and values. `json`: words whose text is JSON.
+    `lists`: node name → key of the list that it adds to. `blocks`: node name → key of the list and kind of its entries.
+    `maps`: nodes whose braces hold names and values. `json`: nodes whose text is JSON.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class _Block:
 
 
 def _plural(*keys: str) -> dict[str, str]:
-    """Each key, and the word for one of its entries."""
+    """Each key, and its singular."""
     return {word: key for key in keys for word in (key, key.removesuffix("s"))}
 
 
@@ -92,16 +92,16 @@ _TOP = _Block(
 
 
 def parse(source: Source) -> Node:
-    """The tree that the same workflow has in YAML. It always has `jobs`: nobody else's files are written in KDL."""
+    """The tree that the same workflow has in YAML. It always has `jobs`: only Torc has files in KDL."""
     nodes = read(source)
     if not nodes:
-        raise source.refuse_at("empty", "the file is empty", 0, 0, hint="a workflow of Torc's has a 'name' and a 'job'")
+        raise source.refuse_at("empty", "the file is empty", 0, 0, hint="a Torc workflow has a 'name' and a 'job'")
     first = nodes[0].name
     root = Mapping(first.line, first.column)
     try:
         _fill(root, nodes, _TOP, "the workflow", source)
     except TooManyProblems:
-        pass  # the problems so far say it all
+        pass  # enough problems were noted
     if source.problems:
         raise LanguageError(source.problems)
     if "jobs" not in root.entries:
@@ -112,20 +112,20 @@ def parse(source: Source) -> Node:
 def _fill(mapping: Mapping, nodes: list[KdlNode], block: _Block, label: str, source: Source) -> None:
     for node in nodes:
         with source.noting:
-            _add(mapping, node, block, label, source)
+            _add_node(mapping, node, block, label, source)
 
 
-def _add(mapping: Mapping, node: KdlNode, block: _Block, label: str, source: Source) -> None:
+def _add_node(mapping: Mapping, node: KdlNode, block: _Block, label: str, source: Source) -> None:
     word = node.name.text
     if word in block.blocks:
         key, inner = block.blocks[word]
         _entries(mapping, key, node.name).append(_block(node, inner, source))
     elif word in block.lists:
-        _entries(mapping, block.lists[word], node.name).extend(_several(node, source))
+        _entries(mapping, block.lists[word], node.name).extend(_all_values(node, source))
     elif word in block.maps:
         put(mapping, node.name, _map(node, source), source)
     elif word in block.words:
-        put(mapping, node.name, _one(node, source, is_json=word in block.json), source)
+        put(mapping, node.name, _single_value(node, source, is_json=word in block.json), source)
     else:
         hint = did_you_mean(word, block.words)
         raise source.refuse("unknown_key", f"'{shorten(word)}' is not a node of {label}", node.name, hint=hint)
@@ -145,14 +145,14 @@ def _block(node: KdlNode, block: _Block, source: Source) -> Mapping:
     for argument in node.arguments[:1] if block.has_name else []:
         found.entries["name"] = (scalar("name", node.name), argument)
     for argument in node.arguments[len(found.entries) :]:
-        message = f"'{shorten(argument.text)}' is one value too many for {label}"
-        source.note(source.refuse("kdl", message, argument, hint="write what it is for: key=value"))
-    _fill(found, [*_as_nodes(node), *node.children], block, label, source)
+        message = f"'{shorten(argument.text)}' is an extra value in {label}"
+        source.note(source.refuse("kdl", message, argument, hint="write it as key=value"))
+    _fill(found, [*_property_nodes(node), *node.children], block, label, source)
     return found
 
 
-def _as_nodes(node: KdlNode) -> list[KdlNode]:
-    """`path="p"` says what `path "p"` in the braces would."""
+def _property_nodes(node: KdlNode) -> list[KdlNode]:
+    """Treat `path="p"` like `path "p"` in the braces."""
     found = []
     for key, value in node.properties:
         child = KdlNode(key)
@@ -167,13 +167,13 @@ def _map(node: KdlNode, source: Source) -> Mapping:
     for argument in node.arguments:
         message = f"'{shorten(argument.text)}' has no name in '{node.name.text}'"
         raise source.refuse("kdl", message, argument, hint=f"write it as {node.name.text} {{ name value }}")
-    for child in (*_as_nodes(node), *node.children):
+    for child in (*_property_nodes(node), *node.children):
         with source.noting:
-            put(found, child.name, _one(child, source), source)
+            put(found, child.name, _single_value(child, source), source)
     return found
 
 
-def _several(node: KdlNode, source: Source) -> list[Scalar]:
+def _all_values(node: KdlNode, source: Source) -> list[Scalar]:
     """`depends_on "a" "b"`."""
     _refuse_more(node, source)
     if not node.arguments:
@@ -181,22 +181,22 @@ def _several(node: KdlNode, source: Source) -> list[Scalar]:
     return node.arguments
 
 
-def _one(node: KdlNode, source: Source, *, is_json: bool = False) -> Node:
+def _single_value(node: KdlNode, source: Source, *, is_json: bool = False) -> Node:
     """`command "make"`."""
     _refuse_more(node, source)
     if not node.arguments:
         raise _refuse_empty(node, source)
     first, *others = node.arguments
     if others:
-        message = f"'{node.name.text}' has one value, and '{shorten(others[0].text)}' is another"
-        raise source.refuse("kdl", message, others[0], hint="quote the whole")
+        message = f"'{node.name.text}' takes one value, but '{shorten(others[0].text)}' is another"
+        raise source.refuse("kdl", message, others[0], hint="put the whole value in quotes")
     return _json(first, source) if is_json and first.is_text else first
 
 
 def _refuse_more(node: KdlNode, source: Source) -> None:
     strays = [*(key for key, _ in node.properties), *(child.name for child in node.children)]
     if strays:
-        message = f"'{shorten(strays[0].text)}' has no place in '{node.name.text}', which holds values alone"
+        message = f"'{shorten(strays[0].text)}' is not allowed in '{node.name.text}', which only takes values"
         raise source.refuse("kdl", message, strays[0])
 
 
@@ -206,10 +206,10 @@ def _refuse_empty(node: KdlNode, source: Source) -> Refusal:
 
 
 def _json(node: Scalar, source: Source) -> Node:
-    """The value in a text of JSON: KDL has no lists."""
+    """Parse JSON in a text: KDL has no lists."""
     try:
         value = msgspec.json.decode(node.text)
     except msgspec.DecodeError:
-        hint = 'quote a text twice: #""text""#'
-        raise source.refuse("kdl", "'data' is a text of JSON, and this is none", node, hint=hint) from None
+        hint = 'quote a JSON string twice: #""text""#'
+        raise source.refuse("kdl", "'data' must be JSON", node, hint=hint) from None
     return made(value, node)

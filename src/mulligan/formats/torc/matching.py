@@ -1,29 +1,161 @@
-"""Things by their names, and by regular expressions over their names; each expression is asked once."""
+"""Jobs, files and user data by name, or by a regular expression over their names.
+
+Torc's files use Rust's dialect of regular expressions. Where Python reads a part differently, it is rewritten or
+refused: to Python `[[:alpha:]]` is a class of letters and colons.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.formats.torc.rust_expressions import NotUnderstood, as_python
 from mulligan.language.nodes import Node, Scalar, Source, shorten
 from mulligan.language.prefix_index import PrefixIndex, literal_prefix
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.suggestions import did_you_mean
 
-Thing = TypeVar("Thing")
+# -- Rust's regular expressions --------------------------------------------------------------------------------------
 
-# What matches within one line whatever stands in the others: no group, and no class that has a line break in it.
+
+_PART = lazy_regex(
+    r"""
+      (?P<end>\\z)
+    | \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
+    | (?P<unknown>\\[pP](?:\{[^}]*\}|.)? | \\b\{[^}]*\} | \\[<>] | (?!\A)\(\?[A-Za-z-]+\))
+    | \\.
+    | (?P<named>\(\?<(?=[A-Za-z_]))
+    | (?P<class>\[\^?\]?)
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_IN_CLASS = lazy_regex(
+    r"""
+      \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
+    | (?P<unknown>\\[pP](?:\{[^}]*\}|.)? | && | -- | ~~)
+    | \\.
+    | \[:(?P<inverted>\^?)(?P<word>\w+):\]
+    | (?P<nested>\[)
+    | (?P<close>\])
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_LAST = "\U0010ffff"
+# POSIX classes: ranges of ASCII characters.
+_CLASSES = {
+    "alnum": ("09", "AZ", "az"),
+    "alpha": ("AZ", "az"),
+    "ascii": ("\0\x7f",),
+    "blank": ("\t\t", "  "),
+    "cntrl": ("\0\x1f", "\x7f\x7f"),
+    "digit": ("09",),
+    "graph": ("!~",),
+    "lower": ("az",),
+    "print": (" ~",),
+    "punct": ("!/", ":@", "[`", "{~"),
+    "space": ("\t\r", "  "),
+    "upper": ("AZ",),
+    "word": ("09", "AZ", "__", "az"),
+    "xdigit": ("09", "AF", "af"),
+}
+
+
+class UnsupportedSyntax(Exception):
+    """A part of a regular expression that Rust supports and we do not."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def to_python_pattern(text: str) -> str:
+    """Translate an expression to Python. Raise UnsupportedSyntax for a part that Python cannot express."""
+    if "[" not in text and "\\" not in text and "(?" not in text:
+        return text
+    found: list[str] = []
+    position = 0
+    while part := _PART.match(text, position):
+        position = part.end()
+        if part["class"]:
+            inside, position = _translate_class(text, position)
+            found += (part.group(), inside)
+        else:
+            found.append(_translate_part(part))
+    return "".join(found)
+
+
+def _translate_part(part: re.Match[str]) -> str:
+    if part["unknown"]:
+        raise UnsupportedSyntax(part["unknown"])
+    if part["end"]:
+        return r"\Z"
+    if part["named"]:
+        return "(?P<"
+    return _character(part["character"]) if part["character"] else part.group()
+
+
+def _translate_class(text: str, position: int) -> tuple[str, int]:
+    """The content of a class up to its closing bracket, and the position after it."""
+    found: list[str] = []
+    while part := _IN_CLASS.match(text, position):
+        position = part.end()
+        found.append(_translate_class_part(part))
+        if part["close"]:
+            break
+    return "".join(found), position
+
+
+def _translate_class_part(part: re.Match[str]) -> str:
+    if part["unknown"]:
+        raise UnsupportedSyntax(part["unknown"])
+    if part["nested"] or (part["word"] and part["word"] not in _CLASSES):
+        raise UnsupportedSyntax(part.group())
+    if part["word"]:
+        return _ranges(_CLASSES[part["word"]], is_inverted=bool(part["inverted"]))
+    return _character(part["character"]) if part["character"] else part.group()
+
+
+def _ranges(ranges: Iterable[str], *, is_inverted: bool) -> str:
+    if is_inverted:
+        ranges = _complement(ranges)
+    return "".join(f"{re.escape(each[0])}-{re.escape(each[1])}" for each in ranges)
+
+
+def _complement(ranges: Iterable[str]) -> list[str]:
+    """All characters outside these ranges, which are sorted."""
+    found = []
+    first = "\0"
+    for each in ranges:
+        if first < each[0]:
+            found.append(first + chr(ord(each[0]) - 1))
+        first = chr(ord(each[1]) + 1)
+    return [*found, first + _LAST]
+
+
+def _character(digits: str) -> str:
+    number = int(digits, 16)
+    if number > ord(_LAST):
+        raise UnsupportedSyntax(digits)
+    return re.escape(chr(number))
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+Entry = TypeVar("Entry")
+
+# Expressions that never match across lines: no groups, and no class with a line break.
 _WITHIN_LINES = lazy_regex(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
 
 
-class _Lines:
-    """Names as the lines of one text, which is searched as a whole."""
+class _NameLines:
+    """Names as the lines of one text, so that one search covers all of them."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -31,7 +163,7 @@ class _Lines:
         self._starts = list(accumulate((len(name) + 1 for name in names), initial=0))
         self.has_breaks = len(names) != self._text.count("\n") + 1
 
-    def matched(self, expression: str) -> Iterator[str]:
+    def matching_names(self, expression: str) -> Iterator[str]:
         search = re.compile(expression, re.MULTILINE).search
         position = 0
         while found := search(self._text, position):
@@ -42,76 +174,73 @@ class _Lines:
                 return
 
 
-class Known(Generic[Thing]):
-    """All jobs, files or user data of a file. What is asked for and is not there is noted once per place."""
+class NameIndex(Generic[Entry]):
+    """All jobs, files or user data of a file. An unknown name is noted once per node."""
 
-    def __init__(self, what: str, things: dict[str, Thing], source: Source, *, is_whole: bool) -> None:
+    def __init__(self, what: str, items: dict[str, Entry], source: Source, *, is_complete: bool) -> None:
         self.what = what
-        # Else some have no name that could be read, and what is not there may be one of them.
-        self._is_whole = is_whole
-        self.things = things
+        # If False, some entries have no readable name, and an unknown name may be meant for them.
+        self._is_complete = is_complete
+        self.by_name = items
         self._source = source
-        self._matches: dict[str, tuple[Thing, ...]] = {}
+        self._matches: dict[str, tuple[Entry, ...]] = {}
         self._noted: set[int] = set()
 
-    def named(self, name: str, node: Node) -> tuple[Thing, ...]:
-        """The one of that name; none where that was noted."""
-        if name in self.things:
-            return (self.things[name],)
-        hint = did_you_mean(name, self.things) or self._hint(name)
+    def find(self, name: str, node: Node) -> tuple[Entry, ...]:
+        """The entry with this name as a tuple; empty if there is none, which is noted."""
+        if name in self.by_name:
+            return (self.by_name[name],)
+        # A brace is an unfilled parameter.
+        hint = did_you_mean(name, self.by_name) or "use a regular expression to match several" * ("{" in name)
         self._note(f"unknown_{self.what.replace(' ', '_')}", f"there is no {self.what} '{shorten(name)}'", node, hint)
         return ()
 
-    def _hint(self, name: str) -> str:
-        """What to do about a name with a parameter in it, which nobody has filled in."""
-        return "for several at once use a regular expression" if "{" in name else ""
-
-    def matching(self, text: str, node: Scalar) -> tuple[Thing, ...]:
-        """Those in whose names the expression is found, in their order; the same tuple for the same expression."""
+    def find_matching(self, text: str, node: Scalar) -> tuple[Entry, ...]:
+        """The entries whose names match, in order; the same tuple for the same expression."""
         if text not in self._matches:
             with self._source.noting:
-                self._matches[text] = self._searched(text, node)
+                self._matches[text] = self._search(text, node)
         return self._matches.setdefault(text, ())
 
-    def _searched(self, text: str, node: Scalar) -> tuple[Thing, ...]:
-        expression = self._expression(text, node)
-        found = tuple(self.things[name] for name in self._matched(expression))
-        if not found and self._is_whole:
+    def _search(self, text: str, node: Scalar) -> tuple[Entry, ...]:
+        expression = self._python_pattern(text, node)
+        found = tuple(self.by_name[name] for name in self._matching_names(expression))
+        if not found and self._is_complete:
             message = f"no {self.what} matches '{shorten(text)}'"
             raise self._source.refuse(f"unknown_{self.what.replace(' ', '_')}", message, node)
         return found
 
-    def _expression(self, text: str, node: Scalar) -> str:
-        """The expression as Python writes it, if it is a valid one that we understand."""
+    def _python_pattern(self, text: str, node: Scalar) -> str:
+        """The expression in Python's syntax. Refuse it if it is invalid or unsupported."""
         try:
-            written = as_python(text)
-        except NotUnderstood as error:
-            message = f"the expression is '{shorten(text)}', and '{shorten(error.part)}' is not understood here"
-            hint = "there are classes such as [a-z], [[:alpha:]], \\d and \\w, and (?i) at the very start"
+            written = to_python_pattern(text)
+        except UnsupportedSyntax as error:
+            message = f"the expression is '{shorten(text)}', but '{shorten(error.part)}' is not supported"
+            hint = "use classes such as [a-z], [[:alpha:]], \\d and \\w; (?i) only at the very start"
             raise self._source.refuse("pattern", message, node, hint=hint) from None
         at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
         found: str = PATTERN.read(at, "the expression", self._source)
         return found
 
-    def _matched(self, expression: str) -> Iterator[str]:
-        """The names in which it is found. Thousands of jobs may have one each: it is not asked of every name."""
+    def _matching_names(self, expression: str) -> Iterator[str]:
+        """The matching names. Thousands of jobs may each have an expression, so not every name is tested."""
         if _WITHIN_LINES.fullmatch(expression) and not self._lines.has_breaks:
-            yield from self._lines.matched(expression)
+            yield from self._lines.matching_names(expression)
         else:
             search = re.compile(expression).search
             beginning = literal_prefix(expression[1:]) if expression.startswith("^") else ""
-            yield from filter(search, self._prefix_index.names_with_prefix(beginning))
+            yield from filter(search, self._beginnings.names_with_prefix(beginning))
 
     @cached_property
-    def _lines(self) -> _Lines:
-        return _Lines(list(self.things))
+    def _lines(self) -> _NameLines:
+        return _NameLines(list(self.by_name))
 
     @cached_property
-    def _prefix_index(self) -> PrefixIndex:
-        return PrefixIndex(self.things)
+    def _beginnings(self) -> PrefixIndex:
+        return PrefixIndex(self.by_name)
 
     def _note(self, code: str, message: str, node: Node, hint: str) -> None:
-        """A name that is made of parameters would be noted for each of their values."""
-        if self._is_whole and id(node) not in self._noted:
+        """Note a problem once per node: a name with parameters would otherwise be noted for each value."""
+        if self._is_complete and id(node) not in self._noted:
             self._noted.add(id(node))
             self._source.note(self._source.refuse(code, message, node, hint=hint))

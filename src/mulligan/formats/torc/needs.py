@@ -1,4 +1,4 @@
-"""Whom a step needs: few by their names, many as one group, which is one barrier however many wait at it."""
+"""What a step needs: a few steps by name, many as one group, which costs one barrier."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from mulligan.formats.torc.job import Job, Thing, Wait
+from mulligan.formats.torc.jobs import DataItem, Dependency, Job
 from mulligan.formats.translation import made
 from mulligan.language.nodes import Node
 from mulligan.language.prefix_index import PrefixIndex
 
-# More than these are named by what their names have in common.
-FEW = 8
-# What may follow the beginning that the names of a group share, from the plainest on.
+# More steps than this are needed as a group, by a pattern over their names.
+NAMED_MAX = 8
+# Patterns that may follow the shared prefix of a group, simplest first.
 _ENDINGS = (".*", "[0-9]+", "[0-9_]+", "[a-z]+", "[A-Za-z]+", "[A-Za-z0-9]+", "[A-Za-z0-9-]+")
 
 
-class Groups:
-    """Expressions that match the names of these steps and of no others."""
+class StepPatterns:
+    """Patterns that match the names of given steps and of no others."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = PrefixIndex(names)
         self._known: dict[tuple[Job, ...], str] = {}
 
-    def expression(self, jobs: tuple[Job, ...]) -> str:
-        """What matches the steps of these jobs, and nothing else."""
-        return self.short(jobs) or "|".join(job.step for job in jobs)
+    def pattern_for(self, jobs: tuple[Job, ...]) -> str:
+        """A pattern that matches exactly the steps of these jobs."""
+        return self.short_pattern(jobs) or "|".join(job.step for job in jobs)
 
-    def short(self, jobs: tuple[Job, ...]) -> str:
-        """What matches them by what their names have in common; empty where that is not theirs alone."""
+    def short_pattern(self, jobs: tuple[Job, ...]) -> str:
+        """A pattern of a shared prefix; "" if other steps would match it as well."""
         if jobs not in self._known:
             self._known[jobs] = self._found([job.step for job in jobs])
         return self._known[jobs]
 
     def _found(self, members: list[str]) -> str:
-        """Names have no character that means anything in an expression."""
-        shared = _shared(min(members), max(members))
+        """Find a short pattern. Step names have no characters that need escaping."""
+        shared = _shared_prefix(min(members), max(members))
         for start in filter(None, dict.fromkeys((shared.rstrip("0123456789"), shared))):
             alike = self._names.names_with_prefix(start)
             for ending in _ENDINGS:
@@ -47,77 +47,77 @@ class Groups:
         return ""
 
 
-def _shared(one: str, other: str) -> str:
-    """How both begin."""
+def _shared_prefix(one: str, other: str) -> str:
+    """The common prefix of two names."""
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-class Links:
-    """What the step of a job says of others: whom it needs, and which files it reads.
+class StepLinks:
+    """The `needs` and `reads` of a job's step.
 
-    A step that reads needs who writes, and succeeds. Where that is not meant, or would be too many, it says whom it
-    needs, and names only the files that nobody writes, which must be there.
+    A step that reads a file needs the success of its writers. If the job runs after a failure as well, or there are too
+    many writers, the step has explicit `needs` instead, and `reads` only the files that no job writes.
     """
 
-    def __init__(self, job: Job, groups: Groups, writers: Writers) -> None:
+    def __init__(self, job: Job, groups: StepPatterns, writers: Writers) -> None:
         self._job = job
         self._groups = groups
         self._writers = writers
-        self.reads: list[Thing] = []
-        self._grouped: list[tuple[Thing, ...]] = []
-        for things in job.inputs:
-            is_many = len(things) > FEW or any(len(thing.writers) > FEW for thing in things)
-            if job.is_cancelled_with_others and not is_many:
-                self.reads += things
+        self.reads: list[DataItem] = []
+        self._grouped_inputs: list[tuple[DataItem, ...]] = []
+        for items in job.inputs:
+            is_many = len(items) > NAMED_MAX or any(len(item.writers) > NAMED_MAX for item in items)
+            if job.is_cancelled_on_failure and not is_many:
+                self.reads += items
             else:
-                self._group(things)
+                self._group(items)
         self._group_many()
         self.reads = list(dict.fromkeys(self.reads))
 
-    def _group(self, things: tuple[Thing, ...]) -> None:
-        self._grouped.append(things)
-        self.reads += [thing for thing in things if not thing.writers]
+    def _group(self, items: tuple[DataItem, ...]) -> None:
+        self._grouped_inputs.append(items)
+        self.reads += [item for item in items if not item.writers]
 
     def _group_many(self) -> None:
-        """Many files that are named each are read as one group of writers, if that has a name of its own."""
-        written = tuple(thing for thing in self.reads if thing.writers)
-        if len(written) > FEW and self._groups.short(self._writers.of(written, self._job)):
-            self.reads = [thing for thing in self.reads if not thing.writers]
-            self._grouped.append(written)
+        """Replace many files by one group of writers, if a short pattern matches them."""
+        written = tuple(item for item in self.reads if item.writers)
+        if len(written) > NAMED_MAX and self._groups.short_pattern(self._writers.of(written, self._job)):
+            self.reads = [item for item in self.reads if not item.writers]
+            self._grouped_inputs.append(written)
 
     def needs(self) -> list[Any]:
         """The entries of the step's `needs`."""
-        waits = [*self._job.waits, *self._implied()]
-        single = {each: wait.at for wait in waits if len(wait.jobs) <= FEW for each in wait.jobs}
-        many = {wait.jobs: wait.at for wait in waits if len(wait.jobs) > FEW}
-        if len(single) > FEW and self._groups.short(named := tuple(single)):
+        waits = [*self._job.declared, *self._implied()]
+        single = {each: wait.at for wait in waits if len(wait.jobs) <= NAMED_MAX for each in wait.jobs}
+        many = {wait.jobs: wait.at for wait in waits if len(wait.jobs) > NAMED_MAX}
+        if len(single) > NAMED_MAX and self._groups.short_pattern(named := tuple(single)):
             many[named] = next(iter(single.values()))
             single = {}
-        on = None if self._job.is_cancelled_with_others else "always"
-        grouped = [made({"match": self._groups.expression(jobs), "on": on}, at) for jobs, at in many.items()]
-        return [*self._job.extra_needs, *_single(single, on), *grouped]
+        on = None if self._job.is_cancelled_on_failure else "always"
+        grouped = [made({"match": self._groups.pattern_for(jobs), "on": on}, at) for jobs, at in many.items()]
+        return [*self._job.extra_needs, *_single_needs(single, on), *grouped]
 
-    def _implied(self) -> Iterator[Wait]:
-        """Whom it waits for because of what it reads, as far as that is not said by its `reads`."""
+    def _implied(self) -> Iterator[Dependency]:
+        """The jobs that it waits for because of its inputs, unless its `reads` cover them."""
         job = self._job
-        for key, sets in (("input_files", self._grouped), ("input_user_data", job.user_data)):
-            yield from (Wait(self._writers.of(things, job), job.at(key)) for things in sets)
+        for key, sets in (("input_files", self._grouped_inputs), ("input_user_data", job.user_data)):
+            yield from (Dependency(self._writers.of(items, job), job.at(key)) for items in sets)
 
 
-def _single(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:
+def _single_needs(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:
     for job, at in jobs.items():
         yield made(job.step if on is None else {"step": job.step, "on": on}, at)
 
 
 class Writers:
-    """Who writes what, asked once per set."""
+    """The writers of each set of files, computed once per set."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Thing, ...], tuple[Job, ...]] = {}
+        self._known: dict[tuple[DataItem, ...], tuple[Job, ...]] = {}
 
-    def of(self, things: tuple[Thing, ...], reader: Job) -> tuple[Job, ...]:
+    def of(self, items: tuple[DataItem, ...], reader: Job) -> tuple[Job, ...]:
         """The jobs that write these, without the reader."""
-        if things not in self._known:
-            self._known[things] = tuple(dict.fromkeys(job for thing in things for job in thing.writers))
-        found = self._known[things]
+        if items not in self._known:
+            self._known[items] = tuple(dict.fromkeys(job for item in items for job in item.writers))
+        found = self._known[items]
         return tuple(job for job in found if job is not reader) if reader in found else found

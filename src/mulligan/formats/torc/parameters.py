@@ -1,26 +1,41 @@
-"""Parameters: what a text such as `1:10` or `[a,b]` stands for, how values are combined, and how they go into texts."""
+"""Parameters: the values of `1:10` or `[a,b]`, how they are combined, and the jobs and files they expand to."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.formats.torc.records import PARAMETER_VALUE
+from mulligan.formats.torc.records import PARAMETER_VALUE, entries_of
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json, shorten
-from mulligan.language.shapes import Fields
+from mulligan.language.nodes import (
+    Mapping,
+    Node,
+    Refusal,
+    Scalar,
+    Sequence,
+    Source,
+    describe,
+    plain,
+    refuse_not_json,
+    shorten,
+)
+from mulligan.language.shapes import Fields, Record
 from mulligan.language.suggestions import did_you_mean
 
+# -- combinations ----------------------------------------------------------------------------------------------------
+
+
 COMBINATIONS_MAX = 100_000
-# Beyond these a float counts no longer in ones, and a range has no end that anybody means.
+# Beyond these, floats are too coarse to count in steps of one, and a range is a mistake.
 _NUMBER_MAX = 1e15
 _STEP_MIN = 1e-9
-# What is longer is a text that happens to have digits alone.
+# A longer sequence of digits is treated as text.
 _DIGITS_MAX = 40
 
 # One value of each parameter.
@@ -31,33 +46,33 @@ _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _WHOLE = lazy_regex(r"[+-]?\d+")
 _ANY_NUMBER = lazy_regex(_NUMBER)
 _RANGE = lazy_regex(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
-# How one begins, or a list.
-_LIKE_SEVERAL = lazy_regex(rf"\[|{_NUMBER}\s*:")
-# An item of a list: in quotes, in which a comma is a comma, or up to the next comma.
+# The beginning of a range or of a list.
+_LIKE_RANGE_OR_LIST = lazy_regex(rf"\[|{_NUMBER}\s*:")
+# An item of a list: quoted, possibly with commas, or up to the next comma.
 _ITEM = lazy_regex(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
-_HOLE = lazy_regex(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
+_PLACEHOLDER = lazy_regex(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
 _PADDED = lazy_regex(r"0(\d{1,2})d")
 _ROUNDED = lazy_regex(r"\.(\d{1,2})f")
 
 
 def combinations(form: Fields, shared: Mapping | None, translation: Translation) -> list[Values]:
-    """The values of each job (or file) that this one stands for; one without any where it has no parameters."""
-    named = _chosen(form, shared, translation.source)
+    """The parameter values of each job or file that an entry expands to; one empty set without parameters."""
+    named = _chosen_parameters(form, shared, translation.source)
     if not named:
         return [{}]
-    lists = {name: _values(name, node, translation.source) for name, node in named.items()}
+    lists = {name: _parameter_values(name, node, translation.source) for name, node in named.items()}
     is_zip = form.get("parameter_mode") == "zip"
     return _zipped(lists, named, translation.source) if is_zip else _product(lists, form, translation.source)
 
 
-def _chosen(form: Fields, shared: Mapping | None, source: Source) -> dict[str, Node]:
-    """Its own parameters, else those of the workflow that it asks for."""
+def _chosen_parameters(form: Fields, shared: Mapping | None, source: Source) -> dict[str, Node]:
+    """The entry's own parameters, or those of the workflow that it names in `use_parameters`."""
     own: dict[str, Node] | None = form.get("parameters")
     if own:
         return own
     there = shared.entries if shared else {}
     chosen: dict[str, Node] = {}
-    for name in scalars(form, "use_parameters"):
+    for name in scalar_items(form, "use_parameters"):
         if name.text in there:
             chosen[name.text] = there[name.text][1]
         else:
@@ -66,56 +81,56 @@ def _chosen(form: Fields, shared: Mapping | None, source: Source) -> dict[str, N
     return chosen
 
 
-def scalars(form: Fields, key: str) -> list[Scalar]:
-    """The texts of a list, each where it stands; those that are none were refused."""
+def scalar_items(form: Fields, key: str) -> list[Scalar]:
+    """The text nodes of a list; other nodes were refused already."""
     node = form.at(key) if form.get(key) is not None else None
     items = node.items if isinstance(node, Sequence) else []
     return [item for item in items if isinstance(item, Scalar) and item.is_text]
 
 
-# -- what a parameter stands for -----------------------------------------------------------------------------------
+# -- values of a parameter -------------------------------------------------------------------------------------------
 
 
-def _values(name: str, node: Node, source: Source) -> list[Any]:
+def _parameter_values(name: str, node: Node, source: Source) -> list[Any]:
     PARAMETER_VALUE.read(node, f"parameter '{name}'", source)
     refuse_not_json(node, source)
-    found = _listed(node, name, source) if isinstance(node, Sequence) else _written(name, node, source)
+    found = _list_values(node, name, source) if isinstance(node, Sequence) else _text_values(name, node, source)
     if not found:
         raise source.refuse("parameter", f"parameter '{name}' has no values", node)
     return found
 
 
-def _listed(node: Sequence, name: str, source: Source) -> list[Any]:
+def _list_values(node: Sequence, name: str, source: Source) -> list[Any]:
     for item in node.items:
         if not isinstance(item, Scalar) or item.value is None:
             message = f"a value of parameter '{name}' is {describe(item)}, a text or a number is expected"
             raise source.refuse("type", message, item)
-    return [_as_said(plain(item)) for item in node.items]
+    return [_plain_value(plain(item)) for item in node.items]
 
 
-def _as_said(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _written(name: str, node: Node, source: Source) -> list[Any]:
-    """A number of the file, or a text: a range, a list in brackets, or one value. Braces around it say nothing."""
+def _text_values(name: str, node: Node, source: Source) -> list[Any]:
+    """The values of a scalar: a number, a range, a list in brackets, or one text. Surrounding braces are ignored."""
     value = plain(node)
     if not isinstance(value, str):
-        return [_as_said(value)]
+        return [_plain_value(value)]
     text = value.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
     if text.startswith("[") and text.endswith("]"):
-        return [_one(item) for item in _items(text[1:-1])]
+        return [_parse_value(item) for item in _split_items(text[1:-1])]
     found = _RANGE.fullmatch(text)
-    if found is None and _LIKE_SEVERAL.match(text):
-        message = f"parameter '{name}' has one value, '{shorten(text)}', which is no range and no list"
+    if found is None and _LIKE_RANGE_OR_LIST.match(text):
+        message = f"parameter '{name}' has one value, '{shorten(text)}', which is neither a range nor a list"
         source.warn("parameter", message, node, hint="a range is '1:10' or '1:10:2', a list is '[a,b]'")
-    return _range(found, name, node, source) if found else [_one(text)] if text else []
+    return _range_values(found, name, node, source) if found else [_parse_value(text)] if text else []
 
 
-def _items(text: str) -> Iterable[str]:
-    """The items of a list; nothing stands after a last comma."""
+def _split_items(text: str) -> Iterable[str]:
+    """Split the items of a list. A trailing comma adds no item."""
     position = 0
     while position < len(text):
         found = _ITEM.match(text, position)
@@ -125,8 +140,8 @@ def _items(text: str) -> Iterable[str]:
         position = found.end()
 
 
-def _one(text: str) -> Any:
-    """A whole number, else a number, else a text without its quotes."""
+def _parse_value(text: str) -> Any:
+    """Parse an integer, a float, or otherwise a text without its quotes."""
     if _WHOLE.fullmatch(text) and len(text) <= _DIGITS_MAX:
         return int(text)
     if _ANY_NUMBER.fullmatch(text) and len(text) <= _DIGITS_MAX and math.isfinite(float(text)):
@@ -135,29 +150,31 @@ def _one(text: str) -> Any:
     return text[1:-1] if is_quoted else text
 
 
-def _range(found: re.Match[str], name: str, node: Node, source: Source) -> list[Any]:
-    """Both ends belong to it. Of floats where one of the ends (or the step) is one."""
-    start, stop, step = (_one(each or "1") for each in found.groups())
-    # What is beyond all numbers was left a text.
+def _range_values(found: re.Match[str], name: str, node: Node, source: Source) -> list[Any]:
+    """The values of a range, including both ends. They are floats if an end or the step is a float."""
+    start, stop, step = (_parse_value(each or "1") for each in found.groups())
+    # Values that were too long for a number are texts.
     is_countable = all(not isinstance(each, str) and abs(each) <= _NUMBER_MAX for each in (start, stop, step))
     if not is_countable or abs(step) < _STEP_MIN:
-        raise source.refuse("parameter", f"the range of parameter '{name}' counts in no steps", node)
+        raise source.refuse(
+            "parameter", f"the range of parameter '{name}' has a step or an end that is too small or too large", node
+        )
     if (stop - start) * step < 0:
-        hint = f"write '{found.group(1)}:{found.group(2)}:{'-1' if stop < start else '1'}', or the other end first"
-        message = f"the range of parameter '{name}' has no values: its step leads away from its end"
+        hint = f"write '{found.group(1)}:{found.group(2)}:{'-1' if stop < start else '1'}', or swap the ends"
+        message = f"the range of parameter '{name}' has no values: its step points away from its end"
         raise source.refuse("parameter", message, node, hint=hint)
-    # What is missing to the last value by the dust of binary fractions is not missing.
+    # Tolerate rounding errors of floats at the last value.
     count = math.floor((stop - start) / step + 1e-9) + 1
     _refuse_too_many(count, f"parameter '{name}' has {{}} values", node, source)
-    return [_tidy(start + index * step) for index in range(count)]
+    return [_rounded(start + index * step) for index in range(count)]
 
 
-def _tidy(value: Any) -> Any:
-    """Without the dust of binary fractions: 0.1 * 3 is 0.3."""
+def _rounded(value: Any) -> Any:
+    """Remove rounding errors of floats: 0.1 * 3 is 0.3."""
     return round(value, 10) if isinstance(value, float) else value
 
 
-# -- how values are combined ---------------------------------------------------------------------------------------
+# -- combining values ------------------------------------------------------------------------------------------------
 
 
 def _product(lists: dict[str, list[Any]], form: Fields, source: Source) -> list[Values]:
@@ -171,7 +188,7 @@ def _zipped(lists: dict[str, list[Any]], named: dict[str, Node], source: Source)
     for other in others:
         if len(lists[other]) != len(lists[first]):
             message = (
-                "with 'zip' all parameters have the same number of values: "
+                "with 'zip' all parameters must have the same number of values: "
                 f"'{first}' has {len(lists[first])}, '{other}' has {len(lists[other])}"
             )
             raise source.refuse("parameter", message, named[other])
@@ -180,23 +197,23 @@ def _zipped(lists: dict[str, list[Any]], named: dict[str, Node], source: Source)
 
 def _refuse_too_many(count: int, what: str, node: Node, source: Source) -> None:
     if count > COMBINATIONS_MAX:
-        message = f"{what.format(f'{count:,}')}, and {COMBINATIONS_MAX:,} are the most"
+        message = f"{what.format(f'{count:,}')}, but at most {COMBINATIONS_MAX:,} are allowed"
         raise source.refuse("parameter", message, node)
 
 
-# -- how values go into texts --------------------------------------------------------------------------------------
+# -- filling values into texts ---------------------------------------------------------------------------------------
 
 
-class Texts:
-    """Texts with the values of one job's parameters in them. Each is taken apart once, however many jobs there are."""
+class ParameterTexts:
+    """Fills parameter values into texts. Each text is parsed once, however many jobs there are."""
 
     def __init__(self, names: Iterable[str], translation: Translation) -> None:
         self.names = frozenset(names)
         self._translation = translation
         self._known: dict[str, Render | None] = {}
 
-    def filled(self, node: Scalar, values: Values) -> str:
-        """The text of `node` with these values. `{p}`, `{p:03d}` and `{p:.2f}` are filled in, all else stays."""
+    def fill_in(self, node: Scalar, values: Values) -> str:
+        """The text of `node` with `{p}`, `{p:03d}` and `{p:.2f}` replaced by values."""
         if not self.names or "{" not in node.text:
             return node.text
         if node.text not in self._known:
@@ -204,15 +221,15 @@ class Texts:
         render = self._known[node.text]
         return render(values) if render else node.text
 
-    def used(self, text: str) -> list[str]:
-        """The parameters that a text depends on, in its order."""
-        found = (name for mark, name, _ in _HOLE.findall(text) if not mark and name in self.names)
+    def used_parameters(self, text: str) -> list[str]:
+        """The parameters in a text, in order."""
+        found = (name for mark, name, _ in _PLACEHOLDER.findall(text) if not mark and name in self.names)
         return list(dict.fromkeys(found))
 
     def _render(self, node: Scalar) -> Render | None:
         parts: list[str | tuple[str, str, str]] = []
         position = 0
-        for hole in _HOLE.finditer(node.text):
+        for hole in _PLACEHOLDER.finditer(node.text):
             _, name, spec = hole.groups()
             if name not in self.names or not self._is_ours(hole, node):
                 continue
@@ -226,15 +243,15 @@ class Texts:
         )
 
     def _is_ours(self, hole: re.Match[str], node: Scalar) -> bool:
-        """Not the shell's `${p}`, and in a format that Torc has. Both are said: the other may be meant."""
+        """Whether a placeholder is filled in. Warn about `${p}` and unknown formats, which may be mistakes."""
         mark, name, spec = hole.groups()
         start, length = hole.start(), len(hole.group())
         if mark:
-            message = f"'{hole.group()}' is a variable of the shell's, and not the parameter '{name}'"
+            message = f"'{hole.group()}' is a shell variable, not the parameter '{name}'"
             hint = f"for the parameter write '{{{name}}}'"
             self._translation.source.warn_in("parameter", message, node, start, length, hint=hint)
         elif spec is not None and not (_PADDED.fullmatch(spec) or _ROUNDED.fullmatch(spec)):
-            message = f"'{hole.group()}' stays as it is: '{spec}' is no format of Torc's"
+            message = f"'{hole.group()}' is left as written: '{spec}' is not a format that Torc knows"
             hint = f"write '{{{name}:03d}}', '{{{name}:.2f}}' or '{{{name}}}'"
             self._translation.source.warn_in("parameter", message, node, start, length, hint=hint)
             return False
@@ -244,18 +261,158 @@ class Texts:
         name, spec, written = part
         value = values[name]
         if not spec:
-            return as_text(value)
+            return format_value(value)
         if isinstance(value, str) or (spec.endswith("d") and value != int(value)):
             kind = "a whole number" if spec.endswith("d") else "a number"
-            message = f"'{written}' stays as it is where '{name}' is '{as_text(value)}', which is not {kind}"
+            message = f"'{written}' is left as written where '{name}' is '{format_value(value)}', which is not {kind}"
             self._translation.source.warn("parameter", message, node)
             return written
         return format(int(value) if spec.endswith("d") else float(value), spec)
 
 
-def as_text(value: Any) -> str:
-    """A value as Torc writes it: floats with all their digits, and without a fraction that is none."""
+def format_value(value: Any) -> str:
+    """A value as Torc writes it: floats with all digits, but without a zero fraction."""
     if not isinstance(value, float):
         return str(value)
     written = f"{Decimal(repr(value)):f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
+
+
+# -- jobs and files of parameters ------------------------------------------------------------------------------------
+
+
+# A few lines can expand to more jobs than anyone can run.
+ENTRIES_MAX = 200_000
+
+_PLURALS = {"job": "jobs", "file": "files", "user data": "user data"}
+
+
+class ExpandedEntry:
+    """One job or file: its name, and its texts with parameter values filled in."""
+
+    __slots__ = ("form", "lists", "name", "name_node", "texts")
+
+    def __init__(self, name: str, name_node: Scalar, form: Fields) -> None:
+        self.name = name
+        self.name_node = name_node
+        self.form = form
+        self.texts: dict[str, str] = {}
+        # Names, each with its node.
+        self.lists: dict[str, list[tuple[str, Scalar]]] = {}
+
+
+class Expansion:
+    """Reads the lists of a file and expands their parameters. Duplicate names are noted."""
+
+    def __init__(self, shared: Mapping | None, translation: Translation) -> None:
+        self.translation = translation
+        self._shared = shared
+        self._first: dict[tuple[str, str], Node] = {}
+        self._count = 0
+        # Kinds with an entry whose name could not be read: an unknown name may be meant for it.
+        self.unnamed: set[str] = set()
+
+    @property
+    def _source(self) -> Source:
+        return self.translation.source
+
+    def read_entries(self, form: Fields, key: str, record: Record, what: str) -> Iterator[Fields]:
+        """The entries of a list that can be read."""
+        for item in entries_of(form, key):
+            fields = self._read(item, record, what)
+            if fields is not None:
+                yield fields
+            else:
+                self.unnamed.add(what)
+
+    def _read(self, item: Node, record: Record, what: str) -> Fields | None:
+        """Read an entry; None if it has no readable name."""
+        with self._source.noting:
+            fields: Fields = record.read(item, _label(item, what), self._source)
+            is_named = "name" in fields or not record.keys["name"].is_required
+            return fields if is_named else None
+        return None
+
+    def expand(
+        self, form: Fields, what: str, keys: tuple[str, ...], lists: tuple[str, ...] = ()
+    ) -> list[ExpandedEntry]:
+        """Expand an entry to one job or file for each distinct name.
+
+        If the name lacks a parameter, one job stands for all its values: each of `keys` must have the same text for all
+        of them, and its `lists` have the names of all of them.
+        """
+        name_node = form.node.get("name")
+        assert isinstance(name_node, Scalar)
+        all_values = combinations(form, self._shared, self.translation)
+        self._refuse_too_many(len(all_values), form)
+        texts = ParameterTexts(all_values[0], self.translation)
+        named: dict[str, list[Values]] = {}
+        for values in all_values:
+            named.setdefault(texts.fill_in(name_node, values), []).append(values)
+        made = _EntryBuilder(form, name_node, texts, keys, lists, self._source)
+        return [made(name, values) for name, values in named.items() if self.is_new(what, name, name_node)]
+
+    def is_new(self, what: str, name: str, node: Node) -> bool:
+        """Whether the name is new; a duplicate is noted."""
+        first = self._first.setdefault((what, name), node)
+        if first is not node:
+            line = self._source.number(first)
+            message = f"there are two {_PLURALS[what]} '{shorten(name)}': first in line {line}"
+            self._source.note(self._source.refuse("duplicate_name", message, node))
+        return first is node
+
+    def _refuse_too_many(self, count: int, form: Fields) -> None:
+        self._count += count
+        if self._count > ENTRIES_MAX:
+            message = f"the parameters of this file expand to more than {ENTRIES_MAX:,} jobs and files"
+            raise self._source.refuse("parameter", message, form.node)
+
+
+def _label(item: Node, what: str) -> str:
+    name = item.get("name") if isinstance(item, Mapping) else None
+    return f"{what} '{shorten(name.text)}'" if isinstance(name, Scalar) and name.value else f"a {what}"
+
+
+class _EntryBuilder:
+    """Builds the jobs or files of one entry."""
+
+    def __init__(
+        self,
+        form: Fields,
+        name_node: Scalar,
+        texts: ParameterTexts,
+        keys: tuple[str, ...],
+        lists: tuple[str, ...],
+        source: Source,
+    ) -> None:
+        self._form = form
+        self._name_node = name_node
+        self._texts = texts
+        self._keys = [(key, node) for key in keys if isinstance(node := form.node.get(key), Scalar) and key in form]
+        self._lists = {key: found for key in lists if (found := scalar_items(form, key))}
+        self._source = source
+
+    def __call__(self, name: str, all_values: list[Values]) -> ExpandedEntry:
+        made = ExpandedEntry(name, self._name_node, self._form)
+        for key, node in self._keys:
+            if node.value is not None:
+                made.texts[key] = self._text(key, node, name, all_values)
+        for key, nodes in self._lists.items():
+            filled = ((self._texts.fill_in(node, values), node) for values in all_values for node in nodes)
+            made.lists[key] = list({text: (text, node) for text, node in filled}.values())
+        return made
+
+    def _text(self, key: str, node: Scalar, name: str, all_values: list[Values]) -> str:
+        """The text at a key, which must be the same for all values."""
+        texts = [self._texts.fill_in(node, values) for values in all_values]
+        if any(one != other for one, other in pairwise(texts)):
+            self._source.note(self._refuse_differing(key, node, name))
+        return texts[0]
+
+    def _refuse_differing(self, key: str, node: Scalar, name: str) -> Refusal:
+        in_name = self._texts.used_parameters(self._name_node.text)
+        used = self._texts.used_parameters(node.text)
+        differing = next((each for each in used if each not in in_name), used[0])
+        message = f"'{key}' depends on '{differing}', but the name '{shorten(name)}' does not"
+        hint = f"add '{{{differing}}}' to the name, or remove it from '{key}'"
+        return self._source.refuse("parameter", message, node, hint=hint)

@@ -1,4 +1,4 @@
-"""Every key of Torc's files, once: what may stand there, and what becomes of it.
+"""Every key of Torc's files, with what becomes of it.
 
 Torc refuses unknown keys everywhere but in `resource_monitor` and `slurm_defaults`. An optional key may be null.
 """
@@ -36,12 +36,12 @@ TRIGGERS = (
 )
 MAX_RETRIES_DEFAULT = 3
 RUNTIME_DEFAULT = "PT1H"
-# Numbers of signals end there; a shell says 128 and the signal, Torc says less than nothing.
+# The highest signal number. A shell reports a signal as 128 plus its number, Torc as a negative number.
 SIGNAL_MAX = 64
 
 
 class Entries(Shape, frozen=True):
-    """A list whose entries have readers of their own, which know what each is called."""
+    """A list whose entries are read later, by readers that know their names."""
 
     of: Shape
     expected: str = "a list"
@@ -55,8 +55,8 @@ class Entries(Shape, frozen=True):
         return {"type": "array", "items": self.of.schema(definitions)}
 
 
-class Renamed(Record, frozen=True, dict=True):
-    """A mapping some of whose keys had other names in earlier versions of Torc, which it no longer takes."""
+class RenamedKeysRecord(Record, frozen=True, dict=True):
+    """A mapping with keys that had other names in earlier versions of Torc, which are refused."""
 
     earlier: tuple[tuple[str, str], ...] = ()
 
@@ -69,7 +69,7 @@ class Renamed(Record, frozen=True, dict=True):
 
 
 _TEXTS = ListOf(TEXT)
-# Regular expressions, which are checked when the values of the parameters are in them.
+# Regular expressions; they are checked after parameters are filled in.
 _PATTERNS = _TEXTS
 
 
@@ -81,15 +81,15 @@ PARAMETER_VALUE = Either(
     list=ListOf(Json()),
 )
 PARAMETERS = MapOf(
-    as_node(PARAMETER_VALUE), pattern=r"[^\s{}:$]+", names="what can stand in braces: no blank, ':', '{', '}' or '$'"
+    as_node(PARAMETER_VALUE), pattern=r"[^\s{}:$]+", names="characters other than blanks, ':', '{', '}' and '$'"
 )
 _EXPANSION = {
     "parameters": optional(PARAMETERS, "one for each combination of their values"),
     "parameter_mode": optional(Choice(("product", "zip")), "how they are combined (default product)"),
-    "use_parameters": optional(_TEXTS, "which parameters of the workflow it takes, where it has none of its own"),
+    "use_parameters": optional(_TEXTS, "which parameters of the workflow it uses, if it has none itself"),
 }
 
-_EARLIER = {
+_FORMER_KEYS = {
     "blocked_by": "depends_on",
     "blocked_by_regexes": "depends_on_regexes",
     "blocked_by_job_names": "depends_on",
@@ -104,30 +104,30 @@ _EARLIER = {
     "output_data_names": "output_user_data",
     "output_user_data_names": "output_user_data",
 }
-JOB: Record = Renamed(
+JOB: Record = RenamedKeysRecord(
     "torc_job",
     {
         "name": Key(TEXT, "the name of the step", is_required=True),
         "command": Key(TEXT, "the step's 'shell'", is_required=True),
-        "invocation_script": optional(TEXT, "stands before the command in the step's 'shell'"),
+        "invocation_script": optional(TEXT, "comes before the command in the step's 'shell'"),
         "resource_requirements": optional(TEXT, "the step's 'resources'"),
         "failure_handler": optional(TEXT, "the step's 'retry'"),
         "scheduler": optional(TEXT, "kept for a cluster as 'x-torc'"),
         "cancel_on_blocking_job_failure": optional(FLAG, "false: the step's needs are 'on: always' (default true)"),
-        "supports_termination": optional(FLAG, "nothing: every step gets SIGTERM, and time to end"),
+        "supports_termination": optional(FLAG, "no effect: every step gets SIGTERM and time to end"),
         "depends_on": optional(_TEXTS, "the step's 'needs'"),
         "depends_on_regexes": optional(_PATTERNS, "the step's 'needs': all jobs whose name matches"),
         "input_files": optional(_TEXTS, "the step's 'reads'"),
         "output_files": optional(_TEXTS, "the step's 'writes'"),
         "input_file_regexes": optional(_PATTERNS, "all files whose name matches"),
         "output_file_regexes": optional(_PATTERNS, "all files whose name matches"),
-        "input_user_data": optional(_TEXTS, "the step needs those who write them"),
-        "output_user_data": optional(_TEXTS, "who reads them needs the step"),
+        "input_user_data": optional(_TEXTS, "the step needs the steps that write them"),
+        "output_user_data": optional(_TEXTS, "steps that read them need this step"),
         "input_user_data_regexes": optional(_PATTERNS, "all user data whose name matches"),
         "output_user_data_regexes": optional(_PATTERNS, "all user data whose name matches"),
         **_EXPANSION,
     },
-    earlier=tuple(_EARLIER.items()),
+    earlier=tuple(_FORMER_KEYS.items()),
 )
 
 FILE = Record(
@@ -142,16 +142,16 @@ FILE = Record(
 USER_DATA = Record(
     "torc_user_data",
     {
-        "name": optional(TEXT, "what it is called; without a name nobody can use it"),
+        "name": optional(TEXT, "its name; data without a name cannot be used"),
         "data": optional(as_node(Json()), "the value that commands get"),
-        "is_ephemeral": optional(FLAG, "nothing: each run starts from the file"),
+        "is_ephemeral": optional(FLAG, "no effect: each run starts from the file"),
     },
 )
 
 REQUIREMENTS = Record(
     "torc_resource_requirements",
     {
-        "name": Key(TEXT, "what jobs call it", is_required=True),
+        "name": Key(TEXT, "the name that jobs use", is_required=True),
         "num_cpus": Key(whole(0), "'cpus' of 'resources'", is_required=True),
         "memory": Key(as_node(TEXT), "'memory' of 'resources': 512k, 1m, 2g", is_required=True),
         "num_gpus": optional(whole(0), "'gpus' of 'resources'"),
@@ -163,7 +163,7 @@ REQUIREMENTS = Record(
 RULE = Record(
     "torc_rule",
     {
-        "exit_codes": optional(ListOf(whole(-SIGNAL_MAX, 255)), "'exit_codes'; -1 is death by any signal"),
+        "exit_codes": optional(ListOf(whole(-SIGNAL_MAX, 255)), "'exit_codes'; -1 is any signal"),
         "match_all_exit_codes": optional(FLAG, "'any: true'"),
         "recovery_script": optional(TEXT, "'recovery_script'"),
         "max_retries": optional(
@@ -206,7 +206,7 @@ ACTION = Record(
     {
         "trigger_type": Key(Choice(TRIGGERS), "when its step runs", is_required=True),
         "action_type": Key(Choice(("run_commands", "schedule_nodes")), "what it does", is_required=True),
-        "jobs": optional(_TEXTS, "the jobs that it is about"),
+        "jobs": optional(_TEXTS, "the jobs it refers to"),
         "job_name_regexes": optional(_PATTERNS, "all jobs whose name matches"),
         "commands": optional(ListOf(ANY_TEXT), "the step's commands, one after the other"),
         "scheduler": optional(TEXT, "kept for a cluster"),
@@ -221,10 +221,10 @@ ACTION = Record(
 MONITOR = Record(
     "torc_resource_monitor",
     {
-        "enabled": optional(FLAG, "nothing: what a step uses is always measured"),
-        "granularity": optional(Choice(("summary", "time_series")), "nothing: peaks and sums are kept"),
-        "sample_interval_seconds": optional(whole(1), "nothing: the system counts"),
-        "generate_plots": optional(FLAG, "nothing: see 'mulligan report'"),
+        "enabled": optional(FLAG, "no effect: the use of resources is always measured"),
+        "granularity": optional(Choice(("summary", "time_series")), "no effect: peaks and sums are kept"),
+        "sample_interval_seconds": optional(whole(1), "no effect: the operating system measures"),
+        "generate_plots": optional(FLAG, "no effect: see 'mulligan report'"),
     },
 )
 
@@ -244,8 +244,8 @@ WORKFLOW = Record(
         "failure_handlers": optional(Entries(HANDLER), "'retry_policies'"),
         "slurm_schedulers": optional(Entries(SCHEDULER), "kept for a cluster as 'x-torc'"),
         "slurm_defaults": optional(SLURM_DEFAULTS, "kept for a cluster as 'x-torc'"),
-        "resource_monitor": optional(as_node(MONITOR), "nothing: what a step uses is always measured"),
-        "actions": optional(Entries(ACTION), "steps of their own"),
+        "resource_monitor": optional(as_node(MONITOR), "no effect: the use of resources is always measured"),
+        "actions": optional(Entries(ACTION), "further steps"),
         "use_pending_failed": optional(FLAG, "'triage: true' for every step"),
         "compute_node_expiration_buffer_seconds": optional(whole(0), "kept for a cluster as 'x-torc'"),
         "compute_node_wait_for_new_jobs_seconds": optional(whole(0), "kept for a cluster as 'x-torc'"),
@@ -256,8 +256,8 @@ WORKFLOW = Record(
 )
 
 
-def entries(form: Fields, key: str) -> list[Node]:
-    """The entries of a list; none where there is no list."""
+def entries_of(form: Fields, key: str) -> list[Node]:
+    """The entries of a list; none if the key is missing."""
     node: Sequence | None = form.get(key)
     return node.items if node is not None else []
 

@@ -1,29 +1,29 @@
-"""Resource requirements: what steps ask for, and which job goes first."""
+"""Resource requirements: the `resources` of steps, and the order of jobs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.durations import duration
+from mulligan.core.model.durations import parse_duration
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Node, Scalar, Source, describe, plain
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
 
-# Every workflow of Torc's has them: one processor, and memory that nobody counts.
+# Built into every Torc workflow: one processor, and memory without a limit.
 DEFAULT = "default"
-# No program lives on less: such a figure was written to be written.
+# A program cannot run with less memory, so a smaller number is not meant as a limit.
 MEMORY_BYTES_MIN = 32 * 1024 * 1024
 _MEMORY = lazy_regex(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[iI]?[bB]?\s*")
 _UNITS = {"": "B", "k": "KiB", "m": "MiB", "g": "GiB", "t": "TiB"}
-_CPUS_LEAST = 0.001
+_CPUS_MIN = 0.001
 
 
 class Requirements:
-    """What one name of Torc's asks for."""
+    """One entry of `resource_requirements`."""
 
     def __init__(self, form: Fields, translation: Translation) -> None:
         self.form = form
@@ -42,19 +42,21 @@ class Requirements:
     def _warn(self, translation: Translation) -> None:
         nodes: int = self.form.get("num_nodes") or 1
         if nodes > 1:
-            message = f"'{self.form.get('name')}' asks for {nodes} nodes, and its steps run on one machine each"
+            message = f"'{self.form.get('name')}' asks for {nodes} nodes, but each of its steps runs on one machine"
             translation.warn("cluster", message, self.form.at("num_nodes"))
         if self.memory and self.memory_bytes < MEMORY_BYTES_MIN:
-            message = f"'{self.form.get('name')}' asks for {self.memory}, on which no program lives: it is not a limit"
-            hint = "memory is a limit here: write what it needs"
+            message = (
+                f"'{self.form.get('name')}' asks for {self.memory}, too little for any program: the limit is ignored"
+            )
+            hint = "memory is a hard limit here: write what the program needs"
             translation.warn("memory", message, self.form.at("memory"), hint=hint)
             self.memory = ""
 
     def resources(self) -> dict[str, Any]:
-        """The step's `resources`, each where it was said."""
+        """The step's `resources`, each at its position in the file."""
         form = self.form
         asked = {
-            "cpus": ("num_cpus", form.get("num_cpus") or _CPUS_LEAST),
+            "cpus": ("num_cpus", form.get("num_cpus") or _CPUS_MIN),
             "memory": ("memory", self.memory or None),
             "gpus": ("num_gpus", self.gpus or None),
         }
@@ -62,7 +64,7 @@ class Requirements:
 
 
 def _memory(node: Node | None, source: Source) -> tuple[int, str]:
-    """How many bytes, and that in our words."""
+    """The size in bytes, and as our files write it."""
     if node is None:
         return 0, ""  # noted
     found = _MEMORY.fullmatch(node.text) if isinstance(node, Scalar) and node.value is not None else None
@@ -75,22 +77,22 @@ def _memory(node: Node | None, source: Source) -> tuple[int, str]:
 
 
 def _runtime(node: Node | None, source: Source) -> float:
-    """Seconds."""
+    """The runtime in seconds."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
-        return duration(RUNTIME_DEFAULT)
+        return parse_duration(RUNTIME_DEFAULT)
     try:
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.text[:1] == "P":
-            return duration(node.text)
+            return parse_duration(node.text)
     except ValueError:
         pass
     raise source.refuse("type", f"'runtime' is {describe(node)}, a duration such as PT30M or P0DT1H is expected", node)
 
 
 def read_requirements(workflow: Fields, translation: Translation) -> dict[str, Requirements]:
-    """All of them by their names."""
+    """All resource requirements by name."""
     source = translation.source
     found: dict[str, Requirements] = {}
-    for item in entries(workflow, "resource_requirements"):
+    for item in entries_of(workflow, "resource_requirements"):
         with source.noting:
             form: Fields = REQUIREMENTS.read(item, "an entry of 'resource_requirements'", source)
             if "name" in form:
@@ -101,8 +103,8 @@ def read_requirements(workflow: Fields, translation: Translation) -> dict[str, R
 def _add(form: Fields, found: dict[str, Requirements], translation: Translation) -> None:
     name, node, source = form["name"], form.at("name"), translation.source
     if name == DEFAULT:
-        message = f"'{DEFAULT}' is what jobs get that name no requirements, and cannot be declared"
-        raise source.refuse("duplicate_name", message, node, hint="give it another name")
+        message = f"'{DEFAULT}' is built in, for jobs without requirements, and cannot be declared"
+        raise source.refuse("duplicate_name", message, node, hint="use another name")
     if name in found:
         line = source.number(found[name].form.at("name"))
         message = f"there are two resource requirements '{name}': first in line {line}"
@@ -110,8 +112,8 @@ def _add(form: Fields, found: dict[str, Requirements], translation: Translation)
     found[name] = Requirements(form, translation)
 
 
-def of_job(job: Job, known: dict[str, Requirements], source: Source) -> dict[str, Any] | None:
-    """The step's `resources`; None where a job asks for what every one gets."""
+def resources_of(job: Job, known: dict[str, Requirements], source: Source) -> dict[str, Any] | None:
+    """The step's `resources`; None if the job has the default requirements."""
     name = job.texts.get("resource_requirements", DEFAULT)
     if name == DEFAULT:
         return None
@@ -123,21 +125,21 @@ def of_job(job: Job, known: dict[str, Requirements], source: Source) -> dict[str
     raise source.refuse("unknown_requirements", message, job.at("resource_requirements"), hint=hint)
 
 
-def tell(known: dict[str, Requirements], steps: Node, translation: Translation) -> None:
-    """Say what is made of none of them, and above the steps what their runtimes are not."""
+def report_unused(known: dict[str, Requirements], steps: Node, translation: Translation) -> None:
+    """Warn of unused requirements, and remark above the steps that a runtime is not a timeout."""
     for name, each in known.items():
         if not each.is_used:
             message = f"the resource requirements '{name}' are declared and never used"
-            translation.warn("unused_requirements", message, each.form.at("name"), hint="remove them, or use them")
+            translation.warn("unused_requirements", message, each.form.at("name"), hint="remove or use them")
         elif each.form.get("runtime") is not None:
-            text = (
-                f"'{name}' has the runtime {plain(each.form.at('runtime'))}, which is no limit: for one add 'timeout'"
+            runtime = plain(each.form.at("runtime"))
+            translation.remark(
+                steps, f"'{name}' has the runtime {runtime}, which is not a limit: add 'timeout' for one"
             )
-            translation.remark(steps, text)
 
 
-def order(jobs: list[Job], known: dict[str, Requirements], method: str | None) -> list[Job]:
-    """The jobs in the order in which Torc takes those that are ready: the largest first, if that was asked for."""
+def sort_jobs(jobs: list[Job], known: dict[str, Requirements], method: str | None) -> list[Job]:
+    """The jobs in the order in which Torc starts them: the largest first, if the file asks for it."""
     if method in (None, "none"):
         return jobs
 

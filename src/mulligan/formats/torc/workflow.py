@@ -1,65 +1,104 @@
-"""A whole file of Torc's: its parts, put together as the tree of a workflow of ours."""
+"""A whole Torc file as a workflow: the steps of its jobs, and the environment that Torc gives them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mulligan.formats.torc import actions, environment, handlers, requirements
-from mulligan.formats.torc.cluster import kept
+from mulligan.formats.torc import actions, handlers, requirements
+from mulligan.formats.torc.cluster import cluster_settings
 from mulligan.formats.torc.commands import shell_text
-from mulligan.formats.torc.job import Job, Thing
-from mulligan.formats.torc.needs import Groups, Links, Writers
-from mulligan.formats.torc.reading import Torc
+from mulligan.formats.torc.jobs import DataItem, Job
+from mulligan.formats.torc.needs import StepLinks, StepPatterns, Writers
+from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import WORKFLOW
-from mulligan.formats.translation import Translation, made, mapping, scalar
+from mulligan.formats.translation import Translation, literal, made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Refusal, Sequence, Source
 from mulligan.language.shapes import Fields
+
+# -- environment -----------------------------------------------------------------------------------------------------
+
+
+# The input that replaces Torc's `--output-dir`.
+OUTPUT_DIR = "output_dir"
+_OUTPUT_DIR = f"${{inputs.{OUTPUT_DIR}}}"
+_OUTPUT_DIR_INPUT = {
+    "type": "string",
+    "default": "output",
+    "description": "folder for logs with Torc's file names",
+}
+_TORC_ENV = {
+    "TORC_WORKFLOW_ID": "${run.id}",
+    "TORC_RUN_ID": "${run.round}",
+    # Torc numbers jobs by its database. All that matters is that the numbers are unique.
+    "TORC_JOB_ID": "${step.number}",
+    "TORC_JOB_NAME": "${step.name}",
+    "TORC_ATTEMPT_ID": "${attempt}",
+    "TORC_OUTPUT_DIR": _OUTPUT_DIR,
+    # There is no server.
+    "TORC_API_URL": "",
+}
+# Like `--output-dir`, the input may name any folder.
+_LOG_STEM = (
+    f"${{any_path(inputs.{OUTPUT_DIR})}}/job_stdio/job_wf${{run.id}}_j${{step.number}}_r${{run.round}}_a${{attempt}}"
+)
+
+
+def add_environment(torc: TorcFile) -> None:
+    """Give every step Torc's environment variables, log names, and a shell that continues after a failed command."""
+    torc.inputs[OUTPUT_DIR] = _OUTPUT_DIR_INPUT
+    torc.defaults |= {
+        "strict": False,
+        "env": _TORC_ENV,
+        "logs": {"stdout": f"{_LOG_STEM}.o", "stderr": f"{_LOG_STEM}.e"},
+    }
+    for job in torc.jobs.by_name.values():
+        if job.name != job.step:
+            job.entries["env"] = made({"TORC_JOB_NAME": literal(job.name)}, job.name_node)
+
+
+# -- the workflow ----------------------------------------------------------------------------------------------------
+
 
 Each = TypeVar("Each")
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Torc's as the tree of one of ours."""
+    """Translate the tree of a Torc file to the tree of a workflow file."""
     form: Fields = WORKFLOW.read(root, "the workflow", translation.source)
     jobs = form.get("jobs")
     if isinstance(jobs, Sequence) and not jobs.items:
         raise translation.source.refuse("type", "'jobs' is an empty list", jobs, hint="add '- name: NAME'")
-    torc = Torc(form, translation)
+    torc = TorcFile(form, translation)
     torc.link()
-    actions.add(torc)
-    environment.add(torc)
-    return _tree(torc)
+    actions.add_actions(torc)
+    add_environment(torc)
+    return _build_tree(torc)
 
 
-def _tree(torc: Torc) -> Mapping:
+def _build_tree(torc: TorcFile) -> Mapping:
     form, root = torc.form, torc.form.node
     known = handlers.read_handlers(form, torc.translation)
     entries = {
         "name": root.get("name"),
-        "description": _described(form),
+        "description": root.get("description") if (form.get("description") or "").strip() else None,
         "inputs": torc.inputs or None,
         "defaults": torc.defaults or None,
         "retry_policies": _section([(each.key, each.form.at("name"), each.policy) for each in known.values()], root),
         "files": _section(_files(torc), root),
         "steps": _steps(torc, known),
         "end": torc.end,
-        "x-torc": kept(torc),
+        "x-torc": cluster_settings(torc),
     }
     return mapping(entries, root)
 
 
-def _described(form: Fields) -> Node | None:
-    text = form.get("description")
-    return form.at("description") if text and text.strip() else None
-
-
-def _files(torc: Torc) -> list[tuple[str, Node, Node | None]]:
-    return [(file.key, file.name_node, scalar(file.text, file.node)) for file in torc.files.things.values()]
+def _files(torc: TorcFile) -> list[tuple[str, Node, Node | None]]:
+    return [(file.key, file.name_node, scalar(file.text, file.node)) for file in torc.files.by_name.values()]
 
 
 def _section(named: list[tuple[str, Node, Node | None]], at: Node) -> Mapping | None:
-    """A mapping of names, each where it stands in the file."""
+    """A mapping of names, each at its position in the file."""
     section = Mapping(at.line, at.column)
     for name, name_at, value in named:
         if value is not None:
@@ -67,46 +106,46 @@ def _section(named: list[tuple[str, Node, Node | None]], at: Node) -> Mapping | 
     return section if section.entries else None
 
 
-def _steps(torc: Torc, known: dict[str, handlers.Handler]) -> Node:
+def _steps(torc: TorcFile, known: dict[str, handlers.Handler]) -> Node:
     asked = requirements.read_requirements(torc.form, torc.translation)
-    ordered = requirements.order(list(torc.jobs.things.values()), asked, torc.form.get("jobs_sort_method"))
-    making = _Making(torc, known, asked)
+    ordered = requirements.sort_jobs(list(torc.jobs.by_name.values()), asked, torc.form.get("jobs_sort_method"))
+    making = _StepBuilder(torc, known, asked)
     found = [*(making.step(job) for job in ordered), *torc.after]
     steps = made(found, torc.form.node.get("jobs") or torc.form.node)
-    requirements.tell(asked, steps, torc.translation)
+    requirements.report_unused(asked, steps, torc.translation)
     return steps
 
 
-class _Making:
-    """Makes the step of each job."""
+class _StepBuilder:
+    """Builds the steps of jobs."""
 
     def __init__(
-        self, torc: Torc, known: dict[str, handlers.Handler], asked: dict[str, requirements.Requirements]
+        self, torc: TorcFile, known: dict[str, handlers.Handler], asked: dict[str, requirements.Requirements]
     ) -> None:
         self._torc = torc
         self._handlers = known
         self._requirements = asked
-        self._groups = Groups(torc.names.taken)
+        self._groups = StepPatterns(torc.names.taken)
         self._writers = Writers()
         self._may_park = bool(torc.form.get("use_pending_failed"))
         self._noted: set[tuple[int, str]] = set()
 
     def step(self, job: Job) -> Mapping:
-        links = Links(job, self._groups, self._writers)
+        links = StepLinks(job, self._groups, self._writers)
         entries: dict[str, Any] = {
             "step": scalar(job.step, job.name_node),
             "shell": shell_text(job),
             "needs": links.needs() or None,
-            "reads": _keys(links.reads, job.at("input_files")),
-            "writes": _keys([thing for things in job.outputs for thing in things], job.at("output_files")),
+            "reads": _file_keys(links.reads, job.at("input_files")),
+            "writes": _file_keys([item for items in job.outputs for item in items], job.at("output_files")),
             "triage": True if self._may_park else None,
-            "resources": self._of(requirements.of_job, job, self._requirements),
-            "retry": self._of(handlers.of_job, job, self._handlers),
+            "resources": self._resolve(requirements.resources_of, job, self._requirements),
+            "retry": self._resolve(handlers.retry_of, job, self._handlers),
         }
         return mapping({**entries, **job.entries}, job.node)
 
-    def _of(self, find: Callable[[Job, dict[str, Each], Source], Any], job: Job, known: dict[str, Each]) -> Any:
-        """What a job names; None where it names nothing, or what is not there."""
+    def _resolve(self, find: Callable[[Job, dict[str, Each], Source], Any], job: Job, known: dict[str, Each]) -> Any:
+        """Resolve a name in a job; None if it names nothing or the name is unknown."""
         try:
             return find(job, known, self._torc.source)
         except Refusal as refusal:
@@ -114,12 +153,12 @@ class _Making:
             return None
 
     def _note(self, refusal: Refusal, job: Job) -> None:
-        """What is wrong with a job of parameters is wrong with all that it stands for, and said once."""
-        said = (id(job.node), refusal.problem.code)
-        if said not in self._noted:
-            self._noted.add(said)
+        """Note a problem once for all jobs that an entry expands to."""
+        problem = (id(job.node), refusal.problem.code)
+        if problem not in self._noted:
+            self._noted.add(problem)
             self._torc.source.note(refusal)
 
 
-def _keys(files: list[Thing], at: Node) -> Any:
+def _file_keys(files: list[DataItem], at: Node) -> Any:
     return made([file.key for file in dict.fromkeys(files)], at) if files else None

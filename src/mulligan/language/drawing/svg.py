@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from mulligan.core.model.formatting import DECEIVING
+from mulligan.core.model.formatting import INVISIBLE_CHARACTERS
 from mulligan.core.model.workflow import Workflow
 from mulligan.language.drawing.layers import (
     LABEL_HEIGHT,
@@ -27,7 +27,7 @@ _ROW_HEIGHT = 16.0
 # Of the steps of a stack as many are named where one points at it.
 _NAMES_MAX = 10
 # XML 1.0 has no way at all to say these; others deceive.
-_UNSPEAKABLE = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f{DECEIVING}]")
+_UNSPEAKABLE = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f{INVISIBLE_CHARACTERS}]")
 
 
 def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:

@@ -13,10 +13,10 @@ import msgspec
 
 from mulligan import __version__
 from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.deciding.end_status import said_by_end
+from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.spending import in_words, limits_in_words, spent_json
+from mulligan.core.model.spending import format_limits, format_spent, spent_json
 from mulligan.core.model.workflow import END, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -25,13 +25,13 @@ from mulligan.history.story import Teller
 from mulligan.history.views import progress
 from mulligan.language.drawing import draw_svg
 from mulligan.ports import RunRecord
-from mulligan.service.costs import Cost, Costs
-from mulligan.service.next_commands import NextCommand, answers_to, next_commands
+from mulligan.service.attempts import Cost, Costs
+from mulligan.service.next_commands import NextCommand, answers_to, suggest_commands
 from mulligan.service.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.report.tails import tail
 from mulligan.service.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
+from mulligan.service.run_reader import RunReader
 from mulligan.service.run_story import waits
-from mulligan.service.verbs import Service
 
 # How much of what may be long is kept: a report is to be read, and to be sent to somebody.
 VISITS_MAX = 400
@@ -232,7 +232,7 @@ _ENDED: dict[type[e.Fact], str] = {e.RunCompleted: "completed", e.RunFailed: "fa
 _NO_COST = Cost()
 
 
-def gather(service: Service, run_id: int, now: datetime) -> Report:
+def gather(service: RunReader, run_id: int, now: datetime) -> Report:
     """All of a run. Of one that goes on, as its tables are at this moment."""
     state = service.state(run_id)
     seen = _Pass(state, service.first_workflow(run_id), service.called(run_id))
@@ -285,12 +285,12 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         item_names=names,
         next_commands=_next_commands(service, record, state, visits, asked),
         spent=spent_json(state.run.spent),
-        agents=in_words(state.run.spent),
-        budget=limits_in_words(budget_of(state, RUN)),
+        agents=format_spent(state.run.spent),
+        budget=format_limits(budget_of(state, RUN)),
     )
 
 
-def drawing(service: Service, report: Report) -> str:
+def drawing(service: RunReader, report: Report) -> str:
     """The graph of the run's workflow as SVG, coloured by how the steps stand; "" where it is too large to be seen."""
     workflow = service.state(report.run_id).workflow
     if len(workflow.steps) > DRAWN_STEPS_MAX:
@@ -308,7 +308,7 @@ def report_json(report: Report) -> Any:
 
 def _said(output: Any) -> str:
     """The verdict that `end` returned, with its reason; "" where it returned none."""
-    found = said_by_end(output)
+    found = parse_end_output(output)
     status, reason = found.get("status"), found.get("reason")
     return ": ".join(str(word) for word in (status, reason) if word) if status else ""
 
@@ -317,7 +317,7 @@ def _counts(last: Any) -> Counts:
     return Counts(*(getattr(last, name) for name in Counts.__struct_fields__))
 
 
-def _waits(service: Service, run_id: int) -> Iterator[Asking]:
+def _waits(service: RunReader, run_id: int) -> Iterator[Asking]:
     for asked in waits(service, run_id)[:WAITS_MAX]:
         is_asking = asked.wait["kind"] in ("triage", "approval", "pause", "step_pause")
         commands = answers_to(
@@ -346,7 +346,7 @@ def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
 
 
 def _next_commands(
-    service: Service, record: RunRecord, state: State, visits: list[FailedVisit], asked: list[Asking]
+    service: RunReader, record: RunRecord, state: State, visits: list[FailedVisit], asked: list[Asking]
 ) -> list[NextCommand]:
     """What to type now: answers to what is waited for, or what a run in this state is usually given."""
     run_id, status = record.run_id, state.run.status
@@ -356,14 +356,14 @@ def _next_commands(
     if status not in RUN_ENDED:
         is_left = record.parent_run_id is None and service.driver_of(record) is None
         standing, status = NextCommand(f"mulligan show {run_id}", "how it stands now"), "interrupted" if is_left else ""
-        return next_commands(run_id, status) or [standing]
+        return suggest_commands(run_id, status) or [standing]
     open_ = [visit for visit in visits if visit.fate == "open"]
     # Whoever was kept from starting wrote nothing.
     wrote = (visit for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED") and not visit.spent_budget)
     logs = [_to_read(run_id, visit) for visit in islice(wrote, 1)]
     left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.fate == "left")
     completed = [step for step in left if state.places[step].status == "completed"]
-    usual = next_commands(
+    usual = suggest_commands(
         run_id,
         status,
         has_run_out=any(visit.has_run_out for visit in open_),
@@ -408,7 +408,7 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             place.reused_run_id,
             step.matrix_name,
             step.matrix if step.matrix_name else {},
-            in_words(place.spent),
+            format_spent(place.spent),
         )
 
 
@@ -430,7 +430,7 @@ def _event(entry: e.Entry) -> EventLine:
 # -- logs ------------------------------------------------------------------------------------------------------------
 
 
-def _with_logs(service: Service, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
+def _with_logs(service: RunReader, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
     """The same visits with the logs of their last failed attempts, as long as there is room for any."""
     left = LOGS_MAX
     for visit in visits:
@@ -440,7 +440,7 @@ def _with_logs(service: Service, run_id: int, visits: list[FailedVisit], attempt
     return visits
 
 
-def _log(service: Service, run_id: int, attempt: Attempt | None) -> Log | None:
+def _log(service: RunReader, run_id: int, attempt: Attempt | None) -> Log | None:
     """None where nothing was written that could be shown: a map runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None

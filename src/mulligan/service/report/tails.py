@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from mulligan.worker.folders import opened
+from mulligan.worker.folders import open_regular_file
 
 
 def tail(path: str, bytes_max: int) -> tuple[str, bool]:
     """The last bytes of a file as text, and whether there is more before them. Nothing where there is no file."""
     try:
-        with opened(path) as file:
+        with open_regular_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - bytes_max))
             data = file.read(bytes_max)

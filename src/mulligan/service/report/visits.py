@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.resource_usage import is_short
+from mulligan.core.deciding.resource_usage import ran_short
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
@@ -224,7 +224,7 @@ class FailedVisits:
             [Told(line.at, line.place, line.text, line.tone) for line in lines],
             len(climb.lines) - len(lines),
             climb.attempts,
-            has_run_out=failure is not None and is_short(failure),
+            has_run_out=failure is not None and ran_short(failure),
             refused=rejected_text(failure) if failure else "",
             spent_budget=spent_budget(climb.unit, failure.code, failure.details) if failure else "",
         )

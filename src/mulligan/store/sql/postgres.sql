@@ -1,8 +1,8 @@
--- Every statement of the PostgreSQL store, by name. Those of a commit take the rows of all its turns as arrays.
+-- Every statement of the PostgreSQL store, by name. Those of a commit take the rows of all turns as arrays.
 
 -- opening ------------------------------------------------------------------------------------------------------------
 
--- Looks into the table of tables: `to_regclass` would answer from before a lock that was waited for.
+-- Reads the catalogue: `to_regclass` would answer from a snapshot that is older than a lock we have waited for.
 -- name: schema
 SELECT current_schema(), EXISTS (
     SELECT 1 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
@@ -30,7 +30,7 @@ INSERT INTO schema_version VALUES (%s)
 INSERT INTO workers (name, host, record, beat_at) VALUES (%s, %s, %s, now_micros())
 ON CONFLICT (name) DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
 
--- name: beat
+-- name: record_heartbeat
 UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING 1
 
 -- name: workers
@@ -58,7 +58,7 @@ SELECT expect('worker', (SELECT count(*) FROM known), 1)
 INSERT INTO workflows (version, body) SELECT * FROM unnest(%s::text[], %s::bytea[]) ORDER BY 1
 ON CONFLICT DO NOTHING
 
--- Whoever is about to use the same key is waited for.
+-- Waits for another transaction that uses the same key.
 -- name: insert_starts
 WITH added AS (
     INSERT INTO starts (key, run_id) SELECT * FROM unnest(%s::text[], %s::bigint[]) ORDER BY 1
@@ -97,7 +97,7 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
 FROM runs WHERE run_id < %s::bigint AND (cardinality(%s::text[]) = 0 OR status = ANY (%s::text[]))
 ORDER BY run_id DESC LIMIT %s::bigint
 
--- Through their index: there may be a hundred thousand others.
+-- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder
@@ -119,28 +119,28 @@ SELECT kind, key, tag, data FROM rows WHERE run_id = %s ORDER BY kind, key
 -- name: log
 SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
 
--- name: waiting
+-- name: waiting_places
 SELECT run_id, key, tag, root_run_id FROM rows JOIN runs USING (run_id)
 WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
--- From run to run, each through the key of its rows: an index by kind would cost every commit a write.
--- name: kept
+-- Run by run, using the key of the rows: an index by kind would cost every commit a write.
+-- name: rows_of_all_runs
 SELECT r.run_id, s.key, s.data
 FROM runs r CROSS JOIN LATERAL (SELECT key, data FROM rows WHERE run_id = r.run_id AND kind = %s ORDER BY key) s
 ORDER BY r.run_id, s.key
 
--- From the newest run back: it ends as soon as there are enough.
--- name: lately
+-- From the newest run back; stops as soon as there are enough.
+-- name: recent_rows
 SELECT r.run_id, s.data
 FROM runs r JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s AND s.tag NOT IN ('parked', 'approval', 'paused')
 WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
 
--- name: tagged
+-- name: tagged_rows
 SELECT run_id, status, key, data FROM rows JOIN runs USING (run_id)
 WHERE tag <> '' AND tag = %s ORDER BY run_id DESC, key LIMIT %s::bigint
 
--- name: mentioning
+-- name: records_containing
 SELECT run_id, entry FROM events WHERE position(%(text)s::bytea IN entry) > 0
 UNION ALL SELECT run_id, report FROM messages WHERE position(%(text)s::bytea IN report) > 0
 UNION ALL SELECT run_id, task FROM tasks WHERE position(%(text)s::bytea IN task) > 0
@@ -155,7 +155,7 @@ SELECT run_id FROM runs WHERE run_id IN (
 )
 ORDER BY run_id FOR UPDATE
 
--- Whole trees in which every run has ended, nobody holds one, and none was told something more.
+-- Complete trees in which every run has ended, none has a holder, and no inbox has a message.
 -- name: removable
 WITH RECURSIVE trees (run_id) AS (
     SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[]) AND run_id = root_run_id
@@ -193,7 +193,7 @@ DELETE FROM starts WHERE run_id = ANY(%s::bigint[])
 -- name: remove_runs
 DELETE FROM runs WHERE run_id = ANY(%s::bigint[])
 
--- A run that is being made writes its workflow first: whoever has begun is waited for, and its run is seen.
+-- Creating a run writes its workflow first: this waits for such transactions, and then sees their runs.
 -- name: lock_workflows
 LOCK TABLE workflows IN SHARE ROW EXCLUSIVE MODE
 
@@ -218,13 +218,13 @@ DELETE FROM artifacts WHERE name = ANY(%s::text[])
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put
-WITH told AS (
+WITH inserted AS (
     INSERT INTO messages (run_id, report, is_asking) SELECT run_id, %s, %s FROM runs WHERE run_id = %s
     RETURNING id, run_id
 )
-SELECT id, pg_notify(%s, run_id::text) FROM told
+SELECT id, pg_notify(%s, run_id::text) FROM inserted
 
--- name: tell
+-- name: insert_messages
 INSERT INTO messages (run_id, report, place, attempt)
 SELECT t.run_id, t.report, t.place, t.attempt
 FROM unnest(%s::bigint[], %s::bytea[], %s::text[], %s::bigint[])
@@ -232,15 +232,15 @@ FROM unnest(%s::bigint[], %s::bytea[], %s::text[], %s::bigint[])
 WHERE EXISTS (SELECT 1 FROM runs WHERE runs.run_id = t.run_id)
 ORDER BY t.number
 
--- name: tell_children
-WITH told AS (
+-- name: insert_child_messages
+WITH inserted AS (
     INSERT INTO messages (run_id, report)
     SELECT run_id, %(report)s FROM runs
     WHERE parent_run_id = %(parent)s AND status NOT IN ('completed', 'failed', 'cancelled')
           AND (%(place)s = '' OR (parent_place = %(place)s AND parent_attempt = %(attempt)s::bigint))
     RETURNING run_id
 )
-SELECT pg_notify(%(channel)s, run_id::text) FROM told
+SELECT pg_notify(%(channel)s, run_id::text) FROM inserted
 
 -- name: notify
 SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload
@@ -251,7 +251,7 @@ DELETE FROM answers WHERE message_id = %s RETURNING answer
 -- name: inbox
 SELECT id, run_id, report, is_asking FROM messages WHERE run_id = ANY (%s::bigint[]) ORDER BY id
 
--- name: called
+-- name: runs_with_messages
 SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
 WHERE holder IN ('', %(holder)s) AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
 ORDER BY run_id
@@ -302,7 +302,7 @@ DELETE FROM messages WHERE id = ANY (%s::bigint[])
 -- name: insert_answers
 INSERT INTO answers SELECT * FROM unnest(%s::bigint[], %s::bytea[]) ON CONFLICT DO NOTHING
 
--- Without waiting for another commit that does the same.
+-- Does not wait for another commit that does the same.
 -- name: forget_answers
 DELETE FROM answers WHERE message_id IN (
     SELECT message_id FROM answers WHERE message_id < %s ORDER BY message_id FOR UPDATE SKIP LOCKED
@@ -315,7 +315,7 @@ ON CONFLICT (run_id, kind, place, number) DO UPDATE SET due = excluded.due
 -- name: delete_timers
 DELETE FROM timers WHERE run_id = ANY (%s::bigint[])
 
--- Not one that a worker was given while the turn was decided: it is told to end, and reports to a run that is over.
+-- Keeps a task that was leased while the turn was decided: its worker is asked to stop it, and reports.
 -- name: delete_tasks_of_round
 DELETE FROM tasks WHERE run_id = ANY (%s::bigint[]) AND NOT is_stopping
 
@@ -354,7 +354,7 @@ WITH taken AS (
 )
 SELECT taken.* FROM (SELECT expect('task', (SELECT count(*) FROM taken), %s::bigint)) AS e LEFT JOIN taken ON true
 
--- Asked after the tasks were taken, so that it sees whatever became of them until then.
+-- Executed after the tasks were taken, so that it sees their latest messages.
 -- name: expect_free
 SELECT expect('task', count(*), 0)
 FROM messages JOIN unnest(%s::bigint[], %s::text[], %s::bigint[]) AS t (run_id, place, attempt)
@@ -373,16 +373,16 @@ WITH stopped AS (
 )
 SELECT pg_notify(%s, run_id::text) FROM stopped
 
--- name: queued
+-- name: queued_tasks
 SELECT place, attempt FROM tasks WHERE run_id = %s AND worker = '' ORDER BY ticket
 
--- name: held
+-- name: leases_of
 SELECT task, ticket FROM tasks WHERE worker = %s AND worker <> '' ORDER BY ticket
 
 -- name: has_leases
 SELECT 1 FROM tasks WHERE run_id = %s AND worker <> '' LIMIT 1
 
--- name: stops
+-- name: stop_requests
 SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
 
 -- name: free_tasks
@@ -414,11 +414,11 @@ RETURNING tasks.run_id, tasks.place, tasks.attempt, tasks.ticket, now_micros()
 -- name: report
 WITH ended AS (
     DELETE FROM tasks WHERE ticket = %s AND worker <> '' RETURNING run_id, place, attempt
-), told AS (
+), inserted AS (
     INSERT INTO messages (run_id, report, place, attempt) SELECT run_id, %s, place, attempt FROM ended
     RETURNING run_id
 )
-SELECT pg_notify(%s, run_id::text) FROM told
+SELECT pg_notify(%s, run_id::text) FROM inserted
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
@@ -489,14 +489,14 @@ SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holde
 
 -- breakers -----------------------------------------------------------------------------------------------------------
 
--- name: know_breakers
+-- name: ensure_breakers
 INSERT INTO breakers (name) SELECT name FROM unnest(%s::text[]) AS name ORDER BY 1 ON CONFLICT DO NOTHING
 
--- In the order of their names, so that two transactions never wait for each other.
+-- Ordered by name, so that two transactions never wait for each other.
 -- name: lock_breakers
 SELECT name, status, failures, retry_at, probe FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
 
--- Asked after they were locked: a statement that waited for a lock would still see the leases from before.
+-- A separate statement, after locking: one that has waited for a lock would still see the leases from before.
 -- name: probing
 SELECT name FROM probing WHERE name = ANY (%s::text[])
 
@@ -522,14 +522,14 @@ SELECT pg_notify(%s, 'breakers') FROM closed
 
 -- time ---------------------------------------------------------------------------------------------------------------
 
--- Asked once for the time, it finds them through their index.
+-- Reads the time once, so that the index can be used.
 -- name: due_timers
 DELETE FROM timers USING runs
 WHERE timers.run_id = runs.run_id AND due <= (SELECT now_micros())
       AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
 RETURNING now_micros(), due, timers.run_id, kind, place, number
 
--- Below one root from its runs: there may be ten thousand timers of others.
+-- Below one root, starting from its runs: there may be ten thousand other timers.
 -- name: next_timer
 SELECT due <= now_micros() FROM (
     (SELECT due FROM timers WHERE %(root)s::bigint IS NULL ORDER BY due LIMIT 1)

@@ -9,7 +9,7 @@ UPDATE counters SET value = value + ?2 WHERE name = ?1 RETURNING value
 INSERT INTO workers (name, host, record, beat_at) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
 
--- name: beat
+-- name: record_heartbeat
 UPDATE workers SET beat_at = ? WHERE name = ? RETURNING 1
 
 -- name: is_registered
@@ -55,7 +55,7 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
 FROM runs WHERE run_id < ?1 AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
 ORDER BY run_id DESC LIMIT ?3
 
--- Through their index: there may be a hundred thousand others.
+-- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder
@@ -83,33 +83,33 @@ ORDER BY kind, key
 -- name: log
 SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
 
--- name: waiting
+-- name: waiting_places
 SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
 WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
--- From run to run, each through the key of its rows: an index by kind would cost every commit a page.
--- name: kept
+-- Run by run, using the key of the rows: an index by kind would cost every commit a page.
+-- name: rows_of_all_runs
 SELECT r.run_id, s.key, s.data FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?1
 UNION ALL SELECT run_id, '', state FROM runs WHERE ?1 = 'run' AND state IS NOT NULL
 ORDER BY 1, 2
 
--- From the newest run back: it ends as soon as there are enough.
--- name: lately
+-- From the newest run back; stops as soon as there are enough.
+-- name: recent_rows
 SELECT r.run_id, s.data
 FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?2 AND s.key = ?3 AND s.tag NOT IN ('parked', 'approval', 'paused')
 WHERE r.workflow = ?1 ORDER BY r.run_id DESC LIMIT ?4
 
--- name: tagged
+-- name: tagged_rows
 SELECT run_id, status, key, data FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
 WHERE tag <> '' AND tag = ?1 ORDER BY run_id DESC, key LIMIT ?2
 
--- name: mentioning
+-- name: records_containing
 SELECT id >> 32, entry FROM events WHERE instr(entry, ?1)
 UNION ALL SELECT run_id, report FROM messages WHERE instr(report, ?1)
 UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, ?1)
 
--- Whole trees in which every run has ended, nobody holds one, and none was told something more.
+-- Complete trees in which every run has ended, none has a holder, and no inbox has a message.
 -- name: removable
 WITH RECURSIVE trees (run_id) AS (
     SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1)) AND run_id = root_run_id
@@ -141,7 +141,7 @@ DELETE FROM attributes WHERE run_id = ?
 -- name: remove_run
 DELETE FROM runs WHERE run_id = ?
 
--- Looks until it finds a run that has it, and no further.
+-- Stops at the first run that uses the workflow.
 -- name: remove_workflow
 DELETE FROM workflows WHERE version = ?1 AND NOT EXISTS (SELECT 1 FROM runs NOT INDEXED WHERE version = ?1)
 
@@ -152,10 +152,10 @@ INSERT INTO messages (run_id, report, is_asking, place, attempt)
 SELECT run_id, ?2, ?3, '', 0 FROM runs WHERE run_id = ?1
 RETURNING id
 
--- name: tell
+-- name: insert_message
 INSERT INTO messages (run_id, report, is_asking, place, attempt) VALUES (?, ?, 0, ?, ?)
 
--- name: tell_children
+-- name: insert_child_messages
 INSERT INTO messages (run_id, report, is_asking, place, attempt)
 SELECT run_id, ?2, 0, '', 0 FROM runs
 WHERE parent_run_id = ?1 AND status NOT IN ('completed', 'failed', 'cancelled')
@@ -168,7 +168,7 @@ DELETE FROM answers WHERE message_id = ? RETURNING answer
 SELECT id, run_id, report, is_asking FROM messages
 WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY id
 
--- name: called
+-- name: runs_with_messages
 SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
 WHERE holder IN ('', ?1) AND (?2 IS NULL OR root_run_id = ?2)
 ORDER BY run_id
@@ -183,7 +183,7 @@ RETURNING run_id, fence
 -- name: release
 UPDATE runs SET holder = '' WHERE run_id = ? AND fence = ? AND holder = ?
 
--- Nearly always the status stays. Where it is not set, the index of unfinished runs is not written: a page less.
+-- Nearly always the status stays the same. Not setting it saves writing a page of the index of unfinished runs.
 -- name: advance_run
 UPDATE runs SET seq = ?1, round = ?3, updated_at = ?4, degraded = ?5, reason = ?6, state = coalesce(?7, state)
 WHERE run_id = ?8 AND fence = ?9 AND holder = ?10 AND seq = ?11 AND status = ?2
@@ -221,7 +221,7 @@ DELETE FROM timers WHERE run_id = ?
 -- name: delete_tasks
 DELETE FROM tasks WHERE run_id = ?
 
--- Not one that a worker was given while the turn was decided: it is told to end, and reports to a run that is over.
+-- Keeps a task that was leased while the turn was decided: its worker is asked to stop it, and reports.
 -- name: delete_tasks_of_round
 DELETE FROM tasks WHERE run_id = ? AND NOT is_stopping
 
@@ -230,7 +230,7 @@ DELETE FROM tasks WHERE run_id = ? AND NOT is_stopping
 -- name: queue_task
 INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
 
--- Not one that somebody had, while the run has not been told yet what became of it.
+-- Refuses a task that had a worker, while the message about its end is not processed.
 -- name: take_task
 INSERT INTO tasks (run_id, place, attempt, ticket, worker, is_stopping, grace_seconds, cpus, memory, gpus, labels, host,
                    task, breaker, when_open, leased_at)
@@ -254,16 +254,16 @@ DELETE FROM tasks WHERE run_id = ? AND place = ? AND attempt = ? AND worker = ''
 -- name: stop_leased
 UPDATE tasks SET is_stopping = 1, grace_seconds = ? WHERE run_id = ? AND place = ? AND attempt = ?
 
--- name: queued
+-- name: queued_tasks
 SELECT place, attempt FROM tasks WHERE run_id = ? AND worker = '' ORDER BY ticket
 
--- name: held
+-- name: leases_of
 SELECT task, ticket FROM tasks WHERE worker = ? ORDER BY ticket
 
 -- name: has_leases
 SELECT 1 FROM tasks WHERE run_id = ? AND worker <> '' LIMIT 1
 
--- name: stops
+-- name: stop_requests
 SELECT ticket, grace_seconds FROM tasks WHERE worker = ? AND is_stopping ORDER BY ticket
 
 -- name: free_tasks
@@ -281,7 +281,7 @@ WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       ))
 ORDER BY t.ticket
 
--- The same, of the guarded ones of our own runs alone: there may be a hundred thousand others.
+-- The same, only for guarded tasks of our own runs: there may be a hundred thousand others.
 -- name: guarded_tasks
 SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t INDEXED BY tasks_guarded JOIN runs r USING (run_id)
@@ -302,7 +302,7 @@ UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND plac
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- From the newest run back: it ends as soon as there are enough. A called run has the attributes of its root.
+-- From the newest run back; stops as soon as there are enough. A child run has the attributes of its root.
 -- name: find_runs
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder
@@ -334,7 +334,7 @@ SELECT s.run_id, s.key, s.data
 FROM json_each(?) wanted
 CROSS JOIN rows s ON s.run_id = wanted.value ->> 0 AND s.kind = 'places' AND s.key = wanted.value ->> 1
 
--- `min` picks the row that the other columns are taken from.
+-- `min` selects the row that the other columns are taken from.
 -- name: open_tasks
 SELECT r.root_run_id, t.run_id, t.place, t.attempt, t.worker, t.breaker, count(*), min(t.ticket)
 FROM json_each(?) wanted
@@ -343,7 +343,7 @@ CROSS JOIN runs r INDEXED BY runs_unfinished
 CROSS JOIN tasks t USING (run_id)
 GROUP BY r.root_run_id, t.worker, t.breaker
 
--- An attempt's timer counts where it is that of a wait: not the limit of a task, of a called run or of an approval.
+-- The timer of an attempt counts only for a wait: otherwise it limits a task, a child run or an approval.
 -- name: open_timers
 SELECT r.root_run_id, t.run_id, t.kind, t.place, min(t.due), count(*)
 FROM json_each(?) wanted
@@ -387,20 +387,20 @@ UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NU
 
 -- time ---------------------------------------------------------------------------------------------------------------
 
--- By the clock of who asks (?1) and by the wall clock (?2), of the runs whose turn it has (?3; '' for all).
+-- Due by the clock of the caller (?1) or by the wall clock (?2), in the runs whose turn ?3 holds ('' for all).
 -- name: due_timers
 SELECT run_id, kind, place, number FROM timers INDEXED BY timers_by_due CROSS JOIN runs USING (run_id)
 WHERE due <= max(?1, ?2) AND due <= iif(kind = 'until', ?2, ?1) AND (?3 = '' OR holder = ?3)
 ORDER BY due
 
--- The same below one root, from its runs: there may be ten thousand timers of others.
+-- The same below one root, starting from its runs: there may be ten thousand other timers.
 -- name: due_timers_below
 SELECT run_id, kind, place, number FROM runs INDEXED BY runs_unfinished CROSS JOIN timers USING (run_id)
 WHERE due <= iif(kind = 'until', ?2, ?1) AND (?3 = '' OR holder = ?3)
       AND root_run_id = ?4 AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY due
 
--- Of one run whose time is ahead of the clock of who has its turn.
+-- For one run whose time is ahead of its holder's clock.
 -- name: due_timers_of
 SELECT run_id, kind, place, number FROM timers WHERE run_id = ? AND due <= ? AND kind <> 'until' ORDER BY due
 
@@ -410,7 +410,7 @@ SELECT due FROM timers WHERE run_id = ? AND kind <> 'until' ORDER BY due LIMIT 1
 -- name: delete_timer
 DELETE FROM timers WHERE run_id = ? AND kind = ? AND place = ? AND number = ?
 
--- Of the runs whose turn somebody has (?1; '' for all), of all kinds (?2 is 0), of all but "until" (1), of that alone (2).
+-- In the runs whose turn ?1 holds ('' for all); ?2: 0 for all kinds, 1 for all but "until", 2 for "until" only.
 -- name: next_timer
 SELECT due FROM timers INDEXED BY timers_by_due CROSS JOIN runs USING (run_id)
 WHERE (?1 = '' OR holder = ?1) AND (?2 = 0 OR (kind = 'until') = (?2 = 2))

@@ -1,1 +1,1 @@
-"""One file per action: what it needs to start, and how its end is read."""
+"""One file per action: how it is started, and how its result is read."""

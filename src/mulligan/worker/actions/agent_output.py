@@ -1,7 +1,7 @@
-"""What an agent prints as JSON: where its answer stands in it, and what it says that it has used.
+"""Parse what an agent prints as JSON: its answer, and the usage that it reports.
 
-It is one object, a list of objects, or one object a line. A path such as `usage.input_tokens` is looked up in the last
-object that has it.
+The output is one object, a list of objects, or one object per line. A path such as `usage.input_tokens` is looked up in
+the last object that has it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.spending import cost, count, plain_cost
+from mulligan.core.model.spending import parse_cost, parse_count, plain_cost
 
-# A price is for so many tokens.
+# The number of tokens that a price is for.
 PRICED_TOKENS = 1_000_000
-# The prices of a model that has none of its own.
+# The key for the prices of all other models.
 ANY_MODEL = "default"
 MODEL_CHARS_MAX = 200
 
 
 class Field(msgspec.Struct, frozen=True):
-    """Where a value stands: a path, and what other paths of the same object must say."""
+    """Where a value is: a path, and the values that other paths of the same object must have."""
 
     path: str
     where: dict[str, Any] = {}
 
 
 class Form(msgspec.Struct, frozen=True):
-    """Where an answer and its figures stand. Of several fields for tokens the sum counts."""
+    """Where an answer and its usage are. Several fields for tokens are added up."""
 
     content: Field | None = None
     tokens: tuple[Field, ...] = ()
@@ -43,14 +43,14 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: Decimal
     output: Decimal
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read: the answer, what was used, and what went wrong, if the agent says so."""
+    """What was read: the answer, the usage, and the error if the agent reports one."""
 
     content: str
     used: dict[str, Any]
@@ -68,7 +68,7 @@ CLAUDE = Form(
     model=Field("modelUsage"),
     error=Field("is_error"),
 )
-# `codex exec --json`. Its count of input tokens has those in it that were cached.
+# `codex exec --json`. Its input tokens include cached ones.
 CODEX = Form(
     content=Field("item.text", {"type": "item.completed", "item.type": "agent_message"}),
     input_tokens=(Field("usage.input_tokens", {"type": "turn.completed"}),),
@@ -78,8 +78,8 @@ CODEX = Form(
 FORMS = {"claude": CLAUDE, "codex": CODEX}
 
 
-def objects(printed: str) -> list[dict[str, Any]]:
-    """The JSON objects that were printed; none where it is no JSON."""
+def parse_objects(printed: str) -> list[dict[str, Any]]:
+    """Return the JSON objects that were printed; none if it is not JSON."""
     try:
         whole = msgspec.json.decode(printed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -88,7 +88,7 @@ def objects(printed: str) -> list[dict[str, Any]]:
 
 
 def _lines(printed: str) -> list[dict[str, Any]]:
-    """One object a line. A line that is none is passed over: programs print warnings."""
+    """Return one object per line. Other lines are skipped: programs print warnings."""
     found = []
     for line in printed.splitlines():
         if line.startswith("{"):
@@ -100,67 +100,67 @@ def _lines(printed: str) -> list[dict[str, Any]]:
 
 
 def read(form: Form, printed: str, model: str, prices: dict[str, Prices]) -> Reading | None:
-    """What was printed, read by a form; None where the answer does not stand where it should."""
-    found = objects(printed)
-    content = _value(form.content, found)
-    error = _value(form.error, found)
+    """Read what was printed by a form; None if the answer is not where the form says."""
+    messages = parse_objects(printed)
+    content = _value(form.content, messages)
+    error = _value(form.error, messages)
     if content is None and not error:
         return None
     text = content if isinstance(content, str) else "" if content is None else msgspec.json.encode(content).decode()
-    return Reading(text, _used(form, found, model, prices), _error(error, text))
+    return Reading(text, _used(form, messages, model, prices), _error(error, text))
 
 
-def _error(said: Any, content: str) -> str:
-    if not said:
+def _error(value: Any, content: str) -> str:
+    if not value:
         return ""
-    return said if isinstance(said, str) else content or "the agent says that it has failed"
+    return value if isinstance(value, str) else content or "the agent says that it has failed"
 
 
-def _used(form: Form, found: list[dict[str, Any]], model: str, prices: dict[str, Prices]) -> dict[str, Any]:
+def _used(form: Form, messages: list[dict[str, Any]], model: str, prices: dict[str, Prices]) -> dict[str, Any]:
     figures = {
-        "input_tokens": _sum(form.input_tokens, found),
-        "output_tokens": _sum(form.output_tokens, found),
-        "tokens": _sum(form.tokens, found),
-        "calls": count(_value(form.calls, found)),
-        "turns": count(_value(form.turns, found)),
-        "model": _model(_value(form.model, found)) or model or None,
-        "cost": _value(form.cost, found),
+        "input_tokens": _sum(form.input_tokens, messages),
+        "output_tokens": _sum(form.output_tokens, messages),
+        "tokens": _sum(form.tokens, messages),
+        "calls": parse_count(_value(form.calls, messages)),
+        "turns": parse_count(_value(form.turns, messages)),
+        "model": _model(_value(form.model, messages)) or model or None,
+        "cost": _value(form.cost, messages),
     }
     return priced({name: value for name, value in figures.items() if value is not None}, prices)
 
 
 def priced(used: dict[str, Any], prices: dict[str, Prices]) -> dict[str, Any]:
-    """The figures with all tokens added up, and with the cost: as it was reported, else by the price list."""
-    found = dict(used)
-    amount = cost(found.pop("cost", None))
-    parts = [found[name] for name in ("input_tokens", "output_tokens") if name in found]
-    if parts and "tokens" not in found:
-        found["tokens"] = sum(parts)
-    price = prices.get(str(found.get("model", "")), prices.get(ANY_MODEL))
+    """Return the usage with the sum of tokens, and the cost: as reported, otherwise by the price list."""
+    figures = dict(used)
+    amount = parse_cost(figures.pop("cost", None))
+    parts = [figures[name] for name in ("input_tokens", "output_tokens") if name in figures]
+    if parts and "tokens" not in figures:
+        figures["tokens"] = sum(parts)
+    price = prices.get(str(figures.get("model", "")), prices.get(ANY_MODEL))
     if amount is None and parts and price is not None:
-        total = found.get("input_tokens", 0) * price.input + found.get("output_tokens", 0) * price.output
-        amount = cost(total / PRICED_TOKENS)
-    return found if amount is None else {**found, "cost": plain_cost(amount)}
+        total = figures.get("input_tokens", 0) * price.input + figures.get("output_tokens", 0) * price.output
+        amount = parse_cost(total / PRICED_TOKENS)
+    return figures if amount is None else {**figures, "cost": plain_cost(amount)}
 
 
-def _sum(fields: Iterable[Field], found: list[dict[str, Any]]) -> int | None:
-    counts = [number for field in fields if (number := count(_value(field, found))) is not None]
+def _sum(fields: Iterable[Field], messages: list[dict[str, Any]]) -> int | None:
+    counts = [number for field in fields if (number := parse_count(_value(field, messages))) is not None]
     return sum(counts) if counts else None
 
 
-def _model(said: Any) -> str:
-    """Its name; of an object with what each model has used, their names."""
-    if isinstance(said, dict):
-        said = ", ".join(said)
-    return said[:MODEL_CHARS_MAX] if isinstance(said, str) else ""
+def _model(value: Any) -> str:
+    """Return the model's name; the names of all models for an object with their usage."""
+    if isinstance(value, dict):
+        value = ", ".join(value)
+    return value[:MODEL_CHARS_MAX] if isinstance(value, str) else ""
 
 
-def _value(field: Field | None, found: list[dict[str, Any]]) -> Any:
+def _value(field: Field | None, messages: list[dict[str, Any]]) -> Any:
     if field is None:
         return None
-    for one in reversed(found):
-        if all(_at(one, path) == wanted for path, wanted in field.where.items()):
-            value = _at(one, field.path)
+    for message in reversed(messages):
+        if all(_at(message, path) == value for path, value in field.where.items()):
+            value = _at(message, field.path)
             if value is not None:
                 return value
     return None

@@ -1,6 +1,6 @@
-"""The file that $MULLIGAN_AGENTS names: which command an agent is, where its figures stand, and what its tokens cost.
+"""The file that $MULLIGAN_AGENTS names: the commands of agents, where their usage is printed, and token prices.
 
-It belongs to whoever runs the worker, like the variables of its environment. A workflow only names an agent.
+It belongs to the operator of the worker, like the worker's environment. A workflow only names an agent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.spending import cost
+from mulligan.core.model.spending import parse_cost
 from mulligan.errors import InputInvalid, Problem
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Mapping, Node, Refusal, Source, TooManyProblems
@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 1_000_000
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """What the file says of an agent. Without a form, what it prints is its answer."""
+    """What the file says about an agent. Without a form, everything that it prints is its answer."""
 
     command: str = ""
     form: Form | None = None
@@ -34,10 +34,10 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 def _price(value: Any) -> Decimal:
-    found = cost(value)
-    if found is None:
+    price = parse_cost(value)
+    if price is None:
         raise ValueError(value)
-    return found
+    return price
 
 
 _PATH = Record(
@@ -83,23 +83,23 @@ PROVIDER = Record(
 
 
 def provider(name: str, programs: Programs) -> Provider:
-    """What the file says of an agent; nothing where there is no file, or it does not say. InputInvalid if it is bad."""
+    """Return what the file says about an agent, if anything. InputInvalid if the file is not valid."""
     file = programs.variable(VARIABLE)
     if not file:
         return Provider()
     try:
-        found = os.stat(file)
-        if not stat.S_ISREG(found.st_mode):
-            # Of a pipe nobody knows when it will say something, and whether it says it twice.
-            raise InputInvalid(f"'{file}' of {VARIABLE} is no file that can be read again and again")
-        return _providers(file, found.st_mtime_ns, found.st_size).get(name, Provider())
+        info = os.stat(file)
+        if not stat.S_ISREG(info.st_mode):
+            # A pipe may block, and cannot be read twice.
+            raise InputInvalid(f"'{file}' of {VARIABLE} is not a regular file")
+        return _providers(file, info.st_mtime_ns, info.st_size).get(name, Provider())
     except OSError as error:
         raise InputInvalid(f"the file '{file}' of {VARIABLE} cannot be read: {error.strerror or error}") from None
 
 
 @lru_cache(maxsize=4)
 def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
-    """The agents in a file. Read again when it has changed."""
+    """Read the agents of a file, again whenever it has changed."""
     with open(file, "rb") as opened:
         data = opened.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -110,24 +110,24 @@ def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
             parse(source, content="a file of agents names each with its 'command' or 'output'"), source
         )
     except Refusal as refusal:
-        raise _bad(refusal.problem) from None
+        raise _invalid(refusal.problem) from None
     except TooManyProblems:
-        raise _bad(source.problems[0]) from None
+        raise _invalid(source.problems[0]) from None
 
 
-def _bad(found: Problem) -> InputInvalid:
-    return InputInvalid(f"{found.file}:{found.line}:{found.column}: {found.message}", hint=found.hint)
+def _invalid(problem: Problem) -> InputInvalid:
+    return InputInvalid(f"{problem.file}:{problem.line}:{problem.column}: {problem.message}", hint=problem.hint)
 
 
 def _read_providers(root: Node, source: Source) -> dict[str, Provider]:
     if not isinstance(root, Mapping):
         raise source.refuse("type", "a mapping of agents is expected, each with 'command' or 'output'", root)
-    found: dict[str, Fields] = {
+    providers: dict[str, Fields] = {
         name: PROVIDER.read(node, f"agent '{name}'", source) for name, (_, node) in root.entries.items()
     }
     if source.problems:
-        raise _bad(source.problems[0])
-    return {name: _provider(fields) for name, fields in found.items()}
+        raise _invalid(source.problems[0])
+    return {name: _provider(fields) for name, fields in providers.items()}
 
 
 def _provider(fields: Fields) -> Provider:
@@ -138,15 +138,15 @@ def _provider(fields: Fields) -> Provider:
 
 
 def _form(fields: Fields) -> Form:
-    said: dict[str, Any] = {name: _field(fields[name]) for name in fields.values if name != "tokens"}
+    parsed: dict[str, Any] = {name: _field(fields[name]) for name in fields.values if name != "tokens"}
     tokens = fields.get("tokens")
     if isinstance(tokens, Fields):
-        said["input_tokens"] = tuple(map(_field, tokens.get("input", ())))
-        said["output_tokens"] = tuple(map(_field, tokens.get("output", ())))
+        parsed["input_tokens"] = tuple(map(_field, tokens.get("input", ())))
+        parsed["output_tokens"] = tuple(map(_field, tokens.get("output", ())))
     elif tokens is not None:
-        said["tokens"] = tuple(map(_field, [tokens] if isinstance(tokens, str) else tokens))
-    return Form(**said)
+        parsed["tokens"] = tuple(map(_field, [tokens] if isinstance(tokens, str) else tokens))
+    return Form(**parsed)
 
 
-def _field(said: Any) -> Field:
-    return Field(said) if isinstance(said, str) else Field(said["path"], said.get("where", {}))
+def _field(value: Any) -> Field:
+    return Field(value) if isinstance(value, str) else Field(value["path"], value.get("where", {}))

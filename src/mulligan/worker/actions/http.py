@@ -1,4 +1,4 @@
-"""`http`: one request. Its output is `{status, headers, body}`. Runs in a warm child, the only one who loads httpx2."""
+"""`http`: one request. Its output is `{status, headers, body}`. Runs in a warm child, so only that loads httpx2."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ from typing import Any, NamedTuple
 import httpx2
 
 from mulligan import StepError
-from mulligan.worker.actions.http_answer import output, unexpected
-from mulligan.worker.actions.http_request import ask, shown
+from mulligan.core.model.formatting import error_reason
+from mulligan.worker.actions.http_request import build_request, shown
+from mulligan.worker.actions.http_response import output, unexpected_status
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
 REDIRECTS_MAX = 10
-# The headers that another server is sent, to which one is redirected.
-_FOR_ANYBODY = frozenset("accept accept-encoding accept-language connection content-length host user-agent".split())
+# The headers that are sent on after a redirect to another server.
+_FORWARDED_HEADERS = frozenset(
+    "accept accept-encoding accept-language connection content-length host user-agent".split()
+)
 
 
-def run(**said: Any) -> dict[str, Any]:
-    """What the server answered. Any other end is a StepError: HTTP_…, CONNECTION, TIMEOUT, OUTPUT_INVALID …"""
+def run(**request_keys: Any) -> dict[str, Any]:
+    """Return the server's answer. Anything else is a StepError: HTTP_…, CONNECTION, TIMEOUT, OUTPUT_INVALID …"""
     try:
-        return _answer(**said)
+        return _request(**request_keys)
     except StepError as error:
-        # As any program does: whoever reads its log finds it there.
+        # Print it to the log too.
         print(error.message, file=sys.stderr)
         raise
 
 
-def _answer(
+def _request(
     *,
     expect: list[int] | None = None,
     follow_redirects: bool = True,
@@ -43,31 +46,31 @@ def _answer(
     max_body: int | None = None,
     verify: bool = True,
     names_limits: bool = True,
-    **said: Any,
+    **request_keys: Any,
 ) -> dict[str, Any]:
     limits = httpx2.Timeout(read_timeout, connect=connect_timeout)
-    request = ask(limits, **said)
-    limited = _Limits(connect_timeout, read_timeout, names_limits)
-    with _client(verify) as client, _failing(request, limited):
-        response, redirects = _sent(client, request, REDIRECTS_MAX if follow_redirects else 0)
+    request = build_request(limits, **request_keys)
+    request_limits = _Limits(connect_timeout, read_timeout, names_limits)
+    with _client(verify) as client, _translate_errors(request, request_limits):
+        response, redirects = _send(client, request, REDIRECTS_MAX if follow_redirects else 0)
         try:
             if response.status_code in expect if expect else response.is_success:
                 return output(response, max_body)
-            raise unexpected(request, response, redirects, expect or [])
+            raise unexpected_status(request, response, redirects, expect or [])
         finally:
             response.close()
 
 
 def _client(verify: bool) -> httpx2.Client:
-    """A client for one request: a connection that was kept may have died, and that would look like a failure.
+    """Return a client for one request: a connection that was kept open may be dead, and would look like a failure.
 
-    Proxies are those of the environment. There is no netrc: a password that nobody wrote down here is a surprise.
+    Uses the proxies of the environment, but not netrc: a password that the workflow does not mention is a surprise.
     """
     certificates = tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
     try:
         return httpx2.Client(verify=_tls(verify, certificates))
     except OSError as error:
-        message = f"the certificates of the environment cannot be read: {(error.strerror or str(error)).lower()}"
+        message = f"the certificates that the environment names cannot be read: {error_reason(error)}"
     except (ValueError, ImportError, httpx2.InvalidURL):
         message = "the proxy that the environment names cannot be used"  # its address may hold a password
     raise StepError("INPUT_INVALID", message, retryable=False)
@@ -75,50 +78,50 @@ def _client(verify: bool) -> httpx2.Client:
 
 @lru_cache(maxsize=4)
 def _tls(verify: bool, certificates: tuple[str | None, ...]) -> ssl.SSLContext:
-    """Made once for many requests: it reads all certificates of the system."""
+    """Return a context, cached because it reads all certificates of the system."""
     return httpx2.create_ssl_context(verify=verify)
 
 
-def _sent(client: httpx2.Client, request: httpx2.Request, redirects_max: int) -> tuple[httpx2.Response, int]:
-    """The answer, its body unread, and how many redirects led there. The last of too many is the answer."""
+def _send(client: httpx2.Client, request: httpx2.Request, redirects_max: int) -> tuple[httpx2.Response, int]:
+    """Return the answer, its body unread, and how many redirects led there. After too many the last one is returned."""
     redirects = 0
     while True:
         response = client.send(request, stream=True)
         following = response.next_request
         if following is None or redirects == redirects_max:
             return response, redirects
-        response.close()  # whatever is in its body: nobody reads it
+        response.close()  # its body is not needed
         if following.url.scheme not in ("http", "https"):
             raise httpx2.RemoteProtocolError(f"it redirects to '{following.url.scheme}:', which is not HTTP")
-        if _is_elsewhere(request.url, following.url):
-            _bare(following)
+        if _is_other_server(request.url, following.url):
+            _strip_private(following)
         request, redirects = following, redirects + 1
 
 
-def _is_elsewhere(old: httpx2.URL, new: httpx2.URL) -> bool:
-    """Whether another server is asked. The same one by its secure door is the same."""
+def _is_other_server(old: httpx2.URL, new: httpx2.URL) -> bool:
+    """Whether it is another server. An upgrade of the same host to https is not."""
     is_upgrade = old.scheme == "http" and new.scheme == "https" and old.port is None and new.port is None
     return old.host != new.host or (old.origin != new.origin and not is_upgrade)
 
 
-def _bare(request: httpx2.Request) -> None:
-    """Take from a request what only the first server was meant to see: any header, or the body, may hold a secret."""
+def _strip_private(request: httpx2.Request) -> None:
+    """Remove from a request what only the first server may see: any header, or the body, may contain a secret."""
     if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
         server = request.url.netloc.decode("ascii")
-        raise httpx2.RemoteProtocolError(f"it redirects what is sent to '{server}', another server")
-    for name in [name for name in request.headers if name not in _FOR_ANYBODY]:
+        raise httpx2.RemoteProtocolError(f"it redirects the body to '{server}', another server")
+    for name in [name for name in request.headers if name not in _FORWARDED_HEADERS]:
         del request.headers[name]
 
 
 class _Limits(NamedTuple):
-    """How long the request may take for what. `names_limits`: the file has keys of these names to change."""
+    """The time limits of a request. `names_limits`: the workflow file has keys with these names."""
 
     connect_timeout: float
     read_timeout: float
     names_limits: bool
 
     def timed_out(self, request: httpx2.Request, name: str, message: str) -> StepError:
-        """The failure of a request for which this limit struck, and not the timeout of the step."""
+        """Return the failure of a request that hit this limit, not the timeout of the step."""
         seconds: float = getattr(self, name)
         text = f"{message} {seconds:g}s"
         if not self.names_limits:
@@ -129,26 +132,26 @@ class _Limits(NamedTuple):
 
 
 @contextmanager
-def _failing(request: httpx2.Request, limits: _Limits) -> Iterator[None]:
-    """What the library raises, in our words."""
+def _translate_errors(request: httpx2.Request, limits: _Limits) -> Iterator[None]:
+    """Convert the library's exceptions."""
     try:
         yield
     except httpx2.ConnectTimeout:
         raise limits.timed_out(request, "connect_timeout", "no connection within") from None
     except httpx2.WriteTimeout:
-        raise limits.timed_out(request, "read_timeout", "the server took nothing for") from None
+        raise limits.timed_out(request, "read_timeout", "the server accepted no data for") from None
     except httpx2.TimeoutException:
-        raise limits.timed_out(request, "read_timeout", "the server was silent for") from None
+        raise limits.timed_out(request, "read_timeout", "the server sent nothing for") from None
     except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
-        raise _failure("INPUT_INVALID", request, _in_words(error), retryable=False) from None
+        raise _failure("INPUT_INVALID", request, _reason_of(error), retryable=False) from None
     except UnicodeError:
-        raise _failure("INPUT_INVALID", request, "no host can be called that", retryable=False) from None
+        raise _failure("INPUT_INVALID", request, "the host name is not valid", retryable=False) from None
     except httpx2.DecodingError:
-        raise _failure("OUTPUT_INVALID", request, "its body is not what its content encoding says") from None
+        raise _failure("OUTPUT_INVALID", request, "its body does not match its content encoding") from None
     except httpx2.HTTPError as error:
-        # A certificate does not get better by asking again.
+        # A certificate does not improve by asking again.
         retryable = False if _is_certificate(error) else None
-        raise _failure("CONNECTION", request, _in_words(error), retryable=retryable) from None
+        raise _failure("CONNECTION", request, _reason_of(error), retryable=retryable) from None
 
 
 def _failure(code: str, request: httpx2.Request, message: str, *, retryable: bool | None = None) -> StepError:
@@ -164,8 +167,8 @@ def _is_certificate(error: BaseException | None) -> bool:
     return False
 
 
-def _in_words(error: Exception) -> str:
-    """The reason as we would say it: without its number and its place in Python, in lower case, no full stop."""
+def _reason_of(error: Exception) -> str:
+    """Return the reason without error number and Python location, in lower case, without a full stop."""
     text = re.sub(r"^\[Errno -?\d+\] | \(_ssl\.c:\d+\)$", "", str(error)).rstrip(".") or type(error).__name__
-    text = re.sub(r"^\[SSL(?:: \w+)?\] ", "no TLS with it: ", text)
+    text = re.sub(r"^\[SSL(?:: \w+)?\] ", "tls: ", text)
     return text[0].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""Which action is carried out how: as a process of its own, or as a call in a warm child."""
+"""How each kind of action runs: as a process, or as a call in a warm child."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.ports import Lease
 from mulligan.worker.actions import agent, calls, python, shell
-from mulligan.worker.children import Order
-from mulligan.worker.ended import Ended
-from mulligan.worker.folders import Folders, Logs, Sides
-from mulligan.worker.preparation import Preparation
+from mulligan.worker.artifact_inputs import InputPreparation
+from mulligan.worker.folders import Folders, Logs, ScratchFiles
 from mulligan.worker.programs import Programs
+from mulligan.worker.task_reports import ProcessExit
+from mulligan.worker.warm_child import CallRequest
 
 
-class Spawned(Protocol):
-    """An action that is a process: what the supervisor starts, and how its end is read."""
+class SpawnedAction(Protocol):
+    """An action that is a process: what the supervisor starts, and how its exit is read."""
 
-    def order(
-        self, lease: Lease, sides: Sides, folders: Folders, programs: Programs, /
+    def build_command(
+        self, lease: Lease, scratch: ScratchFiles, folders: Folders, programs: Programs, /
     ) -> tuple[tuple[Any, ...], bool]: ...
 
-    def preparation(self, task: Task, sides: Sides, new_path: Callable[[], str], /) -> Preparation:
-        """Of a task that reads more than the loop may."""
+    def prepare_input(self, task: Task, scratch: ScratchFiles, new_path: Callable[[], str], /) -> InputPreparation:
+        """Return how to write the input of a task that reads more than the loop may."""
 
-    def read_end(
+    def read_exit(
         self,
         lease: Lease,
-        logs: Logs | Sides,
-        sides: Sides,
-        ended: Ended,
+        logs: Logs | ScratchFiles,
+        scratch: ScratchFiles,
+        process_exit: ProcessExit,
+        *,
         is_out_of_memory: bool,
         programs: Programs,
-        /,
     ) -> TaskEnded: ...
 
 
-class Called(Protocol):
-    """An action that is a function: what a warm child is told, and which one."""
+class CalledAction(Protocol):
+    """An action that is a function: what a warm child calls, and which child."""
 
-    def order(self, lease: Lease, sides: Sides, folders: Folders, /) -> Order: ...
+    def build_call(self, lease: Lease, scratch: ScratchFiles, folders: Folders, /) -> CallRequest: ...
 
     def interpreter_of(self, task: Task, programs: Programs, /) -> str: ...
 
-    def kept_apart_by(self, task: Task, /) -> str:
-        """A child that has run one task runs another only where this is the same."""
+    def child_group_of(self, task: Task, /) -> str:
+        """Return the group of the task: a child runs tasks of one group only."""
 
 
-SPAWNED: dict[str, Spawned] = {"shell": shell, "agent": agent}
-_CALLED: dict[str, Called] = {"python": python}
+SPAWNED: dict[str, SpawnedAction] = {"shell": shell, "agent": agent}
+_CALLED: dict[str, CalledAction] = {"python": python}
 
 
-def called(task: Task) -> Called:
-    """How the task's function is called; InputInvalid where nobody here knows such an action."""
+def called_action(task: Task) -> CalledAction:
+    """Return the action that calls the task's function; InputInvalid if there is none."""
     if task.kind in _CALLED:
         return _CALLED[task.kind]
     if calls.is_known(task):
         return calls
-    raise InputInvalid(f"this version of mulligan knows no action '{task.kind}'")
+    raise InputInvalid(f"this version of mulligan does not have the action '{task.kind}'")

@@ -1,4 +1,4 @@
-"""An action of somebody else's: the function that its package names. Runs in a warm child."""
+"""Actions of plugins: the function that the workflow names. Runs in a warm child."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ import importlib
 from typing import Any
 
 from mulligan import StepError
+from mulligan.plugins import MOVED_CALLS
 
 
 def run(call: str, package: str, args: dict[str, Any]) -> Any:
-    """What the function returns. INPUT_INVALID where this worker does not have it."""
-    module, _, path = call.partition(":")
+    """Call the function with `args`. INPUT_INVALID where this worker does not have it."""
+    module, _, path = MOVED_CALLS.get(call, call).partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        function: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if not _is_within(error.name or "", module):
-            raise  # the plugin is here, and something that it needs is not
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # the plugin is installed, and one of its dependencies is not
         raise _missing(call, package) from None
     for name in path.split("."):
-        found = getattr(found, name, None)
-    if not callable(found):
+        function = getattr(function, name, None)
+    if not callable(function):
         raise _missing(call, package)
-    return found(**args)
-
-
-def _is_within(missing: str, module: str) -> bool:
-    """Whether it is the module itself that is missing, or a package that it is in."""
-    return f"{module}.".startswith(f"{missing}.")
+    return function(**args)
 
 
 def _missing(call: str, package: str) -> StepError:

@@ -10,78 +10,81 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
 from mulligan.worker import outputs
-from mulligan.worker.children import Answer, Order
-from mulligan.worker.ended import Ended, NotFound, not_entered, refused, report
-from mulligan.worker.environment import folder_of, of_task
-from mulligan.worker.fetching import not_had
-from mulligan.worker.folders import Folders, Sides
-from mulligan.worker.programs import Programs, located
+from mulligan.worker.artifact_inputs import unavailable_value
+from mulligan.worker.environment import task_environment, working_folder_of
+from mulligan.worker.folders import Folders, ScratchFiles
+from mulligan.worker.programs import Programs, resolve_interpreter
+from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, report_folder_error, report_refusal
+from mulligan.worker.warm_child import CallRequest, CallResult
 
-_WELL = Outcome()
+_SUCCESS = Outcome()
 
 
 def interpreter_of(task: Task, programs: Programs) -> str:
-    """The program that runs it: ours, unless the workflow names another."""
-    named = task.params.get("interpreter")
-    if named is None:
+    """Return the program that runs it: ours, unless the workflow names another."""
+    name = task.params.get("interpreter")
+    if name is None:
         return sys.executable
-    found = programs.interpreter(located(named, task.home), {})
-    if found is None:
-        raise NotFound(named)
-    return found
+    path = programs.find_interpreter(resolve_interpreter(name, task.home), {})
+    if path is None:
+        raise ProgramNotFound(name)
+    return path
 
 
-def kept_apart_by(task: Task) -> str:
-    """What one workflow has imported is nothing to another."""
+def child_group_of(task: Task) -> str:
+    """Return the workflow's version: workflows do not share imported modules."""
     return task.version
 
 
-def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
-    """What the child is to do. InputInvalid where a value does not fit."""
+def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallRequest:
+    """Return what the child has to call. InputInvalid if a value does not fit."""
     params = lease.task.params
     args = params.get("args", {})
-    return ordered(lease, sides, folders, args, code=params.get("code", ""), call=params.get("call", ""))
+    return make_call(lease, scratch, folders, args, code=params.get("code", ""), call=params.get("call", ""))
 
 
-def ordered(
+def make_call(
     lease: Lease,
-    sides: Sides,
+    scratch: ScratchFiles,
     folders: Folders,
     args: dict[str, Any],
     *,
     code: str = "",
     call: str = "",
     is_ours: bool = False,
-) -> Order:
-    """An order to a child: code with a `main`, or a function, and what it is called with.
+) -> CallRequest:
+    """Return a request for code with a `main`, or for a function, with its arguments.
 
-    What is ours imports nothing from where the run was called: a file `ssl.py` there would be handed its secrets.
+    Our own functions import nothing from the run's folder: a file `ssl.py` there would get their secrets.
     """
     task = lease.task
-    env = of_task(lease, sides, folders.outputs(task.run_id))
-    return Order(task.step, args, env, folder_of(task), "" if is_ours else task.home or "/", code, call)
+    env = task_environment(lease, scratch, folders.outputs(task.run_id))
+    home = "" if is_ours else task.home or "/"
+    return CallRequest(step=task.step, args=args, env=env, cwd=working_folder_of(task), home=home, code=code, call=call)
 
 
-def read_answer(lease: Lease, folders: Folders, sides: Sides, answer: Answer, ended: Ended) -> TaskEnded:
-    """What became of a step whose child lives."""
+def report_result(
+    lease: Lease, folders: Folders, scratch: ScratchFiles, result: CallResult, process_exit: ProcessExit
+) -> TaskEnded:
+    """Return the report of a step whose child is alive."""
     task = lease.task
-    if answer.folder:
-        return not_entered(task, folder_of(task), answer.folder)
-    if answer.unreadable:
-        return refused(task, not_had(answer.unreadable))
-    return report(task, _outcome(task, folders, sides, answer), answer.output, ended)
+    if result.folder:
+        return report_folder_error(task, working_folder_of(task), result.folder)
+    if result.unreadable:
+        return report_refusal(task, unavailable_value(result.unreadable))
+    return make_report(task, _outcome(task, folders, scratch, result), result.output, process_exit)
 
 
-def _outcome(task: Task, folders: Folders, sides: Sides, answer: Answer) -> Outcome:
-    if answer.reported is not None:
-        return Outcome(exit_code=None, reported=(answer.reported,), trace=answer.trace)
-    if answer.exception:
-        return Outcome(code="EXCEPTION", exit_code=None, message=answer.exception, trace=answer.trace)
-    if answer.exit:
+def _outcome(task: Task, folders: Folders, scratch: ScratchFiles, result: CallResult) -> Outcome:
+    if result.reported is not None:
+        return Outcome(exit_code=None, reported=(result.reported,), trace=result.trace)
+    if result.exception:
+        return Outcome(code="EXCEPTION", exit_code=None, message=result.exception, trace=result.trace)
+    if result.exit:
         err = folders.logs(task.run_id, task.place, task.attempt).err
-        return Outcome(exit_code=answer.exit, stderr_tail=outputs.tail(err) if answer.err else "")
-    reports, report_error = outputs.reports(sides.error)
-    gone = outputs.missing(task) if task.files else ()
-    if not (reports or report_error or answer.invalid or gone):
-        return _WELL
-    return Outcome(reported=reports, report_error=report_error, missing_outputs=gone, output_error=answer.invalid)
+        return Outcome(exit_code=result.exit, stderr_tail=outputs.read_tail(err) if result.err else "")
+    reports, report_error = outputs.read_reported_errors(scratch.error)
+    gone = outputs.missing_files(task) if task.files else ()
+    if not (reports or report_error or result.invalid or gone):
+        return _SUCCESS
+    return Outcome(reported=reports, report_error=report_error, missing_outputs=gone, output_error=result.invalid)

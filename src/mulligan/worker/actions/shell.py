@@ -16,118 +16,124 @@ from mulligan.language.expressions import as_text
 from mulligan.language.shell import strict_options
 from mulligan.ports import Lease
 from mulligan.worker import outputs
-from mulligan.worker.ended import Ended, NotFound, report, with_problem
-from mulligan.worker.environment import folder_of, of_task
-from mulligan.worker.fetching import is_large
-from mulligan.worker.folders import Folders, Logs, Sides, write_side
-from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
-from mulligan.worker.preparation import Preparation
-from mulligan.worker.programs import Programs, located
-from mulligan.worker.timing import is_past_deadline, seconds_left
+from mulligan.worker.artifact_inputs import InputPreparation, has_large_input
+from mulligan.worker.deadlines import is_past_deadline, seconds_left
+from mulligan.worker.environment import task_environment, working_folder_of
+from mulligan.worker.folders import Folders, Logs, ScratchFiles, write_private_file
+from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
+from mulligan.worker.programs import Programs, resolve_interpreter
+from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, with_output_error
 
 INTERPRETER = "bash"
-# Of what a command printed, where it failed and wrote nothing to stderr.
+# How much of standard output is shown for a command that failed without writing to stderr.
 STDOUT_TAIL_CHARS = 500
-_WELL = Outcome()
+_SUCCESS = Outcome()
 _STOPPED = Outcome(is_stopped=True)
 
 
-def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> tuple[tuple[Any, ...], bool]:
-    """What the supervisor is to start, and whether that is not the shell itself.
+def build_command(
+    lease: Lease, scratch: ScratchFiles, folders: Folders, programs: Programs
+) -> tuple[tuple[Any, ...], bool]:
+    """Return what the supervisor has to start, and whether that runs without a shell.
 
-    InputInvalid where a value does not fit; NotFound without an interpreter.
+    Raises InputInvalid if a value does not fit, and ProgramNotFound without an interpreter.
     """
     task = lease.task
-    environment = of_task(lease, sides, folders.outputs(task.run_id))
-    folder = folder_of(task)
+    environment = task_environment(lease, scratch, folders.outputs(task.run_id))
+    folder = working_folder_of(task)
     program, argv, is_direct = _program(task, environment, folder, programs)
     stdin = os.devnull
     if "stdin" in task.params:
-        # A file, so that nobody has to feed it: a task that does not read blocks no one.
-        stdin = sides.stdin
-        if not is_large(task):
-            write_side(stdin, as_text(task.params["stdin"]))
+        # A file, so that a task which does not read its input blocks nothing.
+        stdin = scratch.stdin
+        if not has_large_input(task):
+            write_private_file(stdin, as_text(task.params["stdin"]))
     left = seconds_left(task)
-    return (program, argv, environment, folder, stdin, sides.out, sides.err, left, task.memory), is_direct
+    return (program, argv, environment, folder, stdin, scratch.out, scratch.err, left, task.memory), is_direct
 
 
-def preparation(task: Task, sides: Sides, new_path: Callable[[], str]) -> Preparation:
-    """How its input is written where that is large."""
+def prepare_input(task: Task, scratch: ScratchFiles, new_path: Callable[[], str]) -> InputPreparation:
+    """Return how to write its standard input if that is large."""
     path = new_path()
     call = "mulligan.worker.actions.shell:write_stdin"
-    return Preparation(call, {"path": path, "value": task.params["stdin"]}, {path: sides.stdin})
+    return InputPreparation(call, {"path": path, "value": task.params["stdin"]}, {path: scratch.stdin})
 
 
 def write_stdin(path: str, value: Any) -> None:
-    """Called in a child."""
-    write_side(path, as_text(value))
+    """Write standard input. Called in a child."""
+    write_private_file(path, as_text(value))
 
 
 def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str], bool]:
-    """What to start: the shell with the text, or the one program that it would become."""
+    """Return what to start: the shell with the text, or the one program that it would run."""
     text = task.params["text"]
-    interpreter = located(task.params.get("interpreter", INTERPRETER), task.home)
-    direct = programs.direct(text, task.env, folder) if interpreter == INTERPRETER else None
+    interpreter = resolve_interpreter(task.params.get("interpreter", INTERPRETER), task.home)
+    direct = programs.direct_command(text, task.env, folder) if interpreter == INTERPRETER else None
     if direct is not None:
         program, argv, added = direct
         environment.update(added)
         return program, argv, True
-    found = programs.interpreter(interpreter, environment)
-    if found is None:
-        raise NotFound(interpreter)
+    path = programs.find_interpreter(interpreter, environment)
+    if path is None:
+        raise ProgramNotFound(interpreter)
     options = strict_options(interpreter) if task.params.get("strict") else ()
-    return found, [interpreter, *options, "-c", text], False
+    return path, [interpreter, *options, "-c", text], False
 
 
-def captured(task: Task, logs: Logs | Sides, sides: Sides) -> Any:
-    """What a command gave; NotUsable and NoOutput as `outputs.captured`. Where there is much of it: `Large`."""
-    bytes_max = LOOP_BYTES_MAX_VEILED if task.secrets else LOOP_BYTES_MAX
-    large = outputs.large(logs.out, sides.output, task.capture, bytes_max)
-    return large or outputs.captured(logs.out, sides.output, task.capture)
+def read_output(task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> Any:
+    """Return the output of a command, or `LargeOutput`; raise OutputInvalid or NoOutput."""
+    bytes_max = LOOP_BYTES_MAX_REDACTED if task.secrets else LOOP_BYTES_MAX
+    large = outputs.find_large_output(logs.out, scratch.output, task.capture, bytes_max)
+    return large or outputs.read_output(logs.out, scratch.output, task.capture)
 
 
-def read_end(
+def read_exit(
     lease: Lease,
-    logs: Logs | Sides,
-    sides: Sides,
-    ended: Ended,
+    logs: Logs | ScratchFiles,
+    scratch: ScratchFiles,
+    process_exit: ProcessExit,
+    *,
     is_out_of_memory: bool,
     programs: Programs,
-    give: Callable[[Task, Logs | Sides, Sides], Any] = captured,
+    read: Callable[[Task, Logs | ScratchFiles, ScratchFiles], Any] = read_output,
 ) -> TaskEnded:
-    """What became of it: the outcome, and the output if it ended well, which is for `give` to say."""
-    task, given = lease.task, partial(give, lease.task, logs, sides)
-    reports, report_error = outputs.reports(sides.error)
-    # One that was asked to end may end well in its grace: whether that counts is not for us to say.
-    is_stopped = ended.why == "stopped"
-    is_well = ended.status == 0 and (is_stopped or not ended.why)
-    gone = outputs.missing(task) if is_well and task.files else ()
-    if is_well and not (reports or report_error or gone):
-        return _with_output(task, given, ended, _STOPPED if is_stopped else _WELL)
-    is_timed_out = ended.why == "timeout"
-    stderr = outputs.tail(logs.err)
+    """Return the report: the outcome and, if it succeeded, the output that `read` returns."""
+    task, read_output_now = lease.task, partial(read, lease.task, logs, scratch)
+    reports, report_error = outputs.read_reported_errors(scratch.error)
+    # A stopped task may succeed in its grace period: the core decides whether that counts.
+    is_stopped = process_exit.stop_reason == "stopped"
+    has_succeeded = process_exit.status == 0 and (is_stopped or not process_exit.stop_reason)
+    missing = outputs.missing_files(task) if has_succeeded and task.files else ()
+    if has_succeeded and not (reports or report_error or missing):
+        return _with_output(task, read_output_now, process_exit, _STOPPED if is_stopped else _SUCCESS)
+    is_timed_out = process_exit.stop_reason == "timeout"
+    stderr = outputs.read_tail(logs.err)
     outcome = Outcome(
-        exit_code=ended.exit_code,
-        signal=ended.signal,
+        exit_code=process_exit.exit_code,
+        signal=process_exit.signal,
         is_timed_out=is_timed_out,
         is_out_of_memory=is_out_of_memory,
         stderr_tail=stderr,
-        stdout_tail="" if is_well or stderr.strip() else outputs.tail(logs.out)[-STDOUT_TAIL_CHARS:],
+        stdout_tail="" if has_succeeded or stderr.strip() else outputs.read_tail(logs.out)[-STDOUT_TAIL_CHARS:],
         reported=reports,
         report_error=report_error,
-        missing_outputs=gone,
+        missing_outputs=missing,
         is_stopped=is_stopped,
-        is_past_deadline=is_timed_out and is_past_deadline(task, ended.started),
+        is_past_deadline=is_timed_out and is_past_deadline(task, process_exit.started),
     )
-    # An error that it reports fails it, a warning does not: then what it gave counts.
-    return _with_output(task, given, ended, outcome) if is_well else report(task, outcome, None, ended)
+    # A reported error fails it; after a reported warning its output counts.
+    if has_succeeded:
+        return _with_output(task, read_output_now, process_exit, outcome)
+    return make_report(task, outcome, None, process_exit)
 
 
-def _with_output(task: Task, given: Callable[[], Any], ended: Ended, seen: Outcome) -> TaskEnded:
+def _with_output(
+    task: Task, read_output_now: Callable[[], Any], process_exit: ProcessExit, outcome: Outcome
+) -> TaskEnded:
     try:
-        output = given()
+        output = read_output_now()
     except outputs.NoOutput as reason:
-        return report(task, msgspec.structs.replace(seen, output_warning=str(reason)), None, ended)
-    except outputs.NotUsable as problem:
-        return report(task, with_problem(seen, str(problem)), None, ended)
-    return report(task, seen, output, ended)
+        return make_report(task, msgspec.structs.replace(outcome, output_warning=str(reason)), None, process_exit)
+    except outputs.OutputInvalid as problem:
+        return make_report(task, with_output_error(outcome, str(problem)), None, process_exit)
+    return make_report(task, outcome, output, process_exit)

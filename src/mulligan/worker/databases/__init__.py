@@ -1,1 +1,1 @@
-"""The databases that a `sql` step can speak to, one file each, and what they have in common. Runs in a warm child."""
+"""The databases of `sql` steps, one file each, and what they share. Runs in a warm child."""

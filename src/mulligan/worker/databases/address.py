@@ -1,4 +1,4 @@
-"""The address of a database: which it is, where it is, and what of it may never be shown."""
+"""The URL of a database: which one it is, where it is, and which parts must not be shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from mulligan import StepError
-from mulligan.core.model.database_urls import redacted, secret_parts, shown_scheme
+from mulligan.core.model.database_urls import redact, scheme_to_show, secret_parts
 from mulligan.worker.databases.failures import invalid
 
 MEMORY = ":memory:"
@@ -16,21 +16,21 @@ SCHEMES = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "po
 
 @dataclass(frozen=True)
 class Address:
-    """`kind` is `sqlite`, `postgres` or `duckdb`; `place` a file, MEMORY, or the whole address of a server."""
+    """`kind` is `sqlite`, `postgres` or `duckdb`; `location` is a file, MEMORY, or the whole URL of a server."""
 
     kind: str
-    place: str
+    location: str
     hidden: tuple[str, ...] = ()
 
-    def veiled(self, text: str) -> str:
-        """The text without a password."""
-        return redacted(text, self.hidden)
+    def redact(self, text: str) -> str:
+        """Return the text without passwords."""
+        return redact(text, self.hidden)
 
 
 def read_address(text: object) -> Address:
-    """Where the database is. INPUT_INVALID where it is none that we know."""
+    """Parse the URL. INPUT_INVALID if the database is unknown."""
     if not isinstance(text, str) or not text.strip():
-        raise invalid(f"'connection' is {_shown(text)}, and the address of a database is expected, such as {KNOWN}")
+        raise invalid(f"'connection' is {_shown(text)}; a database URL is expected, such as {KNOWN}")
     scheme, separator, rest = text.strip().partition("://")
     kind = SCHEMES.get(scheme.lower())
     if not separator or kind is None:
@@ -40,10 +40,10 @@ def read_address(text: object) -> Address:
     return Address(kind, _file(scheme, rest))
 
 
-def refuse_missing(place: str) -> None:
-    """INPUT_INVALID where a file is not there that is only to be read."""
-    if place != MEMORY and not os.path.exists(place):
-        raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
+def refuse_missing(location: str) -> None:
+    """Raise INPUT_INVALID if a file that is only to be read does not exist."""
+    if location != MEMORY and not os.path.exists(location):
+        raise invalid(f"there is no file '{location}', and a step with 'read_only: true' does not create it")
 
 
 def _shown(value: object) -> str:
@@ -53,24 +53,24 @@ def _shown(value: object) -> str:
 
 
 def _unknown(text: str) -> StepError:
-    """The address itself is not shown: whatever it is, there may be a password in it."""
-    scheme = shown_scheme(text)
+    """Describe a wrong URL without showing it: it may contain a password."""
+    scheme = scheme_to_show(text)
     if scheme:
-        return invalid(f"there is no database '{scheme}://…': there are {KNOWN}")
-    what = "does not begin with the name of a database and '://'" if "://" in text else "has no '://'"
-    return invalid(f"'connection' {what}: there are {KNOWN}")
+        return invalid(f"unknown database '{scheme}://…'; known are {KNOWN}")
+    what = "does not start with a database and '://'" if "://" in text else "has no '://'"
+    return invalid(f"'connection' {what}; known are {KNOWN}")
 
 
 def _file(scheme: str, rest: str) -> str:
-    """As others write it: three slashes and a relative name, or four for one from the root."""
+    """Parse like other tools: three slashes and a relative name, or four slashes for an absolute one."""
     if rest in ("", "/", f"/{MEMORY}"):
         return MEMORY
     if not rest.startswith("/"):
         if "@" in rest:
-            raise invalid(f"'connection' has a user and a host, and {scheme} has none: write '{scheme}:///' and a file")
+            raise invalid(f"'connection' has a user and a host, but {scheme} has none: write '{scheme}:///' and a file")
         raise invalid(
-            f"'{scheme}://{rest}' has a host, and {scheme} has none: write '{scheme}:///{rest}' for a file here"
+            f"'{scheme}://{rest}' has a host, but {scheme} has none: write '{scheme}:///{rest}' for a file here"
         )
     if "\0" in rest:
-        raise invalid("'connection' has a NUL in it, and no file has")
+        raise invalid("'connection' contains a NUL byte")
     return os.path.abspath(rest[1:])

@@ -1,4 +1,4 @@
-"""What can go wrong at a database, as the ladder wants it: a code, whether another try may help, and a sentence."""
+"""Failures of a `sql` step: a code, whether a retry may help, and a message."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from mulligan import StepError
 
 # A query may be one line of a megabyte.
 _SHOWN_CHARS_MAX = 120
-READ_ONLY = "the step says 'read_only: true', and this query writes"
+READ_ONLY = "the step has 'read_only: true', but this query writes"
 
 
 def invalid(message: str) -> StepError:
-    """The step itself is wrong: another try would be no better."""
+    """The step itself is wrong: a retry cannot help."""
     return StepError("INPUT_INVALID", message, retryable=False)
 
 
-def refused(message: str, details: Mapping[str, Any] | None = None) -> StepError:
-    """The database has understood, and says no: a syntax error, no such table, a constraint."""
-    return StepError("EXCEPTION", message, retryable=False, details=_said(details))
+def rejected(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """The database rejected the query: a syntax error, an unknown table, a constraint."""
+    return StepError("EXCEPTION", message, retryable=False, details=_without_empty(details))
 
 
-def troubled(message: str, details: Mapping[str, Any] | None = None) -> StepError:
-    """The database could not, this time: a full disk, a cancelled query."""
-    return StepError("EXCEPTION", message, retryable=True, details=_said(details))
+def temporary_failure(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """The database could not do it this time: a full disk, a cancelled query."""
+    return StepError("EXCEPTION", message, retryable=True, details=_without_empty(details))
 
 
-def lost(message: str, details: Mapping[str, Any] | None = None) -> StepError:
-    """It is not there, or was in somebody else's hands: another try may do."""
-    return StepError("CONNECTION", message, retryable=True, details=_said(details))
+def connection_lost(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """The database is unreachable or busy: a retry may help."""
+    return StepError("CONNECTION", message, retryable=True, details=_without_empty(details))
 
 
 def timed_out(message: str, details: Mapping[str, Any] | None = None) -> StepError:
-    """A limit of the database's own."""
-    return StepError("TIMEOUT", message, retryable=True, details=_said(details))
+    """A time limit of the database itself was exceeded."""
+    return StepError("TIMEOUT", message, retryable=True, details=_without_empty(details))
 
 
-def _said(details: Mapping[str, Any] | None) -> dict[str, Any]:
+def _without_empty(details: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (details or {}).items() if value}
 
 
 def excerpt(query: str, offset: int) -> str:
-    """The line in which this is, with its number and a caret under it; on a line of its own."""
+    """Return the line at this offset, with its number and a caret under it, starting with a line break."""
     start = query.rfind("\n", 0, offset) + 1
     end = query.find("\n", offset)
     line = query[start : len(query) if end < 0 else end]

@@ -1,4 +1,4 @@
-"""PostgreSQL, by psycopg."""
+"""PostgreSQL, through psycopg."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from psycopg.types.string import TextLoader
 
 from mulligan import StepError
 from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, url_problem
-from mulligan.worker.databases.failures import READ_ONLY, invalid, lost, refused, timed_out, troubled
-from mulligan.worker.databases.statements import Dialect, Sent, Statement
-from mulligan.worker.databases.values import gathered
-from mulligan.worker.encodable import Encoded
+from mulligan.worker.databases.failures import (
+    READ_ONLY,
+    connection_lost,
+    invalid,
+    rejected,
+    temporary_failure,
+    timed_out,
+)
+from mulligan.worker.databases.statements import Dialect, RenderedStatement, Statement
+from mulligan.worker.databases.values import collect_rows
+from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.POSTGRES
-# What the address does not say. A server that is silently gone is noticed within half a minute.
+# Defaults for what the URL does not set. A server that vanishes is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -30,8 +37,8 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 25_000,
     "application_name": "mulligan",
 }
-# Times as ISO 8601. From version 14 on the server looks whether we are still there: a step that is killed leaves no
-# query running.
+# Times as ISO 8601. From version 14 on the server checks the connection, so that a step that is killed leaves no query
+# running.
 _SETTINGS = {"intervalstyle": "iso_8601", "datestyle": "ISO"}
 _WATCHFUL = {"client_connection_check_interval": "1000"}
 _WATCHFUL_SINCE = 140_000
@@ -40,12 +47,12 @@ _WRITING = frozenset("INSERT UPDATE DELETE MERGE INTO".split())
 _READING = frozenset("SELECT VALUES TABLE WITH".split())
 _TALKING = frozenset("STDIN STDOUT".split())
 _CHANGING = frozenset("INSERT UPDATE DELETE MERGE COPY".split())
-# Somebody else stood in the way: serialization, deadlock, a lock, no free connection.
+# Conflicts with other sessions: serialization, deadlock, a lock, no free connection.
 _AGAIN = frozenset("40001 40P01 55P03 53300 55006".split())
 _PROTOCOL_VIOLATION = "08P01"
 _QUERY_CANCELED, _TRANSACTION_TIMEOUT, _READ_ONLY_TRANSACTION = "57014", "25P04", "25006"
 _MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d )?(\d\d:\d\d:\d\d(?:\.\d+)?)([+-]\d\d)?(:\d\d)*")
-# What a server says when it will not have us, however often we come.
+# Messages of a server that refuses the connection for good.
 _UNWELCOME = re.compile(
     r"password authentication failed|no password supplied|authentication failed|does not exist"
     r"|no pg_hba\.conf entry|permission denied for database|not permitted to log in|invalid \w+ value"
@@ -53,7 +60,7 @@ _UNWELCOME = re.compile(
 
 
 class Session:
-    """One transaction: what is not committed the server rolls back when the connection ends, however that ends."""
+    """One transaction, which the server rolls back unless committed, however the connection ends."""
 
     def __init__(self, connection: psycopg.Connection[Any], is_read_only: bool) -> None:
         self._connection = connection
@@ -62,18 +69,18 @@ class Session:
         has_watch = connection.info.server_version >= _WATCHFUL_SINCE
         settings = {**_SETTINGS, **_WATCHFUL} if has_watch else _SETTINGS
         calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-        # That it is a query keeps the one of the step from making the transaction a writing one.
+        # After a query, the step cannot turn the read-only transaction into a writing one.
         connection.execute(f"SELECT {calls}".encode())
 
-    def execute(self, statement: Statement, values: Mapping[str, Any], is_kept: bool) -> Encoded | None:
-        """The rows, or None of a statement that gives none whatever happens."""
+    def execute(self, statement: Statement, values: Mapping[str, Any], keep_rows: bool) -> EncodedJson | None:
+        """Return the rows; None for a statement that never has any."""
         if statement.words[:1] == ["COPY"] and _TALKING.intersection(statement.words):
-            raise invalid("'copy' from or to the client is not for a step: there is nobody to talk to")
-        names = list(dict.fromkeys(spot.name for spot in statement.spots))
-        sent = statement.sent([f"${names.index(spot.name) + 1}" for spot in statement.spots])
-        with _in_words(sent):
+            raise invalid("'copy' from stdin or to stdout is not possible in a step")
+        names = list(dict.fromkeys(placeholder.name for placeholder in statement.placeholders))
+        rendered = statement.render([f"${names.index(placeholder.name) + 1}" for placeholder in statement.placeholders])
+        with _translate_errors(rendered):
             bound = [_bound(values[name]) for name in names]
-            return self._execute(sent.text, bound, is_kept, _is_reading(statement.words))
+            return self._execute(rendered.text, bound, keep_rows, _is_reading(statement.words))
 
     def commit(self) -> None:
         try:
@@ -82,56 +89,58 @@ class Session:
             raise _uncertain(error) if self._connection.broken else _failure(error) from None
 
     def _encoded(self, text: str) -> bytes:
-        """The text as the server will read it: in another encoding it would see quotes where there are none."""
+        """Encode the text as the server decodes it: in another encoding it would see quotes where there are none."""
         encoding = self._connection.info.encoding
         try:
             return text.encode(encoding)
         except UnicodeEncodeError as error:
             shown = ascii(text[error.start])
-            raise invalid(f"the query has {shown}, which the encoding '{encoding}' of the connection lacks") from None
+            raise invalid(
+                f"the query has {shown}, which the connection's encoding '{encoding}' does not have"
+            ) from None
 
-    def _execute(self, text: str, bound: list[Any], is_kept: bool, is_reading: bool) -> Encoded | None:
+    def _execute(self, text: str, bound: list[Any], keep_rows: bool, is_reading: bool) -> EncodedJson | None:
         with self._connection.cursor() as cursor:
             if is_reading:
-                # Piece by piece: nobody knows how many there are.
+                # Streamed, because the number of rows is unknown.
                 size = _CHUNK_ROWS if capabilities.has_stream_chunked() else 1
                 rows = cursor.stream(self._encoded(text), bound or None, size=size)
-                return gathered(lambda: _columns(cursor), rows, is_kept)
+                return collect_rows(lambda: _columns(cursor), rows, keep_rows)
             cursor.execute(self._encoded(text), bound or None)
             self.changed += _changed(cursor)
             if cursor.description is None:
                 return None
-            return gathered(lambda: _columns(cursor), cursor, is_kept)
+            return collect_rows(lambda: _columns(cursor), cursor, keep_rows)
 
 
 @contextmanager
-def opened(place: str, is_read_only: bool) -> Iterator[Session]:
-    """A transaction at the server."""
-    connection = _connected(place)
+def open_session(location: str, is_read_only: bool) -> Iterator[Session]:
+    """Open a transaction on the server."""
+    connection = _connected(location)
     try:
-        with _in_words():
+        with _translate_errors():
             session = Session(connection, is_read_only)
         yield session
     finally:
         connection.close()
 
 
-def _connected(place: str) -> psycopg.Connection[Any]:
-    problem = url_problem(place)
+def _connected(location: str) -> psycopg.Connection[Any]:
+    problem = url_problem(location)
     if problem:
-        raise invalid(f"'connection' is no address that PostgreSQL understands: {problem}")
+        raise invalid(f"'connection' is not a URL that PostgreSQL understands: {problem}")
     try:
-        options = {**_DEFAULTS, **conninfo_to_dict(place)}
+        options = {**_DEFAULTS, **conninfo_to_dict(location)}
     except psycopg.Error as error:
-        # What follows may be any piece of the address.
+        # The rest may be any part of the URL.
         reason = str(error).partition('"')[0].strip(" :")
-        raise invalid(f"'connection' is no address that PostgreSQL understands: {reason}") from None
+        raise invalid(f"'connection' is not a URL that PostgreSQL understands: {reason}") from None
     try:
         connection = psycopg.connect(
             **options, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )
     except psycopg.Error as error:
-        raise _not_connected(error, is_shown=not is_unclear(place)) from None
+        raise _not_connected(error, is_shown=not is_unclear(location)) from None
     for name in ("timestamp", "timestamptz", "time", "timetz"):
         connection.adapters.register_loader(name, _MomentLoader)
     for name in ("date", "interval"):
@@ -140,14 +149,14 @@ def _connected(place: str) -> psycopg.Connection[Any]:
 
 
 class _MomentLoader(TextLoader):
-    """ISO 8601, from what the server writes; as it is where ISO has no word for it: infinity, before Christ."""
+    """Load times as ISO 8601; unchanged if ISO cannot express them: infinity, BC."""
 
     def load(self, data: Any) -> str:
         text = str(super().load(data))
-        found = _MOMENT.fullmatch(text)
-        if found is None:
+        match = _MOMENT.fullmatch(text)
+        if match is None:
             return text
-        return text.replace(" ", "T") + (":00" if found[3] and not found[4] else "")
+        return text.replace(" ", "T") + (":00" if match[3] and not match[4] else "")
 
 
 def _is_reading(words: list[str]) -> bool:
@@ -165,14 +174,14 @@ def _changed(cursor: psycopg.Cursor[Any]) -> int:
 
 
 def _bound(value: Any) -> Any:
-    """A list of plain values is an array, for `= any(:ids)`; what has mappings or lists in it is JSON."""
+    """Pass a list of plain values as an array, for `= any(:ids)`; with mappings or lists in it, as JSON."""
     if isinstance(value, dict):
         return Jsonb(value)
     return Jsonb(value) if isinstance(value, list) and not _is_array(value) else value
 
 
 def _is_array(values: list[Any]) -> bool:
-    """Whether PostgreSQL has such arrays: of one kind of values."""
+    """Whether PostgreSQL has such an array: all values of one type."""
     kinds = {float if type(value) is int else type(value) for value in values if value is not None}
     return len(kinds) <= 1 and not kinds & {dict, list}
 
@@ -181,33 +190,33 @@ def _is_array(values: list[Any]) -> bool:
 
 
 @contextmanager
-def _in_words(sent: Sent | None = None) -> Iterator[None]:
-    """Whatever PostgreSQL says, as the ladder wants it."""
+def _translate_errors(rendered: RenderedStatement | None = None) -> Iterator[None]:
+    """Convert PostgreSQL's errors to failures of the step."""
     try:
         yield
     except psycopg.Error as error:
-        raise _failure(error, sent) from None
+        raise _failure(error, rendered) from None
 
 
-def _failure(error: psycopg.Error, sent: Sent | None = None) -> StepError:
+def _failure(error: psycopg.Error, rendered: RenderedStatement | None = None) -> StepError:
     state = error.sqlstate or ""
-    message = _said(error) + _where(error, sent)
+    message = _message_of(error) + _where(error, rendered)
     details = {"sqlstate": state, **_about(error)}
     if state == _PROTOCOL_VIOLATION and "bind message" in message:
-        return invalid("the query has a parameter of PostgreSQL's own: write ':name' for each value")
+        return invalid("the query uses PostgreSQL's own syntax for parameters: write ':name' for each value")
     if state in _AGAIN or state[:2] == "08" or state[:3] == "57P" or (not state and _is_operational(error)):
-        return lost(message, details)
+        return connection_lost(message, details)
     if state == _TRANSACTION_TIMEOUT or (state == _QUERY_CANCELED and "user request" not in message):
         return timed_out(message, {**details, "limit": _LIMITS.get(state)})
     if state == _READ_ONLY_TRANSACTION:
-        return refused(f"{READ_ONLY}: {message}", details)
+        return rejected(f"{READ_ONLY}: {message}", details)
     if not state:
-        # It is psycopg that refuses: a value that no query can take.
+        # psycopg rejected a value.
         return invalid(message)
-    return (troubled if state[:2] in ("53", "57", "58", "XX") else refused)(message, details)
+    return (temporary_failure if state[:2] in ("53", "57", "58", "XX") else rejected)(message, details)
 
 
-# The settings of the server that end a query.
+# The server's settings that end a query.
 _LIMITS = {_TRANSACTION_TIMEOUT: "transaction_timeout", _QUERY_CANCELED: "statement_timeout"}
 
 
@@ -215,8 +224,8 @@ def _is_operational(error: psycopg.Error) -> bool:
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
 
 
-def _said(error: psycopg.Error) -> str:
-    """The server's own words."""
+def _message_of(error: psycopg.Error) -> str:
+    """Return the server's message."""
     diagnosis = error.diag
     if diagnosis.message_primary is None:
         return " ".join(str(error).split())
@@ -226,16 +235,12 @@ def _said(error: psycopg.Error) -> str:
 
 def _about(error: psycopg.Error) -> dict[str, Any]:
     diagnosis = error.diag
-    return {
-        "table": diagnosis.table_name,
-        "column": diagnosis.column_name,
-        "constraint": diagnosis.constraint_name,
-    }
+    return {"table": diagnosis.table_name, "column": diagnosis.column_name, "constraint": diagnosis.constraint_name}
 
 
-def _where(error: psycopg.Error, sent: Sent | None) -> str:
+def _where(error: psycopg.Error, rendered: RenderedStatement | None) -> str:
     position = error.diag.statement_position
-    return sent.excerpt(char=int(position) - 1) if position and sent else ""
+    return rendered.excerpt(char=int(position) - 1) if position and rendered else ""
 
 
 def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
@@ -243,11 +248,11 @@ def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
     message = words if is_shown else f"no connection: {NOT_SHOWN}"
     if isinstance(error, psycopg.ProgrammingError):
         return invalid(message)
-    # A connection that is refused has no SQLSTATE: there are only the words.
-    return refused(message) if _UNWELCOME.search(words) else lost(message)
+    # A refused connection has no SQLSTATE, only a message.
+    return rejected(message) if _UNWELCOME.search(words) else connection_lost(message)
 
 
 def _uncertain(error: psycopg.Error) -> StepError:
     reason = " ".join(str(error).split())
-    message = f"the connection was lost during the commit, so nobody knows whether it was done: {reason}"
-    return lost(message, {"sqlstate": error.sqlstate, "is_committed": "unknown"})
+    message = f"the connection was lost during the commit, so it is unknown whether it was committed: {reason}"
+    return connection_lost(message, {"sqlstate": error.sqlstate, "is_committed": "unknown"})

@@ -1,4 +1,4 @@
-"""A query as its statements, and where in them a value is to be bound. Knows what is quoted and what is a comment."""
+"""Split a query into statements, and find its placeholders, outside of quotes and comments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mulligan.worker.databases.failures import excerpt
 
 
 class Dialect(Enum):
-    """What differs between databases in how a query is written."""
+    """The SQL dialects that differ in quoting and comments."""
 
     SQLITE = auto()
     POSTGRES = auto()
@@ -18,28 +18,28 @@ class Dialect(Enum):
 
 
 @dataclass(frozen=True)
-class Spot:
-    """Where a value is bound. A `:name` has a name, a `?` has none, and `?2` has a number."""
+class Placeholder:
+    """Where a value is bound. `:name` has a name, `?` has none, and `?2` has a number."""
 
     start: int
     end: int
     name: str
-    is_asked: bool = False
+    is_question_mark: bool = False
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A statement as a driver wants it, and where each of its pieces was in the query."""
+class RenderedStatement:
+    """A statement as it is sent to a driver, and where each of its pieces was in the query."""
 
     text: str
     query: str
     pieces: list[tuple[int, int]]
 
     def excerpt(self, *, char: int = 0, byte: int = 0) -> str:
-        """The line of the query in which this character, or byte, of the text is, with a caret under it."""
+        """Return the line of the query that contains this character, or byte, of the text, with a caret under it."""
         at = char or len(self.text.encode()[:byte].decode(errors="ignore"))
-        sent, source = max(piece for piece in self.pieces if piece[0] <= at)
-        return excerpt(self.query, source + at - sent)
+        rendered, source = max(piece for piece in self.pieces if piece[0] <= at)
+        return excerpt(self.query, source + at - rendered)
 
 
 @dataclass
@@ -49,21 +49,21 @@ class Statement:
     query: str
     start: int
     end: int = 0
-    spots: list[Spot] = field(default_factory=list)
-    # Outside of quotes, in capitals.
+    placeholders: list[Placeholder] = field(default_factory=list)
+    # The words outside of quotes, in upper case.
     words: list[str] = field(default_factory=list)
 
-    def sent(self, marks: list[str]) -> Sent:
-        """The statement with a mark in the place of each spot."""
-        text, pieces, since = "", [], self.start
-        for spot, mark in zip(self.spots, marks, strict=True):
-            pieces += [(len(text), since), (len(text) + spot.start - since, spot.start)]
-            text += self.query[since : spot.start] + mark
-            since = spot.end
-        return Sent(text + self.query[since : self.end], self.query, [*pieces, (len(text), since)])
+    def render(self, marks: list[str]) -> RenderedStatement:
+        """Return the statement with a mark in place of each placeholder."""
+        text, pieces, start = "", [], self.start
+        for placeholder, mark in zip(self.placeholders, marks, strict=True):
+            pieces += [(len(text), start), (len(text) + placeholder.start - start, placeholder.start)]
+            text += self.query[start : placeholder.start] + mark
+            start = placeholder.end
+        return RenderedStatement(text + self.query[start : self.end], self.query, [*pieces, (len(text), start)])
 
 
-# What is quoted, to its end or, where that is missing, to the end of the query.
+# A quoted text ends at its closing quote or, if that is missing, at the end of the query.
 _STRING = r"'[^']*(?:''[^']*)*(?:'|\Z)"
 _ESCAPED = r"[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*(?:'|\Z)"
 _NAME = r'"[^"]*(?:""[^"]*)*(?:"|\Z)'
@@ -75,17 +75,17 @@ _BRACKETS = r"\[[^\]]*(?:\]|\Z)"
 
 _QUOTED = {
     Dialect.SQLITE: (_STRING, _NAME, _TICKS, _BRACKETS),
-    # The end of a dollar quote is its beginning: no pattern finds it.
+    # A dollar quote ends with its own tag, which a pattern cannot match.
     Dialect.POSTGRES: (_ESCAPED, _STRING, _NAME, f"(?P<dollars>{_DOLLARS})"),
     Dialect.DUCKDB: (_ESCAPED, _STRING, _NAME, f"(?P<dollars>{_DOLLARS})"),
 }
 _COMMENTS = {
     Dialect.SQLITE: (_LINE, _COMMENT),
-    # Nor the end of a comment that has others in it.
+    # Comments may be nested, which a pattern cannot match.
     Dialect.POSTGRES: (_LINE, r"(?P<nested>/\*)"),
     Dialect.DUCKDB: (_LINE, _COMMENT),
 }
-# A value never follows what could be its own operand: 'a[low:high]' is a slice, and "{'a':b}" has a key.
+# A placeholder cannot follow an operand: 'a[low:high]' is a slice, and "{'a':b}" has a key.
 _SPOT = r"(?<![\w'\"\])}:]):(?P<name>[^\W\d]\w*)|(?P<asked>\?\d*)"
 TOKENS = {
     dialect: re.compile(
@@ -96,13 +96,13 @@ TOKENS = {
     for dialect in Dialect
 }
 _NESTED = re.compile(r"/\*|\*/")
-# Statements that have others within them, up to the END of their BEGIN.
+# Statements that contain others, between BEGIN and END.
 _BODIED = {"TRIGGER", "FUNCTION", "PROCEDURE"}
 _BODIED_WITHIN_WORDS = 4
 
 
 def statements(query: str, dialect: Dialect) -> list[Statement]:
-    """The statements of the query, without those that say nothing."""
+    """Return the statements of the query, without empty ones."""
     splitter, at = _Splitter(query), 0
     while token := TOKENS[dialect].search(query, at):
         splitter.pass_over(query[at : token.start()])
@@ -110,11 +110,11 @@ def statements(query: str, dialect: Dialect) -> list[Statement]:
         at = token_end(query, token)
     splitter.pass_over(query[at:])
     splitter.end(len(query))
-    return splitter.found
+    return splitter.statements
 
 
 def token_end(query: str, token: re.Match[str]) -> int:
-    """Where it ends: a quote that no pattern finds the end of, further on."""
+    """Return where the token ends, also for a dollar quote or nested comment."""
     groups = token.groupdict()
     if groups.get("nested"):
         return _comment_end(query, token.end())
@@ -134,42 +134,44 @@ def _comment_end(query: str, at: int) -> int:
 
 
 class _Splitter:
-    """Takes the tokens of a query one by one, and ends a statement where it ends."""
+    """Consume the tokens of a query one by one, and end each statement."""
 
     def __init__(self, query: str) -> None:
-        self.found: list[Statement] = []
-        self._now = Statement(query, 0)
+        self.statements: list[Statement] = []
+        self._current = Statement(query, 0)
         self._is_blank = True
         self._parentheses = self._bodies = 0
 
     def pass_over(self, text: str) -> None:
-        """What stands between tokens: for the database to understand."""
+        """Skip the text between tokens, which is for the database to parse."""
         self._is_blank = self._is_blank and not text.strip()
 
     def take(self, token: re.Match[str]) -> None:
         self._is_blank = self._is_blank and (token["comment"] is not None or token[0] == ";")
         if token["word"] is not None:
-            self._now.words.append(token["word"].upper())
-            self._note_body(self._now.words)
+            self._current.words.append(token["word"].upper())
+            self._note_body(self._current.words)
         elif token["name"] is not None:
-            self._now.spots.append(Spot(token.start(), token.end(), token["name"]))
+            self._current.placeholders.append(Placeholder(token.start(), token.end(), token["name"]))
         elif token["asked"] is not None:
-            self._now.spots.append(Spot(token.start(), token.end(), token["asked"][1:], is_asked=True))
+            self._current.placeholders.append(
+                Placeholder(token.start(), token.end(), token["asked"][1:], is_question_mark=True)
+            )
         elif token[0] in "()":
             self._parentheses += 1 if token[0] == "(" else -1
         elif token[0] == ";" and self._parentheses <= 0 and not self._bodies:
             self.end(token.start())
 
     def end(self, at: int) -> None:
-        self._now.end = at
+        self._current.end = at
         if not self._is_blank:
-            self.found.append(self._now)
-        self._now = Statement(self._now.query, at + 1)
+            self.statements.append(self._current)
+        self._current = Statement(self._current.query, at + 1)
         self._is_blank = True
         self._parentheses = self._bodies = 0
 
     def _note_body(self, words: list[str]) -> None:
-        """`;` ends no statement between the BEGIN and the END of a trigger or a function."""
+        """Count the nesting of BEGIN and END in a trigger or function: there, `;` does not end the statement."""
         if words[0] != "CREATE" or not _BODIED.intersection(words[:_BODIED_WITHIN_WORDS]):
             return
         if words[-1] == "BEGIN" or (words[-1] == "CASE" and self._bodies):

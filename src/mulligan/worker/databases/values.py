@@ -1,4 +1,4 @@
-"""What a database gives, as JSON: nothing is rounded, nothing is lost, and there is a bound."""
+"""Convert what a database returns to JSON, without rounding or loss, and within a limit."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 from mulligan import StepError
 from mulligan.worker.databases.failures import invalid
-from mulligan.worker.encodable import ENCODER, OUTPUT_BYTES_MAX, Encoded
+from mulligan.worker.json_encoding import ENCODER, OUTPUT_BYTES_MAX, EncodedJson
 
 _INTEGER_MAX = (1 << 63) - 1
 _COMMA_BYTES = 1
-# Of a number that is written out.
+# A longer number is not written out.
 _DIGITS_MAX = 400
 
 
 class Rows:
-    """The rows of one statement, as objects. OUTPUT_INVALID when they are too many, before they fill the memory."""
+    """The rows of one statement, as objects. OUTPUT_INVALID if they are too large, before they fill the memory."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         _refuse_twins(columns)
         self._columns = columns
-        # As they will be written: as objects they would take ten times the memory.
+        # Encoded, because objects would take ten times the memory.
         self._texts: list[str] = []
         self._bytes = 0
 
@@ -34,22 +34,22 @@ class Rows:
         self._texts.append(text)
         self._bytes += _COMMA_BYTES + (len(text) if text.isascii() else len(text.encode()))
         if self._bytes > OUTPUT_BYTES_MAX:
-            said = f"the rows have more than {OUTPUT_BYTES_MAX} bytes as JSON, and that is the most"
-            raise StepError("OUTPUT_INVALID", f"{said}: ask for fewer, or say 'rows: none'", retryable=False)
+            problem = f"the rows have more than {OUTPUT_BYTES_MAX} bytes as JSON, the limit"
+            raise StepError("OUTPUT_INVALID", f"{problem}: select fewer, or set 'rows: none'", retryable=False)
 
-    def encoded(self) -> Encoded:
-        return Encoded(f"[{','.join(self._texts)}]")
+    def encoded(self) -> EncodedJson:
+        return EncodedJson(f"[{','.join(self._texts)}]")
 
 
 def _refuse_twins(columns: Sequence[str]) -> None:
-    """An object has each name once."""
+    """An object cannot have a name twice."""
     twin = next((name for at, name in enumerate(columns) if name in columns[:at]), None)
     if twin is not None:
-        raise invalid(f"two columns are named '{twin}', and a row is an object: name one of them apart with 'as'")
+        raise invalid(f"two columns are named '{twin}': rename one with 'as'")
 
 
 def as_json(value: Any) -> Any:
-    """A value of a database as JSON has it. A number that would not be the same there is text, with every digit."""
+    """Convert a value to JSON. A number that JSON would change becomes text, with every digit."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
@@ -76,14 +76,14 @@ def _converted(value: Any) -> Any:
 
 
 def _named(value: float) -> str:
-    """As PostgreSQL has it in JSON."""
+    """Return the name that PostgreSQL uses in JSON."""
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
 def _decimal(value: Decimal) -> int | float | str:
     if not value.is_finite():
         return _named(float(value))
-    # A few digits and an exponent may be a number of a million: it is not written out.
+    # A few digits and an exponent may be a number of a million digits.
     if abs(value.adjusted()) < _DIGITS_MAX and value == value.to_integral_value():
         return as_json(int(value))
     near = float(value)
@@ -91,17 +91,17 @@ def _decimal(value: Decimal) -> int | float | str:
 
 
 def _duration(value: timedelta) -> str:
-    """ISO 8601, with days and seconds: how long a month is, nobody knows here."""
+    """Return ISO 8601 with days and seconds, because months have no fixed length."""
     sign, span = ("-", -value) if value < timedelta() else ("", value)
     seconds = f"{span.seconds}.{span.microseconds:06}".rstrip("0").rstrip(".") if span.microseconds else span.seconds
     return f"{sign}P{span.days}DT{seconds}S"
 
 
-def gathered(columns: Callable[[], Sequence[str]], rows: Iterable[Any], is_kept: bool) -> Encoded:
-    """The rows; or, where nobody wants them, none. `columns` are known once the first row is there."""
-    found: Rows | None = None
+def collect_rows(columns: Callable[[], Sequence[str]], rows: Iterable[Any], keep_rows: bool) -> EncodedJson:
+    """Collect the rows if `keep_rows`. `columns` are known once the first row is there."""
+    collected: Rows | None = None
     for row in rows:
-        if is_kept:
-            found = found or Rows(columns())
-            found.add(row)
-    return (found or Rows(columns() if is_kept else ())).encoded()
+        if keep_rows:
+            collected = collected or Rows(columns())
+            collected.add(row)
+    return (collected or Rows(columns() if keep_rows else ())).encoded()

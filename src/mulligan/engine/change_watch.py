@@ -1,0 +1,45 @@
+"""When to look into the store for what other processes have written."""
+
+from __future__ import annotations
+
+from mulligan.ports import ChangeFeed, Clock
+
+# How often the store is asked for changes. One that notifies us wakes the loop anyway.
+POLL_SECONDS = 0.02
+# A shared store is looked into at least this often: nothing notifies us of a clock that was set, or of the runs of a
+# dead engine.
+IDLE_SECONDS = 1.0
+
+
+class ChangeWatch:
+    """Combines what the engine knows itself, the store's change feed, and a minimum frequency."""
+
+    def __init__(self, store: ChangeFeed, clock: Clock, *, is_shared: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._is_shared = is_shared
+        # The engine knows that there is something for it.
+        self.is_requested = True
+        self._looked_at = self._polled_at = 0.0
+
+    def request(self) -> None:
+        """Let the next round of the loop look into the store."""
+        self.is_requested = True
+
+    def is_due(self) -> bool:
+        return self.is_requested or self._has_changes() or self._is_overdue()
+
+    def begin_look(self) -> None:
+        self.is_requested = False
+        self._looked_at = self._clock.monotonic()
+
+    def _has_changes(self) -> bool:
+        # A round of the loop may take less time than the question.
+        now = self._clock.monotonic()
+        if now - self._polled_at < POLL_SECONDS:
+            return False
+        self._polled_at = now
+        return self._store.has_changes()
+
+    def _is_overdue(self) -> bool:
+        return self._is_shared and self._clock.monotonic() - self._looked_at > IDLE_SECONDS

@@ -1,0 +1,274 @@
+"""The runs whose turns an engine holds: taking them up, their reports, and letting them go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+
+from mulligan.core.effects.snapshot import restore
+from mulligan.core.model import reports as r
+from mulligan.core.state.scope import Evaluator
+from mulligan.core.state.state import State
+from mulligan.engine.change_watch import ChangeWatch
+from mulligan.engine.integrity import refuse_damaged
+from mulligan.engine.observers import Observer
+from mulligan.engine.run_driver import NOT_AHEAD, QueuedReport, RunDriver, new_record
+from mulligan.engine.task_supply import TaskSupply
+from mulligan.engine.tasks_in_flight import TasksInFlight
+from mulligan.engine.timer_watch import TimerWatch
+from mulligan.engine.workflow_cache import WorkflowCache
+from mulligan.errors import CodecError, MulliganError
+from mulligan.ports import Clock, EngineExecutor, EngineStore, Message, NewRun, RunRecord, Turn
+
+# How many runs are loaded in one round of the loop: a heartbeat must not wait for more than that.
+TAKEN_AT_ONCE_MAX = 50
+
+
+class RunAbandoned(MulliganError):
+    """The run that this process is to drive triggers a bug in Mulligan, and could not even be paused."""
+
+    code = "run.left_alone"
+
+
+class RunsToClaim:
+    """Runs to take up, in order of request. Thousands may wait, and loading one takes time."""
+
+    def __init__(self) -> None:
+        self._run_ids: dict[int, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._run_ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._run_ids)
+
+    def add(self, run_ids: Iterable[int]) -> None:
+        self._run_ids.update(dict.fromkeys(run_ids))
+
+    def next_batch(self) -> list[int]:
+        """The next ones. They stay here until `discard`, so that an error loses none."""
+        return list(islice(self._run_ids, TAKEN_AT_ONCE_MAX))
+
+    def discard(self, run_ids: Iterable[int]) -> None:
+        for run_id in run_ids:
+            self._run_ids.pop(run_id, None)
+
+
+class DrivenRuns:
+    """A driver for each run, and which of them have something to do."""
+
+    def __init__(
+        self,
+        *,
+        store: EngineStore,
+        clock: Clock,
+        evaluator: Evaluator,
+        name: str,
+        executor: EngineExecutor | None,
+        observer: Observer,
+        workflows: WorkflowCache,
+        tasks: TasksInFlight,
+        supply: TaskSupply,
+        timers: TimerWatch,
+        changes: ChangeWatch,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._evaluator = evaluator
+        self._name = name
+        self._executor = executor
+        self._observer = observer
+        self._workflows = workflows
+        self._tasks = tasks
+        self._supply = supply
+        self._timers = timers
+        self._changes = changes
+        self.drivers: dict[int, RunDriver] = {}
+        # Drivers with something for their next turn.
+        self.ready: dict[int, RunDriver] = {}
+        self.to_claim = RunsToClaim()
+        # Drivers of runs that had ended when they were taken up.
+        self._ended: list[RunDriver] = []
+        # Runs that this process cannot drive because of a bug or damaged data.
+        self._abandoned: set[int] = set()
+
+    @property
+    def run_ids(self) -> list[int]:
+        """The runs that we drive, or are about to."""
+        return [*self.drivers, *(run_id for run_id in self.to_claim if run_id not in self.drivers)]
+
+    # -- taking up ---------------------------------------------------------------------------------------------------
+
+    def take_up(self, run_ids: Collection[int], root_run_id: int | None) -> None:
+        """Drive these runs if their turns are free: a batch now, the others in the next rounds."""
+        self.to_claim.add(run_id for run_id in run_ids if run_id not in self.drivers and run_id not in self._abandoned)
+        batch = self.to_claim.next_batch()
+        if batch:
+            self._adopt(self._store.take_turns(batch, self._name), root_run_id)
+            self.to_claim.discard(batch)
+
+    def _adopt(self, turns: Iterable[Turn], root_run_id: int | None) -> None:
+        for turn in turns:
+            try:
+                self._load(turn)
+            except CodecError as error:
+                # A run that cannot be read must not disturb the others.
+                if turn.run_id == root_run_id:
+                    raise
+                self._abandoned.add(turn.run_id)
+                self._store.release([turn])
+                self._observer.trouble(f"run {turn.run_id} is left alone: {error.message}")
+
+    def _load(self, turn: Turn) -> None:
+        loaded = self._store.load(turn.run_id)
+        workflow, graph = self._workflows.get(loaded.record.version, loaded.workflow)
+        state = restore(workflow, loaded.rows, graph)
+        self._workflows.note_breakers(state.workflow)
+        refuse_damaged(loaded.record, state)
+        self._supply.add(self._drive(turn, loaded.record, state))
+
+    def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
+        """Drive runs that were just created, without reading them from the store."""
+        for turn, new in zip(turns, runs, strict=True):
+            workflow, graph = self._workflows.get(new.version, new.workflow)
+            self._drive(turn, new_record(turn, new), State(workflow, graph))
+
+    def _drive(self, turn: Turn, record: RunRecord, state: State) -> RunDriver:
+        is_shared = self._store.is_shared
+        ahead = NOT_AHEAD if is_shared else max(NOT_AHEAD, state.run.at - self._clock.now())
+        driver = RunDriver(
+            turn=turn,
+            record=record,
+            state=state,
+            evaluator=self._evaluator,
+            executor=None if self._supply.is_draining else self._executor,
+            is_exclusive=not is_shared,
+            ahead=ahead,
+        )
+        self.drivers[turn.run_id] = driver
+        if ahead:
+            self._timers.ahead[turn.run_id] = ahead
+        if driver.has_more_to_enter:
+            self.ready[turn.run_id] = driver
+        if driver.has_ended:
+            self._ended.append(driver)
+        self._changes.request()
+        return driver
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def add_report(self, driver: RunDriver, report: QueuedReport) -> None:
+        driver.reports.append(report)
+        self.ready[driver.run_id] = driver
+
+    def read_inboxes(self, run_ids: Collection[int]) -> None:
+        postponed: set[int] = set()
+        for message in self._store.inbox(run_ids):
+            driver = self.drivers[message.run_id]
+            if driver.run_id not in postponed and self._is_too_early(driver, message):
+                postponed.add(driver.run_id)
+            if driver.run_id not in postponed and driver.deliver(message):
+                self.ready[driver.run_id] = driver
+
+    def _is_too_early(self, driver: RunDriver, message: Message) -> bool:
+        """Whether a new round has to wait: tasks of the last round that were stopped still have their grace.
+
+        The message stays in the inbox with all that follow it. The end of the task is a change that we notice.
+        """
+        is_new_round = driver.has_ended and isinstance(message.report, r.RetryRequested)
+        return is_new_round and self._store.has_leases(driver.run_id)
+
+    def unsent_reports(self) -> dict[int, r.Report]:
+        """Roll all turns back. The reports of our own tasks that may not be written, by token."""
+        unsent: dict[int, r.Report] = {}
+        for driver in self.drivers.values():
+            driver.roll_back()
+            unsent.update((one.token, one.report) for one in driver.all_reports if one.token is not None)
+        return unsent
+
+    def roll_back(self, driver: RunDriver) -> None:
+        """The turn was not written: it is decided again in the next round."""
+        driver.roll_back()
+        self.ready[driver.run_id] = driver
+        self._supply.note_queue(driver)
+
+    # -- letting go --------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Start no more tasks."""
+        for driver in self.drivers.values():
+            driver.executor = None
+            # The next holder of the turn finds them.
+            driver.starts.clear()
+
+    def release_all(self) -> None:
+        """Give all turns back, so that other workers can continue."""
+        self._store.release([driver.turn for driver in self.drivers.values()])
+        self.forget_all()
+
+    def release_ended(self) -> None:
+        """Give back runs that had ended when they were taken up.
+
+        Another worker may have driven them to their end, or a commit was written though we saw an error. A run with
+        unprocessed reports is released after its next turn.
+        """
+        if not self._ended:
+            return
+        ended = [driver for driver in self._ended if not driver.reports]
+        self._store.release([driver.turn for driver in ended])
+        self._ended.clear()
+        for driver in ended:
+            self._forget(driver)
+
+    def part_with(self, driver: RunDriver, *, is_released: bool) -> None:
+        """Stop driving a run that has ended. The last commit of a round released its turn; a later one did not."""
+        if driver.reports:
+            # They arrived behind the end of the round, and are still in the inbox.
+            self._changes.request()
+        if not is_released:
+            self._store.release([driver.turn])
+        self._forget(driver)
+
+    def lose(self, driver: RunDriver) -> None:
+        """Stop driving a run that another worker has written. Reports of our own tasks go through its inbox."""
+        driver.roll_back()
+        self._pass_on_reports(driver)
+        self._forget(driver)
+        self._changes.request()
+
+    def abandon(self, driver: RunDriver, error: Exception) -> None:
+        """Stop driving a run that cannot be paused, or whose pause cannot be written. Another version may do better."""
+        self._pass_on_reports(driver)
+        self._forget(driver)
+        self._abandoned.add(driver.run_id)
+        self._store.release([driver.turn])
+        self._observer.trouble(
+            f"run {driver.run_id} is left alone because of a bug in Mulligan: {type(error).__name__}: {error}"
+        )
+
+    def refuse_abandoned(self, run_id: int) -> None:
+        """Raise if the run was abandoned: this process will not continue it."""
+        if run_id in self._abandoned:
+            raise RunAbandoned(
+                f"run {run_id} triggers a bug in Mulligan and cannot be continued by this version",
+                hint=f"nothing of it is lost; to see what it did: mulligan explain {run_id}",
+            )
+
+    def _pass_on_reports(self, driver: RunDriver) -> None:
+        """Only we have the leases of our own tasks: the next holder of the turn gets their reports from us."""
+        for queued in driver.all_reports:
+            if queued.token is not None:
+                self._tasks.send_report(queued.token, queued.report, queued.guard)
+
+    def _forget(self, driver: RunDriver) -> None:
+        self.drivers.pop(driver.run_id, None)
+        self.ready.pop(driver.run_id, None)
+        self._supply.forget(driver.run_id)
+        self._timers.ahead.pop(driver.run_id, None)
+
+    def forget_all(self) -> None:
+        self.drivers.clear()
+        self.ready.clear()
+        self._supply.forget_all()
+        self._timers.ahead.clear()
+        self._ended.clear()

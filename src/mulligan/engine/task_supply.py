@@ -1,0 +1,166 @@
+"""Getting tasks for the executor: from the queues of our own runs, or by asking the store for leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import islice
+
+from mulligan.core.effects.tasks import Task
+from mulligan.engine.run_driver import RunDriver
+from mulligan.engine.workflow_cache import WorkflowCache
+from mulligan.ports import Clock, Commit, Lease, TaskCapacity, TaskQueue
+
+# How many runs are asked in a round of the loop whether a task of theirs fits: there may be thousands.
+CLAIMS_MAX = 200
+# How often a shared store is asked for tasks without a sign that it has any.
+LEASE_AGAIN_SECONDS = 0.2
+# How often in a row our own tasks may take all capacity while tasks in the store wait.
+ROUNDS_WITHOUT_ROOM_MAX = 2
+
+
+class LeasePacing:
+    """When to ask the store for leases: after tasks were queued, or when more capacity is free than last time."""
+
+    def __init__(self, clock: Clock, *, is_shared: bool) -> None:
+        self._clock = clock
+        self.may_have_tasks = True
+        self.has_more_room = False
+        # In a local file the question costs next to nothing.
+        self._seconds = LEASE_AGAIN_SECONDS if is_shared else 0.0
+        self._asked_at = 0.0
+        self._rounds_without_room = 0
+
+    def note_no_room(self) -> None:
+        """Count a round in which our own tasks left no capacity to ask for more."""
+        self._rounds_without_room += 1
+
+    @property
+    def comes_first(self) -> bool:
+        """Whether to ask before our own tasks take the capacity, so that tasks in the store do not starve."""
+        return self._rounds_without_room >= ROUNDS_WITHOUT_ROOM_MAX
+
+    def is_due(self, *, may_have_others: bool) -> bool:
+        # A task that did not fit before may fit when another one has ended: worth a question now and then.
+        has_waited = self._clock.monotonic() - self._asked_at >= self._seconds
+        return self.may_have_tasks or (self.has_more_room and may_have_others and has_waited)
+
+    def note_asked(self, *, may_have_more: bool) -> None:
+        self._asked_at, self.has_more_room, self.may_have_tasks = self._clock.monotonic(), False, may_have_more
+        self._rounds_without_room = 0
+
+
+class TaskSupply:
+    """Decides where tasks come from.
+
+    If no other worker takes tasks from the store (`is_alone`), the tasks of our runs are ours without asking. Tasks
+    with a breaker are always leased from the store, and so are all tasks that other workers may take.
+    """
+
+    def __init__(
+        self,
+        store: TaskQueue,
+        executor: TaskCapacity | None,
+        name: str,
+        workflows: WorkflowCache,
+        clock: Clock,
+        *,
+        is_shared: bool,
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._name = name
+        self._workflows = workflows
+        self._is_shared = is_shared
+        self.is_alone = not is_shared
+        self.is_draining = False
+        self.pacing = LeasePacing(clock, is_shared=is_shared)
+        # Drivers whose runs have queued tasks that wait for capacity.
+        self._queuing: dict[int, RunDriver] = {}
+        # The last small task that did not fit.
+        self._rejected: Task | None = None
+
+    def add(self, driver: RunDriver) -> None:
+        """Note the queued tasks of a run that we have begun to drive."""
+        if self.is_alone:
+            driver.requeue(self._store.queued_tasks(driver.run_id))
+            self._queuing[driver.run_id] = driver
+
+    def note_queue(self, driver: RunDriver) -> None:
+        """Note that the driver's queue may have grown."""
+        if driver.queue:
+            self._queuing[driver.run_id] = driver
+
+    def forget(self, run_id: int) -> None:
+        self._queuing.pop(run_id, None)
+
+    def forget_all(self) -> None:
+        self._queuing.clear()
+
+    @property
+    def has_waiting_tasks(self) -> bool:
+        """Whether a task of a run that is not paused waits for capacity."""
+        return any(driver.queue and not driver.is_paused for driver in self._queuing.values())
+
+    def set_alone(self, is_alone: bool, drivers: Iterable[RunDriver]) -> None:
+        """Set whether other workers may take tasks. A worker may appear at any time: then a commit is a Conflict."""
+        is_alone = is_alone or not self._is_shared
+        if is_alone == self.is_alone:
+            return
+        self.is_alone = is_alone
+        self._queuing.clear()
+        for driver in drivers:
+            driver.queue.clear()
+            self.add(driver)
+
+    def claim(self, now: datetime, crashed: Callable[[RunDriver, Exception], None]) -> list[RunDriver]:
+        """Let our runs start queued tasks that fit now. Return the drivers that were asked."""
+        claimed: list[RunDriver] = []
+        if not self._may_start or not self.is_alone or not self._queuing or self._is_full():
+            return claimed
+        for driver in list(islice(self._queuing.values(), CLAIMS_MAX)):
+            try:
+                rejected = driver.claim_tasks(now)
+            except Exception as error:
+                crashed(driver, error)
+                continue
+            claimed.append(driver)
+            if not driver.queue:
+                del self._queuing[driver.run_id]
+            if rejected is not None and rejected.is_small:
+                self._rejected = rejected
+                break
+        return claimed
+
+    @property
+    def _may_start(self) -> bool:
+        return self._executor is not None and not self.is_draining
+
+    def _is_full(self) -> bool:
+        """Whether a small task that did not fit still does not: then no other task fits either."""
+        assert self._executor is not None
+        return self._rejected is not None and not self._executor.fits(self._rejected)
+
+    def lease(self, root_run_id: int | None) -> list[Lease] | None:
+        """Ask the store for tasks that fit, if it is worth it; None if it was not asked.
+
+        A shared store gives tasks of any run. Otherwise only tasks with a breaker have to be leased.
+        """
+        may_have_others = self._workflows.has_breakers or not self.is_alone
+        if not self._may_start or not self.pacing.is_due(may_have_others=may_have_others):
+            return None
+        assert self._executor is not None
+        offer = self._executor.offer()
+        if offer.tasks_max < 1:
+            self.pacing.note_no_room()
+            return None
+        leases = self._store.lease(self._name, offer, root_run_id=root_run_id, is_guarded=not self._is_shared)
+        self.pacing.note_asked(may_have_more=len(leases) == offer.tasks_max)
+        return leases
+
+    def note_commit(self, commit: Commit) -> None:
+        """Note whether a commit leaves tasks for us in the store."""
+        # A task that waits for a breaker may pass when the breaker's probe has ended.
+        is_guarded = self._workflows.has_breakers and bool(commit.queued or commit.counted or commit.is_last)
+        if is_guarded or (commit.queued and not self.is_alone):
+            self.pacing.may_have_tasks = True

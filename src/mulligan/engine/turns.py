@@ -1,0 +1,186 @@
+"""Deciding and writing the turns of runs: many in one commit, each alone when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import islice
+
+from mulligan.engine.change_watch import ChangeWatch
+from mulligan.engine.driven_runs import DrivenRuns
+from mulligan.engine.observers import Observer
+from mulligan.engine.run_driver import REPORTS_PER_TURN_MAX, RunDriver
+from mulligan.engine.task_supply import TaskSupply
+from mulligan.engine.tasks_in_flight import TasksInFlight
+from mulligan.engine.timer_watch import TimerWatch
+from mulligan.engine.workflow_cache import WorkflowCache
+from mulligan.errors import Conflict, StoreRefused, StoreUnavailable
+from mulligan.ports import Clock, Commit, CommitResult, Turns, fault_point
+
+# A turn that crashes this often has met a bug: the run is paused and does not disturb the others.
+CRASHES_MAX = 3
+# How many runs have their turns in one round and share a commit: heartbeats are sent between rounds.
+TURNS_AT_ONCE_MAX = 500
+# From this duration on it is worth to wait for more tasks that may share a commit; how long at most; and the weight of
+# the last commit in the average.
+SLOW_COMMIT_SECONDS, GATHER_SECONDS_MAX, WEIGHT_OF_THE_LAST = 0.0008, 0.001, 0.1
+
+
+class TurnTaker:
+    """Takes the turns of the runs that are ready."""
+
+    def __init__(
+        self,
+        *,
+        store: Turns,
+        clock: Clock,
+        observer: Observer,
+        check: Callable[[], None],
+        workflows: WorkflowCache,
+        runs: DrivenRuns,
+        tasks: TasksInFlight,
+        supply: TaskSupply,
+        timers: TimerWatch,
+        changes: ChangeWatch,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._observer = observer
+        self._check = check
+        self._workflows = workflows
+        self._runs = runs
+        self._tasks = tasks
+        self._supply = supply
+        self._timers = timers
+        self._changes = changes
+        # A moving average.
+        self._commit_seconds = 0.0
+
+    @property
+    def gather_seconds(self) -> float:
+        """How long to wait for other tasks that are about to end: a small part of a slow commit."""
+        seconds = self._commit_seconds
+        return 0.0 if seconds < SLOW_COMMIT_SECONDS else min(seconds / 2, GATHER_SECONDS_MAX)
+
+    def take(self) -> bool:
+        """Decide and write one turn of each run that is ready. False if there was nothing to write."""
+        now, ready = self._clock.now(), self._runs.ready
+        drivers = [ready.pop(run_id) for run_id in list(islice(ready, TURNS_AT_ONCE_MAX))]
+        if drivers:
+            fault_point("before_turn")
+        for driver in drivers:
+            self._decide(driver, now)
+        drivers += self._supply.claim(now, lambda driver, error: self._handle_crash(driver, error, now))
+        decided = list({driver.run_id: driver for driver in drivers if driver.has_open_turn}.values())
+        if decided:
+            fault_point("before_commit")
+            self._commit(decided)
+        return bool(decided)
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def _decide(self, driver: RunDriver, now: datetime) -> None:
+        try:
+            driver.decide(now, 1 if driver.crashes else REPORTS_PER_TURN_MAX)
+        except StoreUnavailable:
+            # An artifact that an expression reads cannot be fetched now.
+            self._runs.roll_back(driver)
+            raise
+        except Exception as error:
+            self._handle_crash(driver, error, now)
+        if driver.run_id in self._runs.drivers:
+            if driver.ahead:
+                self._timers.ahead[driver.run_id] = driver.ahead
+            if driver.reports or driver.has_more_to_enter:
+                self._runs.ready[driver.run_id] = driver
+
+    def _handle_crash(self, driver: RunDriver, error: Exception, now: datetime) -> None:
+        """Roll back a turn that has met a bug. If that happens repeatedly, pause the run with the reason."""
+        driver.roll_back()
+        driver.crashes += 1
+        if driver.crashes < CRASHES_MAX:
+            return
+        if driver.crashes > CRASHES_MAX or driver.is_stopping:
+            self._runs.abandon(driver, error)
+            return
+        reason = f"engine_error: {type(error).__name__}: {error}"
+        trigger = driver.pause_after_crash(now, reason)
+        self._runs.ready[driver.run_id] = driver
+        self._observer.trouble(f"run {driver.run_id} is paused because of a bug in Mulligan: {reason} (at {trigger})")
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _commit(self, drivers: list[RunDriver]) -> None:
+        self._check()
+        try:
+            commits = [commit for driver in drivers if (commit := driver.build_commit()) is not None]
+            started_at = self._clock.monotonic()
+            results = self._store.commit(commits)
+            self._commit_seconds += (self._clock.monotonic() - started_at - self._commit_seconds) * WEIGHT_OF_THE_LAST
+        except Conflict:
+            if len(drivers) == 1:
+                self._runs.lose(drivers[0])
+            else:
+                self._commit_one_by_one(drivers)
+            self._supply.set_alone(False, self._runs.drivers.values())
+            return
+        except (StoreUnavailable, StoreRefused):
+            for driver in drivers:
+                self._runs.roll_back(driver)
+            raise
+        except Exception as error:
+            # A bug: one of the commits cannot be written.
+            if len(drivers) > 1:
+                self._commit_one_by_one(drivers)
+                return
+            (driver,) = drivers
+            self._handle_crash(driver, error, self._clock.now())
+            if driver.run_id in self._runs.drivers:
+                self._runs.ready[driver.run_id] = driver
+            return
+        fault_point("after_commit")
+        self._confirm(drivers, commits, results)
+
+    def _commit_one_by_one(self, drivers: list[RunDriver]) -> None:
+        """Find the one that cannot be written, and write the others."""
+        now = self._clock.now()
+        for driver in drivers:
+            self._runs.roll_back(driver)
+        for driver in drivers:
+            self._runs.ready.pop(driver.run_id, None)
+            self._decide(driver, now)
+            if driver.has_open_turn:
+                self._commit([driver])
+
+    def _confirm(self, drivers: list[RunDriver], commits: list[Commit], results: list[CommitResult]) -> None:
+        fault_point("after_drain")
+        # First of all: the rest takes its time while the tasks run.
+        self._tasks.start([lease for result in results for lease in result.leases])
+        for driver, commit, result in zip(drivers, commits, results, strict=True):
+            entries = driver.confirm()
+            driver.crashes = 0
+            if not self._supply.is_alone:
+                driver.queue.clear()
+            self._supply.note_queue(driver)
+            if driver.has_more_to_enter:
+                self._runs.ready[driver.run_id] = driver
+            if entries:
+                self._observer.committed(driver.state, entries)
+            if driver.has_ended:
+                self._runs.part_with(driver, is_released=commit.is_last)
+            elif driver.reports:
+                # A pause after a crash was lifted: the reports that were set aside are processed again.
+                self._runs.ready[driver.run_id] = driver
+            self._note_consequences(driver, commit, result)
+        self._tasks.stop(commits)
+
+    def _note_consequences(self, driver: RunDriver, commit: Commit, result: CommitResult) -> None:
+        """Note what has to be looked at next."""
+        self._workflows.note_breakers(driver.state.workflow)
+        for timer in commit.timers:
+            self._timers.add(driver, timer)
+        if result.children:
+            self._runs.begin(result.children, commit.children)
+        if commit.outgoing or commit.child_reports:
+            self._changes.request()
+        self._supply.note_commit(commit)

@@ -1,0 +1,128 @@
+"""Refuse invalid templates and Python code, and programs that come from a step, when the file is read.
+
+Whether a value may stand in a program is otherwise known only with the value: a number may stand where a text may not.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from jinja2 import Environment, TemplateSyntaxError
+
+from mulligan.formats.noetl.steps import Step
+from mulligan.formats.noetl.texts import is_word
+from mulligan.formats.noetl.tools import Tool, input_of
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+
+_JINJA = Environment(extensions=["jinja2.ext.do"])
+_NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
+# Keys that name the kind of a tool, in any dialect.
+_KINDS = ("kind", "type", "tool")
+_RAW = "write text that is not a template between '{% raw %}' and '{% endraw %}'"
+
+
+class _Mistake(NamedTuple):
+    """What is wrong with a text, and in which line."""
+
+    message: str
+    line: int
+
+
+def refuse_unreadable(nodes: Iterable[Node], source: Source) -> None:
+    """Note each invalid template in `nodes`, and each code that is not Python."""
+    for node in nodes:
+        if isinstance(node, Mapping):
+            _check_mapping(node, source)
+        elif isinstance(node, Sequence):
+            refuse_unreadable(node.items, source)
+        elif isinstance(node.value, str) and (wrong := _template(node.value)):
+            source.note(_refusal(node, wrong, f"this template is invalid: {wrong.message}", _RAW, source))
+
+
+def _check_mapping(node: Mapping, source: Source) -> None:
+    code = node.get("code")
+    is_python = any(is_word(node.get(key), "python") for key in _KINDS)
+    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text)):
+        source.note(_refusal(code, wrong, f"this Python code is invalid: {wrong.message}", "", source))
+    inner = (value for key, (_, value) in node.entries.items() if key not in _NO_TEMPLATES)
+    refuse_unreadable(inner, source)
+
+
+def _refusal(node: Scalar, wrong: _Mistake, message: str, hint: str, source: Source) -> Refusal:
+    lines = node.text.split("\n")
+    if len(lines) < 2 or not 1 <= wrong.line <= len(lines):
+        return source.refuse("noetl", message, node, hint=hint)
+    line = lines[wrong.line - 1]
+    offset = sum(len(before) + 1 for before in lines[: wrong.line - 1]) + len(line) - len(line.lstrip())
+    return source.refuse_in("noetl", message, node, offset, max(1, len(line.strip())), hint=hint)
+
+
+@lru_cache(maxsize=1024)
+def _template(text: str) -> _Mistake | None:
+    if "{{" not in text and "{%" not in text:
+        return None
+    try:
+        _JINJA.parse(text)
+    except TemplateSyntaxError as wrong:
+        return _Mistake(_in_our_style(wrong.message or "it cannot be read"), wrong.lineno)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _python(code: str) -> _Mistake | None:
+    """What is wrong with Python code. A `return` outside of functions is allowed."""
+    try:
+        ast.parse(code)
+    except SyntaxError as wrong:
+        return _Mistake(_in_our_style(wrong.msg), wrong.lineno or 0)
+    except ValueError as wrong:  # a NUL
+        return _Mistake(_in_our_style(str(wrong)), 0)
+    return None
+
+
+def _in_our_style(message: str) -> str:
+    """The message in our style: no capital at the beginning, no full stop at the end."""
+    return f"{message[:1].lower()}{message[1:]}".rstrip(".")
+
+
+# The keys of each tool that hold its program.
+_TEXTS = {
+    "shell": ("cmds", "cmd", "command"),
+    "postgres": ("command", "commands", "query", "sql"),
+    "duckdb": ("command", "commands", "query", "queries", "cmd", "cmds"),
+}
+_WHOLE = re.compile(r"\s*\{\{-?\s*([A-Za-z_]\w*)\s*(?:[.\[|][^{}]*)?-?\}\}\s*;?\s*")
+_HINT = "write it in the file, with templates for the values only; or use --trust-templates"
+
+
+def refuse_programs_from_steps(steps: Iterable[Step], source: Source) -> None:
+    """Note each command and each query whose whole text is the result of a step."""
+    all_steps = [*steps]
+    names = {name for step in all_steps for name in (step.name, step.name.replace("-", "_"))}
+    for step in all_steps:
+        for tool in step.tools.all:
+            for node in _texts(tool):
+                found = _WHOLE.fullmatch(node.text)
+                if found and found[1] in names - _own_names(step, tool):
+                    what = "a command" if tool.kind == "shell" else "a query"
+                    message = f"'{shorten(node.text.strip())}' is the whole of {what}, and its value comes from a step"
+                    source.note(source.refuse("noetl", message, node, hint=_HINT))
+
+
+def _texts(tool: Tool) -> Iterator[Scalar]:
+    for key in _TEXTS.get(tool.kind, ()):
+        node = tool.node.get(key)
+        for one in node.items if isinstance(node, Sequence) else (node,):
+            if isinstance(one, Scalar) and isinstance(one.value, str):
+                yield one
+
+
+def _own_names(step: Step, tool: Tool) -> set[str]:
+    """The names that mean something else in this step: its input, and its item."""
+    inputs: list[Node | None] = [step.input, input_of(tool.node)]
+    given = {key.text for node in inputs if isinstance(node, Mapping) for key, _ in node.items()}
+    return given | ({step.loop.iterator} if step.loop is not None else set())

@@ -1,0 +1,111 @@
+"""Run one step: from its first template to its envelope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan import StepError
+from mulligan.formats.noetl.runtime import failures
+from mulligan.formats.noetl.runtime.context import Context, result_of
+from mulligan.formats.noetl.runtime.pipeline import (
+    failed_attempts,
+    final_failure,
+    outcome_names,
+    rejected_result,
+    retryable_failure,
+    run_tools,
+    with_route_problem,
+)
+from mulligan.formats.noetl.runtime.policy import Decision
+from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
+from mulligan.formats.noetl.runtime.templates import render_value
+
+_NOTHING = {"kind": "noop"}
+_ABSENT = object()
+
+
+def run(
+    *,
+    tool: Any = None,
+    render: Any = _ABSENT,
+    result: Any = _ABSENT,
+    loop: dict[str, Any] | None = None,
+    set: dict[str, Any] | None = None,
+    cases: list[dict[str, Any]] | None = None,
+    next: dict[str, Any] | None = None,
+    failure: dict[str, Any] | None = None,
+    **known: Any,
+) -> dict[str, Any]:
+    """Run the step; returns the envelope {result, ctx, next, status}. StepError where it fails."""
+    context = Context(**known)
+    routes = Routes(context, cases, next)
+    if failure is not None:
+        return _route_failure(failure, context, routes)
+    if loop is not None:
+        result = _collect_results(loop, context)
+    elif render is not _ABSENT:
+        result = render_value(render, context.names())
+    if result is not _ABSENT:
+        now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
+        now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
+    else:
+        (result, now), events = _run_tool(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
+    context.know(result)
+    context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
+    return _envelope(result, context, routes.follow(events, now))
+
+
+def _run_tool(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:
+    """The result of the tool, and the names for its outcome. A case may ask for a retry after any outcome."""
+    tries = failed_attempts()
+    try:
+        result, output = run_tools(routes.with_pages(tool), context)
+    except StepError as error:
+        decision = _retry_after(error, routes, tries)
+        if decision is None and routes.decide_retries:
+            raise final_failure(error) from None
+        raise retryable_failure(error, decision, tries) if decision else error from None
+    given, collected = routes.collected(result)
+    now = {**collected, **outcome_names(result, None, tries + 1), "output": output}
+    if decision := routes.retry(AFTER_SUCCESS[:1], now):
+        raise retryable_failure(rejected_result(context), decision, tries)
+    return given, now
+
+
+def _retry_after(error: StepError, routes: Routes, tries: int) -> Decision | None:
+    """The retry that the cases ask for. An error in a case is reported beside the failure, not instead of it."""
+    try:
+        return routes.retry(AFTER_FAILURE, outcome_names(None, failures.view(error), tries + 1))
+    except StepError as problem:
+        raise with_route_problem(error, problem) from None
+
+
+def _envelope(result: Any, context: Context, following: list[str], status: str = "ok") -> dict[str, Any]:
+    return {"result": result, "ctx": context.set_here, "next": following, "status": status}
+
+
+def _route_failure(failure: dict[str, Any], context: Context, routes: Routes) -> dict[str, Any]:
+    """Route a failure. If no arc or case takes it up, this step fails as well, and it stays unhandled."""
+    error = StepError(
+        str(failure.get("code") or "EXCEPTION"),
+        str(failure.get("message") or ""),
+        retryable=False,
+        details=dict(failure.get("details") or {}),
+    )
+    view = failures.view(error)
+    context.know({"status": "error", "error": view})
+    try:
+        following = routes.follow(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
+    except StepError as problem:
+        raise with_route_problem(error, problem) from None
+    if not following:
+        raise error
+    return _envelope({"status": "error", "error": view}, context, following, "error")
+
+
+def _collect_results(loop: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The results of the items of a loop, in order, and how many succeeded."""
+    outputs = loop.get("results") or []
+    context.take_over(outputs)
+    stats = {"total": loop.get("total", len(outputs)), "success": loop.get("succeeded"), "failed": loop.get("failed")}
+    return {"results": [result_of(output) for output in outputs], "stats": stats}

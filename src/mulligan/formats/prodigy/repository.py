@@ -1,0 +1,256 @@
+"""Steps and checks about Git: required and automatic commits, changes that later steps read, worktrees.
+
+Outside a Git repository none of them does anything. The commit that HEAD was at before a step is remembered in a file
+in the Git folder of the worktree. Its name contains the step's position in the file, since steps can be nested.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mulligan.formats.expressions import quoted
+from mulligan.formats.prodigy.context import Context
+from mulligan.formats.prodigy.variables import GIT_FIELDS, mentions, translate_text
+from mulligan.formats.translation import Translation, literal, made
+from mulligan.language.nodes import Mapping, Node, Scalar
+from mulligan.language.shapes import Fields
+
+# -- commits ---------------------------------------------------------------------------------------------------------
+
+
+_SKIP_OUTSIDE_GIT = "git rev-parse --git-dir > /dev/null 2>&1 || exit 0"
+
+
+def commit_required_at(form: Fields) -> Node | None:
+    """The node that requires a commit of the step; None if there is none."""
+    for fields in (form, form.get("metadata")):
+        if isinstance(fields, Fields) and fields.get("commit_required"):
+            return fields.at("commit_required")
+    return None
+
+
+def remember_head(at: Node) -> dict[str, Any]:
+    """The command before a step that remembers HEAD."""
+    command = f'{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{head_file(at)}"'
+    return {"shell": made(f"{_SKIP_OUTSIDE_GIT}\n{command}", at)}
+
+
+def require_commit(at: Node, title: str) -> dict[str, Any]:
+    """The check after a step that it made a commit."""
+    return _git_check(
+        f'[ "$(git rev-parse -q --verify HEAD)" != "$(cat "$(git rev-parse --git-dir)/{head_file(at)}")" ]',
+        f"{title} made no commit",
+        at,
+    )
+
+
+def with_required_commit(commands: list[dict[str, Any]], at: Node) -> list[dict[str, Any]]:
+    """The commands of a handler, with a check that they made a commit."""
+    return [remember_head(at), *commands, require_commit(at, "the handler")]
+
+
+def auto_commit(
+    at: Node, title: str, config: Fields | None, context: Context, translation: Translation
+) -> dict[str, Any]:
+    """The command that commits what a step changed, if anything."""
+    add = " ".join(["git add -A", *_commit_paths(config)])
+    commit = " ".join(["git commit -q", *_commit_options(config), '-m "$PRODIGY_MESSAGE"'])
+    script = f"{_SKIP_OUTSIDE_GIT}\n{add}\ngit diff --cached --quiet || {commit}"
+    message = _commit_message(title, config, context, translation)
+    return {"shell": made(script, at), "env": {"PRODIGY_MESSAGE": made(message, at)}}
+
+
+def check_commit_message(config: Fields) -> dict[str, Any]:
+    """The check that the message of the last commit matches the pattern."""
+    at, pattern = config.at("message_pattern"), config["message_pattern"]
+    return _git_check(
+        f"git log -1 --format=%B | grep -Eq -e {_shell_quote(pattern)}",
+        f"the message of the last commit does not match '{pattern}'",
+        at,
+    )
+
+
+def warn_of_squash(config: Fields | None, translation: Translation) -> None:
+    if config is not None and config.get("squash"):
+        message = "'squash' is ignored: the commits of a step are kept as they are"
+        translation.warn("prodigy", message, config.at("squash"))
+
+
+def _git_check(condition: str, otherwise: str, at: Node) -> dict[str, Any]:
+    return {"shell": made(f"{_SKIP_OUTSIDE_GIT}\n{condition} || {{ echo {_shell_quote(otherwise)} >&2; exit 1; }}", at)}
+
+
+def _shell_quote(words: str) -> str:
+    """Quote a text as one shell word without expressions."""
+    return literal(shlex.quote(words))
+
+
+def _commit_message(title: str, config: Fields | None, context: Context, translation: Translation) -> str:
+    if config is None or "message_template" not in config:
+        return literal(f"Changes of {title}")
+    node = config.at("message_template")
+    assert isinstance(node, Scalar)
+    return translate_text(node, context.with_variables({"step.name": quoted(title)}), translation)
+
+
+def _commit_options(config: Fields | None) -> Iterator[str]:
+    if config is not None and config.get("sign"):
+        yield "-S"
+    if config is not None and "author" in config:
+        yield f"--author={_shell_quote(config['author'])}"
+
+
+def _commit_paths(config: Fields | None) -> Iterator[str]:
+    """The paths to commit: all or the included ones, without the excluded ones."""
+    included = config.get("include_files", ()) if config is not None else ()
+    excluded = config.get("exclude_files", ()) if config is not None else ()
+    if included or excluded:
+        yield "--"
+    yield from map(_shell_quote, included or (":/",) * bool(excluded))
+    yield from (_shell_quote(f":!{path}") for path in excluded)
+
+
+def head_file(at: Node) -> str:
+    """The file in the Git folder that remembers HEAD before a step."""
+    return f"prodigy-head-{at.line + 1}-{at.column + 1}"
+
+
+# -- changes ---------------------------------------------------------------------------------------------------------
+
+
+_CHANGES_SINCE = "mulligan.formats.prodigy.runtime:changes_since"
+_FIND_OUTPUTS = "mulligan.formats.prodigy.runtime:find_outputs"
+_CHANGE_FIELDS = "|".join(GIT_FIELDS)
+_STEP_CHANGES = re.compile(rf"\$\{{step\.(?:{_CHANGE_FIELDS})\}}")
+_RUN_CHANGES = re.compile(rf"\$\{{workflow\.(?:{_CHANGE_FIELDS})\}}")
+# The key in `Context.variables` of the file that remembers HEAD. It is not a variable of Prodigy.
+_REMEMBERED = "step before"
+_ACTION_KEYS = ("shell", "claude", "write_file", "test", "command")
+_TARGET_BRANCH = "merge.target_branch"
+
+
+def track_for_next(context: Context, following: Node | None) -> Context:
+    """The context of a step; it tracks changes if the following step asks for them."""
+    own = following
+    if isinstance(following, Mapping):
+        own = next((node for node in map(following.get, _ACTION_KEYS) if node is not None), None)
+    return msgspec.structs.replace(context, tracks_changes=own is not None and mentions(own, _STEP_CHANGES))
+
+
+def after_tracking(context: Context, at: Node) -> Context:
+    """The context after a step, with the file that remembers HEAD before it."""
+    forgotten = {name: value for name, value in context.variables.items() if name != _REMEMBERED}
+    remembered = {_REMEMBERED: head_file(at)} if context.tracks_changes else {}
+    return msgspec.structs.replace(context, variables={**forgotten, **remembered}, tracks_changes=False)
+
+
+def look_up_changes(asked: Node, title: str, context: Context) -> tuple[list[dict[str, Any]], Context]:
+    """The commands that look up changes for the text `asked`, and the context in which they are variables.
+
+    `step` is the previous step: HEAD before it was remembered. `workflow` is the run: what its branch has that its
+    target branch does not have.
+    """
+    looks: list[dict[str, Any]] = []
+    target = context.variables.get(_TARGET_BRANCH)
+    for root, pattern, args in (
+        ("step", _STEP_CHANGES, {"remembered": context.variables.get(_REMEMBERED)}),
+        ("workflow", _RUN_CHANGES, {"branch": target and f"${{{target}}}"}),
+    ):
+        if mentions(asked, pattern) and all(args.values()):
+            slot = context.slots.take(f"{title}_changes")
+            looks.append({"step": slot.name or None, "python": {"call": _CHANGES_SINCE}, "args": args})
+            context = context.with_variables({f"{root}.{field}": f"{slot.output}.{field}" for field in GIT_FIELDS})
+    return looks, context
+
+
+def find_output_files(form: Fields, title: str, at: Node, context: Context) -> tuple[list[dict[str, Any]], Context]:
+    """The command that finds the `outputs` of a step, and the context in which they are variables."""
+    outputs: dict[str, Fields] = form.get("outputs", {})
+    patterns = {name: output["file_pattern"] for name, output in outputs.items() if "file_pattern" in output}
+    slot = context.slots.take(f"{title}_outputs") if patterns else None
+    if slot is None or not slot.output:
+        return [], context
+    args = {"remembered": head_file(at), "patterns": {name: literal(pattern) for name, pattern in patterns.items()}}
+    found = {"step": slot.name or None, "python": {"call": _FIND_OUTPUTS}, "args": args}
+    return [found], context.with_variables({f"{title}.{name}": f"{slot.output}.{name}" for name in patterns})
+
+
+# -- worktrees -------------------------------------------------------------------------------------------------------
+
+
+_CALLS = "mulligan.formats.prodigy.runtime"
+# A retry would not help: Git would refuse again.
+_NO_RETRY = {"retry": 0}
+_OPEN_REMARK = "in a Git repository the run works in its own worktree and branch; elsewhere in place"
+_OPEN_ITEM_REMARK = "each item also works in its own worktree, based on the branch of the run"
+_CLOSE_REMARK = "the worktree is removed if the steps before merged its branch, and kept otherwise"
+_END_REMARK = "a failed run keeps its worktree and reports where it is"
+_MERGE_REMARK = "uncommitted changes are committed, then the branch is merged; a conflict is a failure"
+
+
+class Worktree(NamedTuple):
+    """The command that opens a worktree, the context of the commands in it, and the expression of its output."""
+
+    command: dict[str, Any]
+    context: Context
+    work: str
+
+
+def open_run_worktree(context: Context, at: Node, translation: Translation) -> Worktree:
+    """The step that opens the run's worktree."""
+    slot = context.slots.take("worktree")
+    variables = {
+        "merge.worktree": f"{slot.output}.session",
+        "merge.source_branch": f"{slot.output}.branch",
+        "merge.target_branch": f"{slot.output}.target",
+        "merge.session_id": f"{slot.output}.session",
+    }
+    inside = msgspec.structs.replace(context.with_variables(variables), cwd=f"${{any_path({slot.output}.folder)}}")
+    call = _call("open_run", {"run": "${run.id}"}, at, translation, _OPEN_REMARK)
+    return Worktree({"step": slot.name, **call}, inside, slot.output)
+
+
+def merge_run(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
+    """The step that merges the branch of the run."""
+    call = _call("merge_run", {"run": f"${{{run.work}}}"}, at, translation, _MERGE_REMARK)
+    return {"step": run.context.slots.take("merge").name, **call}
+
+
+def close_run(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
+    """The step after the user's own merge steps: it removes the worktree."""
+    call = _call("close_run", {"run": f"${{{run.work}}}"}, at, translation, _CLOSE_REMARK)
+    return {"step": run.context.slots.take("close").name, **call}
+
+
+def report_worktree(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
+    """The `end` of the workflow: it reports where the work of a failed run is."""
+    args = {"run": f"${{{run.work}}}", "failures": "${run.failures}", "stopping": "${run.stopping}"}
+    return _call("report_worktree", args, at, translation, _END_REMARK)
+
+
+def open_item_worktree(run: Worktree, context: Context, at: Node, translation: Translation) -> Worktree:
+    """The first command of an item: it opens its worktree."""
+    work = context.slots.take("worktree").output
+    args = {"run": f"${{{run.work}}}", "index": "${index}"}
+    command = _call("open_item", args, at, translation, _OPEN_ITEM_REMARK)
+    return Worktree(
+        {**command, **_NO_RETRY}, msgspec.structs.replace(context, cwd=f"${{any_path({work}.folder)}}"), work
+    )
+
+
+def merge_item(run: Worktree, item: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
+    """The last command of an item: it merges, and passes on the output of the command before it."""
+    args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", "result": "${output}"}
+    return {**_call("merge_item", args, at, translation, ""), **_NO_RETRY}
+
+
+def _call(function: str, args: dict[str, str], at: Node, translation: Translation, about: str) -> dict[str, Any]:
+    python = made({"call": f"{_CALLS}:{function}"}, at)
+    if about:
+        translation.remark(python, about)
+    return {"python": python, "args": args}

@@ -1,0 +1,78 @@
+"""The items of a map: from a file or printed by a command, then selected, filtered and sorted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mulligan import StepError
+from mulligan.formats.prodigy.queries import field_getter, parse_filter, parse_order, parse_path
+
+
+def list_items(
+    input: str, origin: str = "", json_path: str = "", filter: str = "", sort_by: str = "", distinct: str = ""
+) -> list[Any]:
+    """The items of a map. A file is looked for in the current folder, then in `origin`."""
+    value = _read_input(input, origin)
+    found = parse_path(json_path)(value) if json_path.strip() else value if isinstance(value, list) else [value]
+    if filter:
+        holds = parse_filter(filter)
+        found = [item for item in found if holds(item)]
+    if sort_by:
+        found = parse_order(sort_by)(found)
+    return _remove_duplicates(found, distinct) if distinct else found
+
+
+def _read_input(input: str, origin: str) -> Any:
+    for folder in ("", origin):
+        path = Path(folder, os.path.expanduser(input.strip()))
+        if _is_file(path):
+            return _read_file(path)
+    return _run_lister(input)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a command may be longer than any path
+        return False
+
+
+def _read_file(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix.lower() != ".json":
+        return _parse_output(text)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StepError("INPUT_INVALID", f"'{path}' is not JSON: {error}", retryable=False) from None
+
+
+def _run_lister(command: str) -> Any:
+    done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True)
+    sys.stderr.write(done.stderr.decode(errors="replace"))
+    if done.returncode:
+        message_tail = done.stderr.decode(errors="replace").strip()[-2000:]
+        message = f"'{command[:200]}' is not a file, and as a command it exited with {done.returncode}: {message_tail}"
+        raise StepError("INPUT_FAILED", message.rstrip(": "), details={"exit_code": done.returncode})
+    return _parse_output(done.stdout.decode(errors="replace"))
+
+
+def _parse_output(text: str) -> Any:
+    """JSON, or otherwise lines. In Prodigy a line is `{"item": …}`; here it is the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [line for line in text.splitlines() if line.strip()]
+
+
+def _remove_duplicates(found: list[Any], path: str) -> list[Any]:
+    value = field_getter(path)
+    seen: dict[str, Any] = {}
+    for item in found:
+        seen.setdefault(json.dumps(value(item), sort_keys=True), item)
+    return list(seen.values())

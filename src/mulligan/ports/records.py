@@ -1,0 +1,238 @@
+"""The data that passes between the parts: workers, leases, runs, messages, commits. Plain structs without behaviour.
+
+A *worker* is a process that holds leases and turns under one name. When it dies, all of them end: leases and turns
+have no expiry time of their own. On the same host a free lock file proves that a worker is dead; on other hosts an old
+heartbeat does, by the store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+
+from mulligan.core.deciding.breaker import GuardedOutcome, Status
+from mulligan.core.effects.effects import SetTimer, StopTask
+from mulligan.core.effects.snapshot import Row
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import AnyReport, Report, RunRequested
+
+# -- workers ---------------------------------------------------------------------------------------------------------
+
+
+# What a worker's lock file proves: the worker is alive ("held"), dead ("free"), or neither.
+LockState = Literal["held", "free", "unknown"]
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A process that takes turns and runs tasks. Its name is never used again."""
+
+    name: str
+    host: str
+    pid: int
+    # The lock file that the worker and its supervisor hold while any of their processes runs; "" for none.
+    lock: str = ""
+    # Its capacity: `doctor` shows it, and it shows when no worker can ever take a task.
+    cpus: float = 0.0
+    memory: int = 0
+    gpus: int = 0
+    labels: tuple[str, ...] = ()
+    # Filled in when read: whether its heartbeat is too old by the store's clock.
+    is_expired: bool = False
+    # When it registered; None if an older version wrote the record.
+    started_at: datetime | None = None
+    # Filled in when read: the time of its last heartbeat.
+    beat_at: datetime | None = None
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """The free capacity of a worker, and its host."""
+
+    cpus: float
+    memory: int
+    gpus: int
+    labels: tuple[str, ...]
+    host: str
+    tasks_max: int
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A worker's fenced right to run a task. `token` grows with every lease of the store."""
+
+    task: Task
+    worker: str
+    token: int
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run to be created: its pinned workflow (canonical JSON) and its request. The store fills in the id."""
+
+    workflow: bytes
+    version: str
+    name: str
+    request: RunRequested
+    # The task of the parent run that waits for this one.
+    parent_place: str = ""
+    parent_attempt: int = 0
+    # An idempotency key: the caller may repeat a request that got no answer. "" for none.
+    key: str = ""
+
+
+class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the store knows about a run without loading it."""
+
+    run_id: int
+    workflow: str
+    version: str
+    status: str
+    round: int
+    seq: int
+    created_at: datetime
+    updated_at: datetime
+    degraded: bool = False
+    reason: str = ""
+    parent_run_id: int | None = None
+    parent_place: str = ""
+    parent_attempt: int = 0
+    # The run at the top of the tree of child runs: the run itself if it has no parent.
+    root_run_id: int = 0
+    # The worker that holds its turn; "" for none.
+    holder: str = ""
+
+
+class LoadedRun(msgspec.Struct, frozen=True):
+    """A run as it is stored: enough to continue it."""
+
+    record: RunRecord
+    # Canonical JSON, as it was pinned.
+    workflow: bytes
+    rows: Sequence[Row]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A report in a run's inbox. `is_asking`: the sender waits for the answer."""
+
+    id: int
+    run_id: int
+    report: AnyReport
+    is_asking: bool = False
+
+
+# Senders poll for their answer many times a second. After this many later messages the sender has certainly died.
+ANSWERS_BEHIND_MAX = 100_000
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of a report: accepted if `error` is empty, otherwise refused with that error code."""
+
+    error: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """The right to write a run. `fence` grows with each holder: an older one is refused."""
+
+    run_id: int
+    holder: str
+    fence: int
+
+
+class ChildReport(msgspec.Struct, frozen=True):
+    """A report to the unfinished child runs of one attempt or, with an empty place, to all child runs."""
+
+    report: Report
+    place: str = ""
+    attempt: int = 0
+
+
+class Commit(msgspec.Struct, kw_only=True):
+    """What one turn writes, all or nothing."""
+
+    turn: Turn
+    # The last seq of the log before this commit.
+    after: int
+    entries: Sequence[Entry]
+    # The changed rows of the state's tables: the snapshot and the read model.
+    rows: Sequence[Row]
+    # The columns of the run's row after the turn.
+    status: str
+    round: int
+    at: datetime
+    degraded: bool = False
+    reason: str = ""
+    # Tasks for any worker.
+    queued: Sequence[Task] = ()
+    # Tasks that this worker takes at once: new ones, or queued ones that are still free.
+    taken: Sequence[Task] = ()
+    # Tokens of this worker's leases whose end is in `entries`. A void one makes the commit a Conflict.
+    ended: Sequence[int] = ()
+    stopped: Sequence[StopTask] = ()
+    timers: Sequence[SetTimer] = ()
+    # Messages that this turn has processed, each with its answer if the sender waits for one.
+    drained: Sequence[tuple[int, Answer | None]] = ()
+    children: Sequence[NewRun] = ()
+    # Reports to other runs, by run id, and to the child runs.
+    outgoing: Sequence[tuple[int, Report]] = ()
+    child_reports: Sequence[ChildReport] = ()
+    # The round is over: its timers and tasks are deleted and the turn is released. A task that was leased while the
+    # turn was decided, and is stopped by it, stays until its worker has ended it.
+    is_last: bool = False
+    # The outcomes of guarded tasks among the ended leases, for their breakers.
+    counted: Sequence[GuardedOutcome] = ()
+
+
+class CommitResult(msgspec.Struct, frozen=True):
+    """The result of a commit: the leases on `taken`, in order, and the turns of the child runs."""
+
+    leases: Sequence[Lease] = ()
+    children: Sequence[Turn] = ()
+
+
+class StopRequest(msgspec.Struct, frozen=True):
+    """A request to stop a leased task: SIGTERM, grace, SIGKILL. A grace of None lets the task finish."""
+
+    token: int
+    grace_seconds: float | None
+
+
+class WaitingPlace(msgspec.Struct, frozen=True):
+    """A place that waits for a person, in any run. `kind` is the row's tag (parked, approval)."""
+
+    run_id: int
+    place: str
+    kind: str
+    # The run at the top of its tree.
+    root_run_id: int = 0
+
+
+class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A breaker that at least one task has asked, and how many queued tasks it guards."""
+
+    name: str
+    status: Status
+    failures: int = 0
+    retry_at: datetime | None = None
+    waiting: int = 0
+
+
+class ArtifactRecord(msgspec.Struct, frozen=True):
+    """A stored artifact or, with `is_whole` False, the remains of an interrupted write."""
+
+    name: str
+    size: int
+    kept_at: datetime
+    is_whole: bool = True
+
+
+# Finds rows by their tag: the signature of `RowSearch.tagged`.
+FindResults = Callable[[str, int], Sequence[tuple[int, str, str, bytes]]]
+
+NONE_AHEAD: Mapping[int, timedelta] = MappingProxyType({})

@@ -1,0 +1,312 @@
+"""What a store promises, split by user. `Store` is the sum, for the composition root and the stores themselves.
+
+Every store makes the same promises, and one suite of tests checks all stores. Any method may raise `StoreUnavailable`:
+then it is unknown whether the call took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
+from mulligan.core.model.artifacts import Artifact, Format
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import Report
+from mulligan.ports.records import (
+    NONE_AHEAD,
+    Answer,
+    ArtifactRecord,
+    BreakerRecord,
+    Commit,
+    CommitResult,
+    Lease,
+    LoadedRun,
+    Message,
+    NewRun,
+    Offer,
+    RunRecord,
+    StopRequest,
+    Turn,
+    WaitingPlace,
+    WorkerRecord,
+)
+
+
+class Artifacts(Protocol):
+    """Keeps large outputs beside the logs that refer to them."""
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        """Store the data durably, all or nothing. `StoreRefused` if there is no space.
+
+        Nothing is ever overwritten: if the name is taken, the artifact gets another one.
+        """
+
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        """Store a file's content under the name of `artifact` or a similar one. The file must be durable already.
+
+        The file is removed, except when this raises `StoreUnavailable`: then the caller tries again.
+        """
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        """The content. `ArtifactGone` if it is missing, `ArtifactDamaged` if it has changed."""
+
+    def path(self, artifact: Artifact) -> str:
+        """The artifact's file; "" if the store does not use files."""
+
+    def records(self) -> Iterator[ArtifactRecord]:
+        """All stored artifacts, and remains of interrupted writes."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove these artifacts, and folders that become empty."""
+
+
+# -- for readers -----------------------------------------------------------------------------------------------------
+
+
+class RunRecords(Protocol):
+    """Reads runs and their logs."""
+
+    def run(self, run_id: int) -> RunRecord:
+        """`UnknownRun` if there is none."""
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        """The newest runs first, with ids below `before`."""
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        """The runs that tasks of this run have started."""
+
+    def load(self, run_id: int) -> LoadedRun: ...
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """The entries of the run's log behind `after`, in order."""
+
+
+class RowSearch(Protocol):
+    """Finds rows of state tables over many runs."""
+
+    def waiting_places(self) -> list[WaitingPlace]:
+        """The places that wait for a person, in all unfinished runs."""
+
+    def rows_of_kind(self, kind: str) -> list[tuple[int, str, bytes]]:
+        """The rows of one kind of all runs: run id, key, data; ordered by run and key."""
+
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        """One row of each of the newest runs of a workflow, unless it waits for a person: run id and data."""
+
+    def tagged_rows(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        """The rows with a tag, those of the newest runs first: run id, run status, key, data."""
+
+
+class RunLists(Protocol):
+    """Lists of runs and of work, for people and programs. Each takes a few statements, however many runs there are."""
+
+    def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
+        """The runs that match, the newest first, with ids below `before`."""
+
+    def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
+        """The searchable inputs and labels of these runs, ordered by run, kind and name. Child runs have none."""
+
+    def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
+        """At most `limit` rows of one kind for each of these runs, except the run's own row: run id, key, data."""
+
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        """The existing rows among these places, each named by run id and key."""
+
+    def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
+        """Tasks in the unfinished runs below these roots, grouped by worker and breaker."""
+
+    def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
+        """Timers that let something below these roots continue (retries, waits, loops; no time limits), by kind."""
+
+    def leased_tasks(self) -> list[LeasedTask]:
+        """All leased tasks, by worker, the oldest lease first."""
+
+    def holders(self) -> list[tuple[str, int, int]]:
+        """The workers that hold turns: name, number of runs, and the oldest of these runs."""
+
+
+class Breakers(Protocol):
+    """Circuit breakers, as operators see them."""
+
+    def breakers(self) -> list[BreakerRecord]:
+        """Every breaker that a task has asked, by name."""
+
+    def reset_breaker(self, name: str) -> bool:
+        """Close a breaker and wake workers that wait for it. False if there is none of that name."""
+
+
+# -- for verbs -------------------------------------------------------------------------------------------------------
+
+
+class RunRequests(Protocol):
+    """Creates runs and sends them reports."""
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        """Create runs with their requests in their inboxes, all or none. A holder gets their turns at once.
+
+        `KeyUsed` if a stored run was created under the key of one of them: then none is created.
+        """
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        """Add a report to the run's inbox, with one insert. It stays there until a commit drains it."""
+
+    def answer(self, message_id: int) -> Answer | None:
+        """The answer to a report that asked for one; None while it is undrained. Returned once."""
+
+
+class Maintenance(Protocol):
+    """What `gc` needs: which artifacts are referred to, and removing old runs."""
+
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
+        """All stored JSON in logs, inboxes and queues that contains this ASCII text: run id and JSON."""
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        """Remove these runs with all their descendants, each tree completely or not at all. The removed ids.
+
+        A tree stays if one of its runs is unfinished, has a holder, or has unprocessed messages.
+        """
+
+
+# -- for engines -----------------------------------------------------------------------------------------------------
+
+
+class WorkerRegistry(Protocol):
+    """The registered workers and their heartbeats."""
+
+    # Whether several hosts may share the store: then heartbeats count, and any worker may take any task.
+    is_shared: bool
+
+    def register(self, worker: WorkerRecord) -> None:
+        """Add a worker, alive from now on."""
+
+    def record_heartbeat(self, name: str) -> bool:
+        """Record a heartbeat. False if the worker has expired: all its leases and turns are void."""
+
+    def retire(self, name: str) -> None:
+        """Remove a worker that ends by itself: its turns are released, its remaining leases are reported as lost."""
+
+    def workers(self) -> list[WorkerRecord]:
+        """The registered workers, with `is_expired` by the store's clock."""
+
+    def expire(self, name: str, *, is_dead: bool = False) -> bool:
+        """Remove a worker whose heartbeat is too old, or that is known to be dead; void its leases and turns.
+
+        Each leased task is reported to its run as LeaseExpired, once, however many callers there are. False if the
+        worker is alive or already removed.
+        """
+
+
+class Inboxes(Protocol):
+    """The messages that runs have not processed."""
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        """The messages in these runs' inboxes, oldest first."""
+
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        """The runs with messages whose turn is free or the holder's own (below one root, if given)."""
+
+
+class Turns(Protocol):
+    """The right to write runs, and writing them. `commit` is the only writer of a run's state."""
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        """Take the turns of these runs that are free; those that the holder has already are returned too."""
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        """Give turns back. A void one is ignored."""
+
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
+        """Write log, rows, tasks, timers and messages of all commits in one transaction: all or nothing.
+
+        Raises `Conflict` if a turn or an ended lease is void, or a log has grown behind `after`; commit one at a time
+        to find out which one. `StoreUnavailable` does not say whether it was written: read the run to know.
+        """
+
+
+class TaskQueue(Protocol):
+    """Queued and leased tasks."""
+
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
+        """Place and attempt of the run's tasks without a worker, oldest first."""
+
+    def leases_of(self, worker: str) -> list[Lease]:
+        """The leases of a worker."""
+
+    def has_leases(self, run_id: int) -> bool:
+        """Whether any worker has a task of the run."""
+
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
+        """Lease the oldest free tasks that fit. Two workers never hold the same task; paused runs are left out.
+
+        For each lease `TaskStarted` is put into the run's inbox in the same transaction. A guarded task asks its
+        breaker there: while the breaker is open the task stays in the queue, or leaves it as CIRCUIT_OPEN; for a
+        half-open breaker one lease is the probe. `is_guarded` leases only guarded tasks of runs whose turn the worker
+        holds: in a store that is not shared, a run's tasks go to the holder of its turn.
+        """
+
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        """Put the last report of a lease into the run's inbox, once, and end the lease. `StaleLease` if it is void.
+
+        With the task's guard the outcome counts for its breaker, in the same transaction.
+        """
+
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        """The requests to stop tasks of this worker. Each is repeated until its task has ended."""
+
+
+class Timers(Protocol):
+    """Timers, and the store's clock if it has one."""
+
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> int:
+        """Move every due timer into its run's inbox as a report; return how many. None is lost or early.
+
+        If each process uses its own clock, two of them may differ. Then `holder` restricts this to the timers of runs
+        whose turn it holds, and `ahead` says how far the time of some of these runs is ahead of the clock. A store
+        with its own clock ignores both. A timer of the kind "until" uses the wall clock.
+        """
+
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> datetime | None:
+        """When, by `Clock.now`, the next timer is due, or a breaker that tasks wait for may be probed."""
+
+    def now(self) -> datetime | None:
+        """The store's time, if it has its own clock that all processes use; otherwise None."""
+
+
+class ChangeFeed(Protocol):
+    """Tells whether other processes have written something."""
+
+    def has_changes(self) -> bool:
+        """Whether another process may have written something for us since the last call. Cheap; misses nothing."""
+
+    def fileno(self) -> int | None:
+        """A descriptor that becomes readable when there may be changes; None if `has_news` has to be polled."""
+
+    def watch_run_ends(self) -> None:
+        """From now on the end of a run counts as a change, for processes that wait for it. Workers need not know."""
+
+
+class EngineStore(WorkerRegistry, RunRecords, Inboxes, Turns, TaskQueue, Timers, ChangeFeed, Protocol):
+    """What an engine needs."""
+
+
+class Store(EngineStore, RowSearch, Breakers, RunRequests, Maintenance, Protocol):
+    """Everything."""
+
+    # The large outputs of its runs.
+    artifacts: Artifacts
+    lists: RunLists
+
+    def close(self) -> None: ...
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its file is still where it was opened. False if it was moved, replaced or removed."""

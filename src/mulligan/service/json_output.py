@@ -1,0 +1,123 @@
+"""The results of `Service` as plain data for JSON: `--json` and an API give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mulligan.core.state.scope import error_view
+from mulligan.errors import MulliganError, Problem
+
+
+def to_json(result: Any) -> Any:
+    """A result, or a list of results, as dicts, lists, texts and numbers."""
+    if isinstance(result, list | tuple) and any(isinstance(one, msgspec.Struct | Problem) for one in result):
+        return [to_json(one) for one in result]
+    form = _FORMS.get(type(result).__name__)
+    return form(result) if form is not None else msgspec.to_builtins(result)
+
+
+def log_lines_to_json(piece: Any) -> Iterator[dict[str, Any]]:
+    """A piece of a log that is followed, as one object per line."""
+    about = {"run_id": piece.run_id, "place": piece.place, "attempt": piece.attempt, "stream": piece.stream}
+    for line in piece.data.splitlines() if piece.stream else ():
+        yield {**about, "text": _text(line)}
+
+
+def error_to_json(error: MulliganError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _with_offsets(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """These times are written with `+00:00`, as they have always been. All others end in `Z`."""
+
+    def form(result: Any) -> dict[str, Any]:
+        times = {name: getattr(result, name) for name in names}
+        return {**msgspec.to_builtins(result), **{name: at and at.isoformat() for name, at in times.items()}}
+
+    return form
+
+
+def _run_line(line: Any) -> dict[str, Any]:
+    driver = line.driver
+    return {
+        **_with_offsets("created_at", "updated_at")(line),
+        "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
+        "asks": [{"run_id": one.run_id, "place": one.place, "kind": one.kind} for one in line.asks],
+    }
+
+
+def _attempt_log(log: Any) -> dict[str, Any]:
+    return {"place": log.place, "attempt": log.attempt, "stdout": _text(log.stdout), "stderr": _text(log.stderr)}
+
+
+def _decision_preview(preview: Any) -> dict[str, Any]:
+    one = preview.decision
+    about = {"run_id": one.run_id, "step": one.step, "verdict": one.verdict}
+    return {**about, "follows": preview.follows, "starts": preview.starts}
+
+
+def _decision_result(result: Any) -> dict[str, Any]:
+    one, error = result.decision, result.error
+    return {
+        **{name: getattr(one, name) for name in one.__struct_fields__ if name != "budgets"},
+        "by": result.by,
+        "is_recorded": error is None,
+        "error": None if error is None else error_to_json(error),
+    }
+
+
+def _garbage_report(report: Any) -> dict[str, Any]:
+    return {
+        "dry_run": report.is_dry,
+        "runs": report.runs,
+        "artifacts": to_json(report.artifacts),
+        "half_written": to_json(report.half_written),
+        "logs": [{"run_id": int(one.name), "size": one.size} for one in report.logs],
+        "workers": to_json(report.workers),
+        "size": report.size,
+        "left": report.left,
+    }
+
+
+def _handler_result(result: Any) -> dict[str, Any]:
+    return {
+        "step": result.step,
+        "strategy": result.strategy,
+        "outcome": result.outcome,
+        "recovered_by": result.recovered_by or None,
+        "output": result.output,
+        "failure": error_view(result.failure) if result.failure else None,
+        "commands": to_json(result.logs),
+    }
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    fields = ("message", "file", "line", "column", "hint")
+    return {"code": problem.shown_code, **{field: getattr(problem, field) for field in fields}}
+
+
+def _validation(found: Any) -> dict[str, Any]:
+    about = {"ok": found.ok, "file": found.file, "format": found.format, "name": found.name, "steps": found.steps}
+    return {**about, "problems": to_json(found.problems), "warnings": to_json(found.warnings)}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+# By the name of the class, so that this module need not load those that define them.
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "AttemptLog": _attempt_log,
+    "Breaker": _with_offsets("retry_at"),
+    "DecisionPreview": _decision_preview,
+    "DecisionResult": _decision_result,
+    "GarbageReport": _garbage_report,
+    "HandlerResult": _handler_result,
+    "PendingEntry": _with_offsets("since", "due"),
+    "Problem": _problem,
+    "RunLine": _run_line,
+    "Validation": _validation,
+}

@@ -1,0 +1,557 @@
+"""What people and programs can do with runs. Each verb is one method; each says what it refuses, and why.
+
+A verb on a run is a report in its inbox. Whoever drives the run answers it; where nobody does, we take its turn
+ourselves for as long as that takes. So a verb that makes no sense is refused at once, by the core, wherever the run is.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.deciding.admit import rerun_hint
+from mulligan.core.deciding.fork import Fork, plan_fork
+from mulligan.core.deciding.resource_usage import peak_memory_by_step
+from mulligan.core.evolve.places import is_engine_action
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Kept
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Budget, Workflow, encode, version
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.observers import Observer
+from mulligan.errors import (
+    CodecError,
+    InputInvalid,
+    KeyUsed,
+    MulliganError,
+    Refused,
+    RunDriven,
+    RunFinished,
+    StepNotWaitingForApproval,
+    StoreUnavailable,
+    UnknownStep,
+    error_by_code,
+)
+from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
+from mulligan.language.expressions import Cel
+from mulligan.language.suggestions import did_you_mean
+from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
+from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
+from mulligan.service.driver import Capacity, Driver
+from mulligan.service.local_worker import local_worker
+from mulligan.service.locks import Locks
+from mulligan.service.preflight import (
+    check_labels,
+    refuse_missing_files,
+    refuse_missing_secrets,
+    stale_of_round,
+    stale_results,
+)
+from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
+from mulligan.service.run_reader import RunReader
+
+# Of a run's name that no other run has, in any store.
+UID_BYTES = 6
+# Of the name under which somebody decides.
+NAME_CHARS_MAX = 100
+# How long a verb waits for the process that drives the run to answer, and how often it looks.
+ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A workflow and its inputs, checked: ready to be started."""
+
+    workflow: Workflow
+    data: bytes
+    version: str
+    inputs: dict[str, Any]
+    cwd: Path
+    # Where the workflow was read from, "" if from nowhere.
+    file: str = ""
+    # Whether steps without changes take over the results of earlier runs, and which steps never do.
+    changed_only: bool = False
+    forced: tuple[str, ...] = ()
+    # What people call the run, to find it again.
+    labels: dict[str, str] = {}
+
+
+def prepare(
+    workflow: Workflow,
+    given: dict[str, Any],
+    cwd: Path,
+    file: str = "",
+    labels: Mapping[str, str] = MappingProxyType({}),
+    *,
+    changed_only: bool = False,
+    forced: Sequence[str] = (),
+) -> Prepared:
+    """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
+
+    `changed_only`: steps that are up to date take over the results of earlier runs, except those in `forced`.
+    """
+    inputs = check_inputs(workflow, given)
+    refuse_references(inputs)
+    prepared = _prepared(workflow, inputs, cwd, file, check_labels(labels))
+    steps = {name: None for step in workflow.steps for name in (step.name, step.sweep) if name}
+    for name in forced:
+        if name not in steps:
+            message = f"'{name}' is not a step of '{workflow.name}'"
+            raise UnknownStep(message, hint=did_you_mean(name, steps), step=name)
+    return msgspec.structs.replace(prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)))
+
+
+def _prepared(
+    workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "", labels: dict[str, str] | None = None
+) -> Prepared:
+    refuse_missing_files(workflow, cwd)
+    data = encode(workflow)
+    return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
+
+
+class RunControl:
+    """Starts and changes runs in the name of `by`, the user by default."""
+
+    def __init__(self, reader: RunReader, by: str = "") -> None:
+        self.reader = reader
+        self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
+
+    def driver(
+        self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
+    ) -> Driver:
+        """A worker of our own, alive while its context lasts."""
+        seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
+        return local_worker(self.reader.home, self.reader.store, capacity, observer=watcher, lease_seconds=seconds)
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        prepared: Prepared,
+        driver: Driver | None = None,
+        *,
+        times: int = 1,
+        kept: Sequence[Kept] = (),
+        key: str = "",
+    ) -> list[int]:
+        """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them.
+
+        `kept`: results that steps are said to have had already. `key`: `KeyUsed` where a run of this workflow was
+        started under it, however many ask at once.
+        """
+        if driver is not None and not self.reader.store.is_shared:
+            refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
+        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
+        new = [self._new(prepared, request) for _ in range(times)]
+        if key:
+            new = [msgspec.structs.replace(one, key=f"{prepared.workflow.name}: {key}") for one in new]
+        return self._create(new, prepared.workflow, driver)
+
+    def start_once(self, prepared: Prepared, key: str) -> int:
+        """The run under this key: a new one, unless there is one already.
+
+        For whoever asks again because no answer came: the run is neither lost nor there twice.
+        """
+        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
+        new = msgspec.structs.replace(self._new(prepared, request), key=key)
+        try:
+            (run_id,) = self._create([new], prepared.workflow, None)
+        except KeyUsed as used:
+            self._refuse_other(used.run_id, prepared, key)
+            return used.run_id
+        return run_id
+
+    def _refuse_other(self, run_id: int, prepared: Prepared, key: str) -> None:
+        """A key is for one thing: another workflow under it is a mistake."""
+        if self.reader.store.run(run_id).version != prepared.version:
+            raise KeyUsed(f"the key '{key}' was used for run {run_id}, of another workflow", run_id=run_id)
+
+    def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
+        named = msgspec.structs.replace(
+            request,
+            uid=os.urandom(UID_BYTES).hex(),
+            cwd=str(prepared.cwd),
+            file=prepared.file,
+            digest=digest_of(prepared.file),
+            changed_only=prepared.changed_only,
+            forced=prepared.forced,
+            labels=prepared.labels,
+        )
+        return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
+
+    def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
+        turns = self.reader.store.create(runs, driver.name if driver else "")
+        if driver is not None:
+            driver.engine.workflows.remember(runs[0].version, workflow)
+            driver.engine.begin(turns, runs)
+        return [turn.run_id for turn in turns]
+
+    def fork(
+        self,
+        run_id: int,
+        from_step: str,
+        given: dict[str, Any],
+        workflow: Workflow | None = None,
+        driver: Driver | None = None,
+        *,
+        file: str = "",
+    ) -> int:
+        """A new run that keeps what the old one did up to a step, with other inputs or a corrected workflow."""
+        _, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
+        # The step is named to be run again, and so are those whose files are not what they wrote.
+        again = (from_step, *(one.step for one in planned.stale))
+        prepared = msgspec.structs.replace(prepared, file=file, forced=tuple(dict.fromkeys(again)))
+        request = r.RunRequested(
+            _now(),
+            0,
+            prepared.inputs,
+            prepared.version,
+            by=self.by,
+            forked_from=run_id,
+            kept=planned.kept,
+            stale=planned.stale,
+        )
+        return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
+
+    def plan_fork(
+        self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None = None
+    ) -> ForkPlan:
+        """What `fork` would run and keep; refused where `fork` would be. Changes nothing."""
+        old, _, planned = self._planned_fork(run_id, from_step, given, workflow)
+        return fork_plan(old, from_step, planned)
+
+    def _planned_fork(
+        self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None
+    ) -> tuple[State, Prepared, Fork]:
+        """What a fork starts from: the old state, what is run, and what is kept."""
+        old = self.reader.state(run_id)
+        is_moving = old.run.status not in RUN_ENDED and old.run.status != "paused"
+        if is_moving and self.reader.driver_of(self.reader.store.run(run_id)) is not None:
+            raise Refused(
+                f"run {run_id} is {old.run.status}: it can be forked when it rests",
+                hint=f"pause it first: mulligan pause {run_id}",
+            )
+        chosen = workflow or old.workflow
+        kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
+        # What was kept may be in artifacts, as a child run is given it.
+        evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)
+        inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
+        refuse_references({name: inputs[name] for name in given})
+        prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
+        with _meaning(step.name for step in chosen.steps):
+            return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
+
+    # -- telling a run something -------------------------------------------------------------------------------------
+
+    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
+        """Stop the run: what runs gets its grace, cleanup and undo run, then `end`; with `now` only `end`."""
+        self._refuse_second_cancel(run_id, now=now)
+        self.tell(run_id, r.CancelRequested(_now(), self.by, reason, now))
+
+    def _refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
+        """It is stopping already, and somebody sees to it. Where nobody does, whoever asks again may."""
+        stop = self.reader.state(run_id).run.stop
+        is_asked = stop is not None and stop.cause == "cancelled" and (stop.now or not now)
+        if is_asked and self.reader.store.run(run_id).status not in RUN_ENDED and self.reader.is_driven(run_id):
+            hint = "" if now else f"to skip its cleanup and its undo: mulligan cancel {run_id} --now"
+            raise Refused(f"run {run_id} is being cancelled already", hint=hint)
+
+    def pause(self, run_id: int, reason: str = "") -> int:
+        """Running commands end, nothing starts, until `resume`. How many commands still run."""
+        record = self.reader.record(run_id)
+        self._refuse_child(record, "pause")
+        if record.status == "paused":
+            hint = f"to let it go on: mulligan resume {run_id}"
+            raise Refused(f"run {run_id} is paused already", hint=hint)
+        self.tell(run_id, r.PauseRequested(_now(), self.by, reason))
+        return self._commands_running(run_id)
+
+    def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
+        """Hold a step, or all steps of a matrix: what of it runs may end, nothing of it starts. Which run on."""
+        self.reader.record(run_id)
+        with self._unknown_step(run_id, step):
+            self.tell(run_id, r.PauseRequested(_now(), self.by, reason, step))
+        state = self.reader.state(run_id)
+        held = [state.places[name] for name in state.run.paused_steps if _is_named(state, name, step)]
+        return [place.key for place in held if place.is_active and place.status != "ready"]
+
+    def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
+        """Let a step go on that was paused."""
+        self.reader.record(run_id)
+        with self._unknown_step(run_id, step):
+            self.tell(run_id, r.ResumeRequested(_now(), self.by, reason, step))
+
+    @contextmanager
+    def _unknown_step(self, run_id: int, step: str) -> Iterator[None]:
+        """The core's refusal of a name, with the one that was probably meant."""
+        try:
+            yield
+        except UnknownStep as error:
+            state = self.reader.state(run_id)
+            known = (*state.graph.nodes, *(one.sweep for one in state.workflow.steps if one.sweep))
+            error.hint = did_you_mean(step, known) or f"those that there are: mulligan show {run_id}"
+            raise
+
+    def _commands_running(self, run_id: int) -> int:
+        """Of the run, and of the runs that it has started."""
+        children = (child for child in self.reader.store.children(run_id) if child.status not in RUN_ENDED)
+        return _commands_running(self.reader.state(run_id)) + sum(
+            self._commands_running(child.run_id) for child in children
+        )
+
+    def retry(
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        reason: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: CorrectedWorkflow | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+    ) -> RoundPlan:
+        """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
+
+        `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
+        `corrected`: a file to go on with; what changed in it runs again, and what is behind that.
+        `budgets`: what agents may spend from now on, by step, "" of the run.
+        """
+        report, planned = self._planned_round(
+            run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets
+        )
+        self.tell(run_id, report)
+        return planned
+
+    def plan_retry(
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: CorrectedWorkflow | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+    ) -> RoundPlan:
+        """What `retry` would run again; refused where `retry` would be. Changes nothing."""
+        _, found = self._planned_round(
+            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets
+        )
+        return found
+
+    def _planned_round(
+        self,
+        run_id: int,
+        from_step: str,
+        reason: str,
+        items: Sequence[int] | None,
+        *,
+        adjust: bool,
+        corrected: CorrectedWorkflow | None,
+        budgets: Mapping[str, Budget] | None,
+    ) -> tuple[r.RetryRequested, RoundPlan]:
+        self._refuse_child(self.reader.record(run_id), "retry")
+        state = self.reader.state(run_id)
+        report = r.RetryRequested(
+            _now(),
+            self.by,
+            reason,
+            from_step,
+            None if items is None else tuple(items),
+            adjust,
+            peak_memory_by_step(self.reader.events(run_id)) if adjust else {},
+            None if corrected is None else describe_revision(state, corrected, self.reader.store),
+            stale_of_round(state, from_step),
+            dict(budgets or {}),
+        )
+        steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
+        with _meaning(steps):
+            return report, round_plan(plan_next_round(state, report))
+
+    def classify(
+        self,
+        run_id: int,
+        step: str,
+        verdict: Literal["retry", "fail"],
+        reason: str,
+        *,
+        memory: int | None = None,
+        timeout: float | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+    ) -> None:
+        """Say what becomes of a parked step. `budgets`: as for `retry`."""
+        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}))
+        try:
+            self.tell(run_id, report)
+        except UnknownStep:
+            self.reader.refuse_unknown(run_id, step)
+            raise
+
+    def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
+        """Answer an approval that a run waits for."""
+        try:
+            self.tell(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
+        except StepNotWaitingForApproval:
+            self.reader.refuse_unknown(run_id, place)
+            raise
+
+    def lift_pause(self, run_id: int) -> None:
+        """Let a paused run go on."""
+        self.tell(run_id, r.ResumeRequested(_now(), self.by))
+
+    def tell(self, run_id: int, report: r.Report) -> None:
+        """Put a report into the run's inbox, see that somebody answers it, and raise if it was refused."""
+        self.reader.record(run_id)
+        try:
+            message_id = self.reader.store.put(run_id, report, is_asking=True)
+        except UnicodeEncodeError:
+            # Bytes of a terminal that are no text.
+            raise InputInvalid("what you say cannot be kept: texts are Unicode") from None
+        answer = self._answer(run_id, message_id)
+        if answer.error:
+            raise error_by_code(answer.error)(answer.message, hint=answer.hint)
+
+    def _answer(self, run_id: int, message_id: int) -> Answer:
+        found: list[Answer] = []
+
+        def is_answered() -> bool:
+            answer = None if found else self.reader.store.answer(message_id)
+            if answer is not None:
+                found.append(answer)
+            return bool(found)
+
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not is_answered():
+            driver = self.reader.driver_of(self.reader.store.run(run_id))
+            if driver is None:
+                self._take_its_turn(run_id, is_answered)
+            elif time.monotonic() > deadline:
+                raise _unanswered(run_id, driver)
+            else:
+                time.sleep(LOOK_SECONDS)
+        return found[0]
+
+    def _take_its_turn(self, run_id: int, until: Callable[[], bool]) -> None:
+        """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
+        self._refuse_unknown_holder(run_id)
+        with self.driver(None) as driver:
+            driver.turn(
+                run_id, lambda: until() or (run_id not in driver.engine.drivers and self.reader.is_driven(run_id))
+            )
+
+    # -- who drives a run --------------------------------------------------------------------------------------------
+
+    def resumable(self, run_id: int | None = None) -> int:
+        """The run that `resume` would take up: this one, or the newest that nobody drives. Refused if there is none."""
+        if run_id is not None:
+            self._refuse_resume(self.reader.record(run_id))
+            return run_id
+        idle = [
+            record.run_id
+            for record in self.reader.runs(statuses=("new", "running", "paused"))
+            if record.parent_run_id is None and self.reader.driver_of(record) is None
+        ]
+        if not idle:
+            where = "" if self.reader.home.is_there else f" in '{self.reader.home.folder}'"
+            raise Refused(f"there is no run to resume{where}: none is unfinished and without a process that drives it")
+        # One that can go on by itself before one that waits for a person.
+        asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
+        return next((found for found in idle if found not in asking), idle[0])
+
+    def _refuse_child(self, record: RunRecord, verb: str) -> None:
+        """A child run lives and ends for the step that called it."""
+        if record.parent_run_id is not None:
+            raise Refused(
+                f"run {record.run_id} is a child of run {record.parent_run_id}",
+                hint=f"{verb} that one: mulligan {verb} {record.root_run_id}",
+            )
+
+    def _refuse_resume(self, record: RunRecord) -> None:
+        if record.status in RUN_ENDED:
+            raise RunFinished(
+                f"run {record.run_id} {record.status}, so there is nothing to resume",
+                hint=rerun_hint(record.run_id, record.status),
+            )
+        self._refuse_child(record, "resume")
+        self._refuse_unknown_holder(record.run_id)
+        driver = self.reader.driver_of(record)
+        if driver is not None and record.status != "paused":
+            raise RunDriven(
+                f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
+                hint=self._where_it_goes_on(record.run_id, driver),
+            )
+
+    def _where_it_goes_on(self, run_id: int, driver: WorkerRecord) -> str:
+        """What to do about a run that is driven. In a copy of its home a cancel would reach nobody."""
+        original = Locks(self.reader.home, is_shared=self.reader.store.is_shared).original_home(driver)
+        if original:
+            return f"this home is a copy, and it goes on in '{original}': use that one with --home, or wait for its end"
+        return f"it goes on there; to stop it: mulligan cancel {run_id}"
+
+    def _refuse_unknown_holder(self, run_id: int) -> None:
+        """A turn goes with its worker, in one transaction. One that outlives it would never be given to anybody."""
+        holder = self.reader.store.run(run_id).holder
+        if not holder or any(worker.name == holder for worker in self.reader.store.workers()):
+            return
+        # Asked again: a worker that was removed in between has given its turns back.
+        if self.reader.store.run(run_id).holder == holder:
+            raise CodecError(
+                f"run {run_id} is held by '{holder}', which is no worker of this store",
+                hint="the store was changed by hand or is damaged: restore it from a copy",
+            )
+
+
+def _is_named(state: State, name: str, named: str) -> bool:
+    """Whether a step is the one that was named, or belongs to the matrix of that name."""
+    return named in (name, state.step(name).sweep)
+
+
+def _commands_running(state: State) -> int:
+    places = (place for place in state.places.values() if place.status == "running" and not place.child)
+    return sum(not is_engine_action(place.spec) for place in places)
+
+
+@contextmanager
+def _meaning(known: Iterable[str]) -> Iterator[None]:
+    """A step that is not known is refused with the one that was probably meant."""
+    try:
+        yield
+    except UnknownStep as error:
+        step = str(error.data["step"])
+        raise UnknownStep(error.message, hint=error.hint or did_you_mean(step, known), step=step) from None
+
+
+def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:
+    return StoreUnavailable(
+        f"process {driver.pid} on {driver.host} drives run {run_id} and has not answered",
+        hint="what you asked is recorded, and done as soon as it looks; is it stopped?",
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _name(said: str) -> str:
+    """Who speaks, as it is recorded and told: a few words in one line."""
+    name = said.strip()
+    if len(name) > NAME_CHARS_MAX or not name.isprintable():
+        shown = " ".join(name.split())[:NAME_CHARS_MAX]
+        raise InputInvalid(f"'{shown}' is not a name", hint=f"one line of at most {NAME_CHARS_MAX} characters")
+    return name
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # No name for this user id: a container, as a rule.
+        return "somebody"

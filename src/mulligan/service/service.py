@@ -1,0 +1,618 @@
+"""Everything that a face can ask for, in one class.
+
+A face (the command line, an API, a page, an MCP tool) opens a `Service`, calls one method, and shows the answer: a
+typed struct, which `to_json` turns into plain data. The work is done by the modules that are named here; each is
+imported when the first of its functions is called, since a command should not wait for what it does not use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from mulligan.service.home import Home, find_home
+from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
+
+if TYPE_CHECKING:
+    from mulligan import formats
+    from mulligan.core.model.events import Kept
+    from mulligan.core.model.failure import Failure
+    from mulligan.core.model.workflow import Budget, Workflow
+    from mulligan.engine.observers import Observer
+    from mulligan.errors import KeyUsed
+    from mulligan.formats import Converted, Examined
+    from mulligan.language import schema
+    from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.service import (
+        attempts,
+        breakers,
+        corrections,
+        decisions,
+        doctor,
+        drawings,
+        driver,
+        forecast,
+        gc,
+        handler_trial,
+        items,
+        log_following,
+        logs,
+        outcome,
+        overview,
+        page,
+        pending,
+        preview,
+        replay,
+        report,
+        run_control,
+        run_list,
+        run_story,
+        starting,
+        stats,
+        step_trial,
+        store_changes,
+        usage,
+        waiting,
+        worker_loop,
+        workers,
+        workflow_files,
+    )
+    from mulligan.service.attempts import AttemptRecord
+    from mulligan.service.breakers import Breaker
+    from mulligan.service.corrections import CorrectedWorkflow
+    from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
+    from mulligan.service.doctor import Diagnosis
+    from mulligan.service.drawings import Picture
+    from mulligan.service.driver import Capacity, Driver, Ending
+    from mulligan.service.forecast import Forecast
+    from mulligan.service.gc import GarbageReport, RunRetention
+    from mulligan.service.handler_trial import HandlerResult, HandlerTrial
+    from mulligan.service.items import Item
+    from mulligan.service.log_following import LogPiece, LogSelection
+    from mulligan.service.logs import Part
+    from mulligan.service.outcome import Outcome
+    from mulligan.service.pending import PendingEntry
+    from mulligan.service.preview import Preview
+    from mulligan.service.replay import ReplayResult
+    from mulligan.service.report import Report
+    from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_control import Prepared, RunControl
+    from mulligan.service.run_list import RunLine, RunPage, RunQuery
+    from mulligan.service.run_progress import Following
+    from mulligan.service.run_story import Asked, Sentence
+    from mulligan.service.starting import DetachedRun, ExistingRun
+    from mulligan.service.stats import RungStats
+    from mulligan.service.step_trial import Fakes
+    from mulligan.service.usage import StepUsage
+    from mulligan.service.waiting import Until, WaitEvent
+    from mulligan.service.workers import WorkerLine
+    from mulligan.service.workflow_files import Validation
+else:
+
+    class _LazyModule:
+        """A module that is imported when something in it is first asked for."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module(self._name), name)
+
+    formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
+    for _name in (
+        "attempts breakers corrections decisions doctor drawings driver forecast gc handler_trial items log_following "
+        "logs outcome overview page pending preview replay report run_control run_list run_story starting "
+        "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+    ).split():
+        globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
+
+
+def open_service(home: str | None = None, by: str = "") -> Service:
+    """A service over a folder, by default `$MULLIGAN_HOME` or `.mulligan`, in the name of `by`. To be closed."""
+    return Service(find_home(home), by)
+
+
+@contextmanager
+def open_temporary_service() -> Iterator[Service]:
+    """A service over a folder that is removed in the end, whatever store the environment names."""
+    temporary_folder = import_module("tempfile").TemporaryDirectory(prefix="mulligan-")
+    with temporary_folder as folder, Service(Home(Path(folder) / "home")) as service:
+        yield service
+
+
+class Service:
+    """Every verb, over the runs of one home. As a context manager it closes itself."""
+
+    def __init__(self, home: Home, by: str = "") -> None:
+        self.home = home
+        self.reader = RunReader(home)
+        self._by = by
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+        if isinstance(error, OSError) and self.home.holds(error.filename):
+            raise self.home.trouble(error) from error
+
+    def close(self) -> None:
+        self.reader.close()
+
+    @cached_property
+    def control(self) -> RunControl:
+        return run_control.RunControl(self.reader, self._by)
+
+    @property
+    def by(self) -> str:
+        """The name under which changes are recorded."""
+        return self.control.by
+
+    # -- starting runs -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def prepare(
+        workflow: Workflow,
+        inputs: dict[str, Any],
+        cwd: Path,
+        *,
+        file: str = "",
+        labels: Mapping[str, str] = MappingProxyType({}),
+        changed_only: bool = False,
+        forced: Sequence[str] = (),
+    ) -> Prepared:
+        """Check everything that can be checked before a run exists: inputs, labels, files that must be there."""
+        return run_control.prepare(workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced)
+
+    def start(
+        self,
+        prepared: Prepared,
+        driver: Driver | None = None,
+        *,
+        times: int = 1,
+        kept: Sequence[Kept] = (),
+        key: str = "",
+    ) -> list[int]:
+        """New runs (usually one), all or none. `KeyUsed` where a run of this workflow was started with the key."""
+        return self.control.start(prepared, driver, times=times, kept=kept, key=key)
+
+    def start_once(self, prepared: Prepared, key: str) -> int:
+        """The run with this key: a new one, unless there is one already. For callers that ask again."""
+        return self.control.start_once(prepared, key)
+
+    def start_detached(
+        self, prepared: Prepared, *, key: str = "", parallel: int | None = None, wait: str = ""
+    ) -> DetachedRun:
+        """Start a run that a process in the background drives."""
+        return starting.start_detached(self.control, prepared, key=key, parallel=parallel, wait=wait)
+
+    def detach(self, run_id: int, *, parallel: int | None = None, wait: str = "") -> DetachedRun:
+        """See that a process drives the run: a worker that is up, or a new process in the background."""
+        return starting.detach(self.reader, run_id, parallel=parallel, wait=wait)
+
+    def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
+        """The run that was started with the key. `KeyUsed` where its inputs differ."""
+        return starting.find_existing_run(self.reader, prepared, key, used)
+
+    def plan_fork(
+        self, run_id: int, from_step: str, inputs: dict[str, Any], workflow: Workflow | None = None
+    ) -> ForkPlan:
+        """What `fork` would run and keep. Changes nothing."""
+        return self.control.plan_fork(run_id, from_step, inputs, workflow)
+
+    def fork(
+        self,
+        run_id: int,
+        from_step: str,
+        inputs: dict[str, Any],
+        workflow: Workflow | None = None,
+        driver: Driver | None = None,
+        *,
+        file: str = "",
+    ) -> int:
+        """Start a new run that keeps the results of another up to a step, with other inputs or another workflow."""
+        return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file)
+
+    # -- driving runs ------------------------------------------------------------------------------------------------
+
+    def driver(
+        self,
+        capacity: Capacity | None = None,
+        observer: Observer | None = None,
+        lease_seconds: float | None = None,
+    ) -> Driver:
+        """A worker in this process, alive while its context lasts; by default with all that this machine has."""
+        return self.control.driver(capacity or driver.machine(), observer, lease_seconds)
+
+    def open_worker(self, capacity: Capacity, observer: Observer) -> AbstractContextManager[Driver | None]:
+        """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
+        return worker_loop.open_worker(self.home, capacity, observer)
+
+    def recall(self, run_id: int, following: Following) -> bool:
+        """Show a display what is recorded of a run that is about to be driven; whether anything is."""
+        return outcome.recall(self.reader, run_id, following)
+
+    def outcome(
+        self,
+        driver: Driver,
+        run_id: int,
+        ending: Ending,
+        following: Following,
+        seconds: float,
+        *,
+        is_taken_up: bool = False,
+    ) -> Outcome:
+        """What came of driving a run: to be asked before the driver is closed."""
+        return outcome.outcome(self.reader, driver, run_id, ending, following, seconds, is_taken_up=is_taken_up)
+
+    def forecast(self, slots: float) -> Forecast:
+        """How the run that is driven will go on, for a display that asks often."""
+        return forecast.Forecast(self.reader, slots)
+
+    # -- looking at runs ---------------------------------------------------------------------------------------------
+
+    def list_runs(self, query: RunQuery) -> RunPage:
+        """A page of the list of runs: how each stands, why it failed, what it waits for."""
+        return run_list.list_runs(self.reader, query)
+
+    def summarize_runs(self, run_ids: Iterable[int]) -> list[RunLine]:
+        """These runs as the list shows them."""
+        return run_list.summarize_runs(self.reader, run_ids)
+
+    def find_run(self, name: str) -> int:
+        """The number of the run that a person names: a number, or `latest`."""
+        return self.reader.find_run(name)
+
+    def find_failed_run(self, name: str, workflow: str) -> int:
+        """The run that a corrected file is for: `latest` is the newest run of that workflow that failed."""
+        return self.reader.find_failed(name, workflow)
+
+    def record(self, run_id: int) -> RunRecord:
+        """The row of a run: workflow, status, round, times, the runs above it."""
+        return self.reader.record(run_id)
+
+    def driver_of(self, record: RunRecord) -> WorkerRecord | None:
+        """The live worker that drives a run."""
+        return self.reader.driver_of(record)
+
+    def is_driven(self, run_id: int) -> bool:
+        """Whether a live process drives the run."""
+        return self.reader.is_driven(run_id)
+
+    def show(self, run_id: int) -> dict[str, Any]:
+        """A run with its steps, as plain data."""
+        return overview.show_run(self.reader, run_id)
+
+    def overview(self, run_id: int, *, with_attempts: bool = False) -> dict[str, Any]:
+        """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
+        find = overview.overview_with_attempts if with_attempts else overview.overview
+        return find(self.reader, run_id)
+
+    def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
+        """One step with every attempt at it, or a matrix with all its steps."""
+        return overview.step_overview(self.reader, run_id, step)
+
+    def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
+        """Every attempt at the steps of a run, by step."""
+        return attempts.attempts_by_step(self.reader.events(run_id))
+
+    def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
+        """The items of a map step, or the steps of a matrix."""
+        return items.list_items(self.reader, run_id, step, is_failed=is_failed)
+
+    def item_history(self, run_id: int, step: str, index: int) -> Item:
+        """One item with every attempt at it."""
+        return items.item_history(self.reader, run_id, step, index)
+
+    def output(self, run_id: int, place: str) -> StepOutput:
+        """The whole output of a step or of one item, also where it is kept in an artifact."""
+        return self.reader.output(run_id, place)
+
+    def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[Sentence]:
+        """The story of a run or of one step; with `is_tree` also of the runs that it called."""
+        return run_story.tell_run(self.reader, run_id, step, is_tree=is_tree)
+
+    def waits(self, run_id: int, step: str = "") -> list[Asked]:
+        """What a run, or one of its steps, waits for now."""
+        return run_story.waits(self.reader, run_id, step)
+
+    def event_lines(self, run_id: int) -> Iterator[bytes]:
+        """The events of a run as JSON lines, as they are stored."""
+        return logs.event_lines(self.reader, run_id)
+
+    def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
+        """The events of a run as another system would have written them: one of `systems_with_logs()`."""
+        return formats.log_writer(system)(self.reader.events(run_id))
+
+    def step_logs(
+        self,
+        run_id: int,
+        step: str,
+        *,
+        item: int | None = None,
+        attempt: int | None = None,
+        part: Part = "own",
+    ) -> list[AttemptLog]:
+        """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
+        return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
+
+    def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
+        """What the attempts of a step or of a whole run write, as they write it, until it ends."""
+        return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)
+
+    def called_runs(self, run_id: int) -> dict[tuple[str, int], int]:
+        """The runs that a run called, by the place and the attempt that called them."""
+        return self.reader.called(run_id)
+
+    def usage(self, run_id: int) -> list[StepUsage]:
+        """What steps asked for, what they used, and what they should ask for."""
+        return usage.measure_usage(self.reader, run_id)
+
+    def stats(
+        self, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
+    ) -> list[RungStats]:
+        """How often retries, handlers, triage and routes were tried, and how often they worked."""
+        return stats.collect_stats(self.reader, run_id, workflow=workflow, since=since)
+
+    def report(self, run_id: int, now: datetime) -> Report:
+        """Everything about one run, bounded: failures, timeline, logs."""
+        return report.gather(self.reader, run_id, now)
+
+    def report_page(self, found: Report, *, folder: str | None, home_option: str) -> str:
+        """A report as one HTML page. `folder`: where it will be stored, for its links."""
+        return page.page(found, report.drawing(self.reader, found), folder=folder, home_option=home_option)
+
+    def replay(self, run_id: int) -> ReplayResult:
+        """Fold the log of a run again, and compare the result with the tables."""
+        return replay.verify(self.reader, run_id)
+
+    def wait_for_runs(
+        self, run_ids: Sequence[int], *, until: Until = "ended", timeout_seconds: float | None = None
+    ) -> Iterator[WaitEvent]:
+        """What happens to runs that other processes drive, until all have ended or the time is up."""
+        return waiting.wait_for_runs(self.reader, run_ids, until=until, timeout_seconds=timeout_seconds)
+
+    def wait_for_changes(self, seconds: float) -> bool:
+        """Whether another process writes to the store within so many seconds."""
+        return self.home.is_there and store_changes.StoreChanges(self.reader.store).wait(seconds)
+
+    # -- changing runs -----------------------------------------------------------------------------------------------
+
+    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
+        """Stop a run: cleanup, undo and `end` still run; with `now` only `end`."""
+        self.control.cancel(run_id, now=now, reason=reason)
+
+    def pause(self, run_id: int, reason: str = "") -> int:
+        """Start nothing more until `resume`. How many commands still run."""
+        return self.control.pause(run_id, reason)
+
+    def resume(self, run_id: int) -> None:
+        """Let a paused run continue."""
+        self.control.lift_pause(run_id)
+
+    def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
+        """Hold a step, or all steps of a matrix. Which of them still run."""
+        return self.control.pause_step(run_id, step, reason)
+
+    def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
+        """Let a paused step continue."""
+        self.control.resume_step(run_id, step, reason)
+
+    def resumable_run(self, run_id: int | None = None) -> int:
+        """The run that `mulligan resume` would drive: this one, or the newest that no process drives."""
+        return self.control.resumable(run_id)
+
+    def changed_file(self, run_id: int) -> str:
+        """The workflow file of a run, if it has changed since the run was started; otherwise ""."""
+        return corrections.changed_file(self.reader, run_id)
+
+    def plan_retry(
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: CorrectedWorkflow | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+    ) -> RoundPlan:
+        """What `retry` would run again. Changes nothing."""
+        return self.control.plan_retry(
+            run_id, from_step=from_step, items=items, adjust=adjust, corrected=corrected, budgets=budgets
+        )
+
+    def retry(
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        reason: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: CorrectedWorkflow | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+    ) -> RoundPlan:
+        """Open another round: what failed, was cancelled, skipped or undone runs again."""
+        return self.control.retry(
+            run_id,
+            from_step=from_step,
+            reason=reason,
+            items=items,
+            adjust=adjust,
+            corrected=corrected,
+            budgets=budgets,
+        )
+
+    def refuse_matrix(self, run_id: int, step: str) -> None:
+        """Refuse a matrix where a map step is expected, and say what to do."""
+        items.refuse_matrix(self.reader, run_id, step)
+
+    def matrices(self, run_id: int) -> Mapping[str, Sequence[str]]:
+        """The names of the steps of each matrix of a run."""
+        return self.reader.state(run_id).graph.matrices
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def list_pending(self) -> list[PendingEntry]:
+        """What waits for a person, over all runs: parked steps, approvals, pauses."""
+        return pending.list_pending(self.reader)
+
+    def classify(
+        self,
+        run_id: int,
+        step: str,
+        verdict: Literal["retry", "fail"],
+        reason: str,
+        *,
+        memory: int | None = None,
+        timeout: float | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+    ) -> None:
+        """Decide about a parked step: retry it, or let it fail."""
+        self.control.classify(run_id, step, verdict, reason, memory=memory, timeout=timeout, budgets=budgets)
+
+    def preview_decision(self, one: Decision) -> DecisionPreview:
+        """What would follow from a decision about a parked step. Changes nothing."""
+        return decisions.preview_decision(self.control, one)
+
+    def preview_decisions(self, decided: Sequence[Decision]) -> list[DecisionPreview]:
+        """What would follow from decisions about parked steps. Changes nothing."""
+        return decisions.preview_decisions(self.control, decided)
+
+    def record_decisions(self, decided: Sequence[Decision]) -> Iterator[DecisionResult]:
+        """Record decisions one by one. One that comes too late is refused; the others count."""
+        return decisions.record_decisions(self.control, decided)
+
+    def find_approval(self, run_id: int, step: str) -> str:
+        """The place of a step that waits for an approval: the step, or one command below it."""
+        return pending.find_approval(self.reader, run_id, step)
+
+    def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
+        """Answer an approval that a run waits for."""
+        self.control.approve(run_id, place, is_approved, reason)
+
+    # -- workflows: no store is needed -------------------------------------------------------------------------------
+
+    @staticmethod
+    def validate(path: Path, *, named: str | None = None, trust_templates: bool = False) -> Validation:
+        """Check a workflow file, of ours or of another system (`named`)."""
+        return workflow_files.validate(path, named=named, trust_templates=trust_templates)
+
+    @staticmethod
+    def load_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Workflow:
+        """The workflow in a file. `LanguageError` where it is refused."""
+        return formats.load(path, named=named, trust_templates=trust_templates)
+
+    @staticmethod
+    def examine_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Examined:
+        """The workflow in a file, and the warnings about it."""
+        return formats.examine(path, named=named, trust_templates=trust_templates)
+
+    @staticmethod
+    def convert_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
+        """The text of another system's file as one of ours."""
+        return formats.convert(path, named=named, trust_templates=trust_templates)
+
+    @staticmethod
+    def schema_text() -> str:
+        """The JSON Schema of workflow files."""
+        return schema.schema_text()
+
+    def preview(self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, parallel: int | None = None) -> Preview:
+        """What a run of the workflow would do, and what is missing for it. Starts nothing."""
+        return preview.preview(self.reader, workflow, inputs, cwd, parallel)
+
+    def drawn_run(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
+        """What a picture of a run shows: its workflow, and the status of each step."""
+        return self.reader.drawn(run_id)
+
+    @staticmethod
+    def draw(
+        workflow: Workflow,
+        form: Literal["mermaid", "svg"],
+        statuses: Mapping[str, str] | None = None,
+        *,
+        is_expanded: bool = False,
+    ) -> str:
+        """A picture of a workflow; with statuses, of a run."""
+        draw = drawings.draw_mermaid if form == "mermaid" else drawings.draw_svg
+        return draw(workflow, statuses, is_expanded=is_expanded)
+
+    @staticmethod
+    def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
+        """The nodes and links of that picture."""
+        return drawings.make_picture(workflow, statuses, is_expanded=is_expanded)
+
+    @staticmethod
+    def read_fakes(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
+        """How faked steps end, as words such as `build=EXIT_NONZERO:11` and a file say."""
+        return step_trial.read_fakes_given(workflow, words, file)
+
+    @staticmethod
+    def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:
+        """The workflow with these steps faked."""
+        return step_trial.apply_fakes(workflow, fakes)
+
+    @staticmethod
+    def isolate_step(workflow: Workflow, step: str) -> Workflow:
+        """A workflow of one step alone, with stand-ins for the steps whose results it reads."""
+        return step_trial.isolate_step(workflow, step)
+
+    @staticmethod
+    def step_results(
+        workflow: Workflow, step: str, fakes: Fakes, words: Sequence[str], results: Mapping[str, Any]
+    ) -> list[Kept]:
+        """The results that an isolated step reads: faked ones, given ones, otherwise null."""
+        return step_trial.step_results(workflow, step, fakes, words, results)
+
+    @staticmethod
+    def isolate_handler(workflow: Workflow, step: str) -> HandlerTrial:
+        """The failure handler of a step alone."""
+        return handler_trial.isolate_handler(workflow, step)
+
+    @staticmethod
+    def isolate_item_handler(workflow: Workflow, step: str, item: Any, number: int | None = None) -> HandlerTrial:
+        """The failure handler of a command of a map step alone, for one item."""
+        return handler_trial.isolate_item_handler(workflow, step, item, number)
+
+    def run_handler(
+        self,
+        trial: HandlerTrial,
+        prepared: Prepared,
+        failure: Failure,
+        kept: Sequence[Kept] = (),
+    ) -> HandlerResult:
+        """Run an isolated handler as if its step had just failed."""
+        return handler_trial.run_handler(self.control, trial, prepared, failure, kept)
+
+    # -- the store and this machine ----------------------------------------------------------------------------------
+
+    def list_workers(self) -> list[WorkerLine]:
+        """The workers of the store: what each can take, what is in use, what it runs now."""
+        return workers.list_workers(self.reader)
+
+    def now(self) -> datetime:
+        """The time by the clock of the store, if it has one; otherwise by that of this machine."""
+        return (self.reader.store.now() if self.home.is_there else None) or datetime.now(UTC)
+
+    def list_breakers(self) -> list[Breaker]:
+        """The circuit breakers that tasks of the store have asked."""
+        return breakers.list_breakers(self.reader)
+
+    def reset_breaker(self, name: str) -> Breaker:
+        """Close a circuit breaker; how it was before."""
+        return breakers.reset_breaker(self.reader, name)
+
+    def collect_garbage(self, retention: RunRetention, *, is_dry: bool = False) -> GarbageReport:
+        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it."""
+        return gc.collect_garbage(self.reader, retention, is_dry=is_dry)
+
+    def examine_machine(self) -> Diagnosis:
+        """Check this machine and the store."""
+        return doctor.examine_machine(self.home)

@@ -1,0 +1,50 @@
+"""Values as people give them: durations, sizes, times, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from mulligan.core.model.workflow import Budget
+from mulligan.errors import InputInvalid
+from mulligan.language import quantities as q
+from mulligan.language.budgets import parse_budgets
+
+
+def parse_duration(text: str) -> float:
+    """Seconds, as workflow files write them: `30s`, `1h30m`, or a number of seconds."""
+    try:
+        return q.parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+    except ValueError:
+        raise InputInvalid(f"'{text}' is not a duration", hint="write it like 30s, 5m or 1h30m") from None
+
+
+def parse_size(text: str) -> int:
+    """Bytes, as workflow files write them: `512MiB`, `4GB`."""
+    try:
+        return q.size(text)
+    except ValueError:
+        raise InputInvalid(f"'{text}' is not a size", hint="write it like 512MiB or 4GB") from None
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """A time that has passed: so long ago (`2h`), or a date, with or without a time of day, local unless it says so."""
+    try:
+        return now - timedelta(seconds=q.parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone(now.tzinfo)
+    except (ValueError, OverflowError):
+        hint = "write it like 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
+        raise InputInvalid(f"'{text}' is neither a time nor how long ago", hint=hint) from None
+
+
+def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
+    """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run."""
+    try:
+        return parse_budgets(words)
+    except ValueError as error:
+        raise InputInvalid(
+            f"'{error}' is no budget", hint="write it like cost=5, tokens=200k or calls=20; of one step: STEP.cost=5"
+        ) from None

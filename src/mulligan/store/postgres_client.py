@@ -1,0 +1,386 @@
+"""The connections to a PostgreSQL server: opened when needed, dropped when broken; and translating its errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
+
+from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, redact, secret_parts, url_problem
+from mulligan.errors import (
+    DatabaseMissing,
+    LoginRefused,
+    MulliganError,
+    NoFreeConnection,
+    StoreForbidden,
+    StoreRefused,
+    StoreUnavailable,
+)
+from mulligan.store import postgres_arrays
+from mulligan.store.encoding import moment_from
+from mulligan.store.postgres_connection import TimeoutConnection
+from mulligan.store.postgres_pipeline import SQL, Statement, pipeline
+from mulligan.store.statements import missing
+
+Result = TypeVar("Result")
+
+# An unused connection that has silently broken is noticed within half a minute.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "application_name": "mulligan",
+}
+# A used connection is given up if sent data was not acknowledged for this share of the lease. The kernel resends it
+# less and less often: after a short outage a worker would come back too late to keep its lease.
+_UNACKNOWLEDGED_SHARE_MAX = 1 / 3
+_UNACKNOWLEDGED_SECONDS_MIN = 1.0
+# How long a transaction may last, and may be idle, as a share of the lease.
+_LIMITS = {
+    "idle_in_transaction_session_timeout": 1 / 6,
+    # After that other workers have expired us anyway. Servers before 17 do not have this setting.
+    "transaction_timeout": 1,
+}
+# How long creating or migrating the tables may take.
+_MIGRATION_SECONDS_MAX = 3600.0
+# How long a server may be silent when we only ask for its time.
+_LOOK_SECONDS_MAX = 30.0
+# Errors of a server that refuses a connection, found by its message: our error, message and hint.
+_CONNECTION_REFUSALS: tuple[tuple[type[MulliganError], str, str, str], ...] = (
+    (
+        NoFreeConnection,
+        r"too many clients|too many connections|connection slots are reserved",
+        "{where} has no free connection: {said}",
+        "a worker holds two connections, any other command one: stop some, or raise 'max_connections' of the server",
+    ),
+    (
+        StoreUnavailable,
+        r"the database system is (starting up|shutting down|in recovery mode|not yet accepting)",
+        "{where} does not answer yet: {said}",
+        "wait until the server is up and try again",
+    ),
+    (
+        DatabaseMissing,
+        r'database ".*" does not exist',
+        "{where} does not exist: {said}",
+        "create it (createdb NAME, or CREATE DATABASE), or correct the name in the URL; Mulligan creates the tables",
+    ),
+    (
+        LoginRefused,
+        r'role ".*" does not exist|authentication failed|no password supplied|no pg_hba\.conf entry'
+        r"|not permitted to log in|permission denied for database",
+        "{where} refuses the login: {said}",
+        "check user and password in the URL (or ~/.pgpass), and that the user may connect to the database",
+    ),
+)
+# Our transaction was rolled back because of another one, and can be tried again.
+_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+_TRIES_MAX = 5
+
+
+class Unexpected(Exception):
+    """A check by `expect` in the database has failed: the transaction is rolled back."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class PostgresClient:
+    """One connection for statements and, after the first question for changes, one that listens."""
+
+    def __init__(self, url: str, lease_seconds: float) -> None:
+        self._url = url
+        self._lease_seconds = lease_seconds
+        self._connection: TimeoutConnection | None = None
+        # The statements that the connection has prepared for pipelines.
+        self._prepared: set[str] = set()
+        self._listener: TimeoutConnection | None = None
+        self._is_behind = False
+        self._hears_ends = False
+        self._has_opened = False
+        self._secrets = secret_parts(url)
+        self.where = _where(url)
+        try:
+            schema = self._open()
+        except BaseException:
+            self.close()
+            raise
+        # Channels belong to a database; their names have at most 63 bytes.
+        self.channel = f"mulligan {schema}"[:60]
+        # A separate channel, so that it wakes no worker.
+        self.ends_channel = f"mulligan ends {schema}"[:60]
+
+    def close(self) -> None:
+        for connection in (self._connection, self._listener):
+            if connection is not None:
+                connection.close()
+        self._connection = self._listener = None
+
+    # -- use
+
+    def connection(self) -> TimeoutConnection:
+        """The connection for statements. Each statement is its own transaction, unless one was begun."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+            self._prepared = set()
+        return self._connection
+
+    def execute(self, name: str, *params: Any, **named: Any) -> list[Any]:
+        """The rows of one statement, inside the current transaction if there is one."""
+        cursor = self.connection().execute(SQL[name], named or params, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def query(self, name: str, *params: Any, **named: Any) -> list[Any]:
+        """The rows of one statement, in its own transaction."""
+        with self._translated():
+            return self.execute(name, *params, **named)
+
+    def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, in one transaction and one round trip. `Unexpected` rolls all back."""
+        return self._again(lambda: self.execute_in_pipeline(asked))
+
+    def execute_in_pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, in one round trip, inside the current transaction if there is one."""
+        return pipeline(self.connection(), self._prepared, asked)
+
+    def write(self, work: Callable[[], Result]) -> Result:
+        """Run `work`, which executes several statements, in one transaction."""
+
+        def transact() -> Result:
+            try:
+                with self.connection().transaction():
+                    return work()
+            except BaseException:
+                # On a rollback psycopg deallocates all prepared statements, including those of pipelines.
+                self._prepared.clear()
+                raise
+
+        return self._again(transact)
+
+    def _again(self, work: Callable[[], Result]) -> Result:
+        with self._translated():
+            for _ in range(_TRIES_MAX - 1):
+                try:
+                    return work()
+                except _AGAIN:
+                    pass
+            return work()
+
+    # -- news
+
+    def fileno(self) -> int:
+        with self._translated():
+            return self._listening().fileno()
+
+    def has_changes(self) -> bool:
+        """Whether another process has notified us. True also after a gap in listening."""
+        with self._translated():
+            try:
+                has_any = self._consume(self._listening())
+            except psycopg.Error:
+                self._drop_listener()
+                self._listening()
+                has_any = True
+        has_any, self._is_behind = has_any or self._is_behind, False
+        return has_any
+
+    def watch_run_ends(self) -> None:
+        """From now on the end of a run counts as a change."""
+        self._hears_ends = True
+        if self._listener is not None:
+            # The next listener listens to both channels.
+            self._drop_listener()
+
+    def _consume(self, listener: TimeoutConnection) -> bool:
+        # Read all of it: a server that ends the connection closes it after its last message.
+        while listener.has_something():
+            listener.pgconn.consume_input()
+        ours = self._connection.info.backend_pid if self._connection is not None else 0
+        has_any = False
+        while (notify := listener.pgconn.notifies()) is not None:
+            has_any = has_any or notify.be_pid != ours
+        return has_any
+
+    def _listening(self) -> TimeoutConnection:
+        if self._listener is None:
+            listener = self._connect()
+            _listen(listener, self.channel)
+            if self._hears_ends:
+                _listen(listener, self.ends_channel)
+            # Notifications that were sent before are lost.
+            self._listener, self._is_behind = listener, True
+        return self._listener
+
+    # -- opening
+
+    def _open(self) -> str:
+        with self._translated(), self.connection().transaction():
+            schema: str | None = self.execute("schema")[0][0]
+            if schema is None:
+                raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
+            self._migrate()
+        self.connection().timeout_seconds = self._lease_seconds
+        self._has_opened = True
+        return schema
+
+    def _connect(self) -> TimeoutConnection:
+        given = conninfo_to_dict(self._url)
+        unacknowledged = max(_UNACKNOWLEDGED_SECONDS_MIN, self._lease_seconds * _UNACKNOWLEDGED_SHARE_MAX)
+        wanted = {**_DEFAULTS, "tcp_user_timeout": int(unacknowledged * 1000)}
+        options = {name: value for name, value in wanted.items() if name not in given}
+        connection = TimeoutConnection.connect(self._url, autocommit=True, prepare_threshold=0, **options)
+        # By then other workers have expired us.
+        connection.timeout_seconds = self._lease_seconds
+        postgres_arrays.register(connection)
+        self._limit(connection)
+        return connection
+
+    def _limit(self, connection: TimeoutConnection) -> None:
+        """Let the server abort a transaction that hangs, since others wait for its locks.
+
+        Soon enough that they do not miss their own heartbeats.
+        """
+        for name, share in _LIMITS.items():
+            seconds = self._lease_seconds * share
+            connection.execute(
+                "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s", (f"{seconds * 1000:.0f}", name)
+            )
+
+    def _migrate(self) -> None:
+        if self._missing():
+            self._take_time()
+            # A process that has waited here finds the migration done.
+            self.execute("lock_schema")
+            for number, sql in self._missing():
+                self.connection().execute(sql, prepare=False)
+                self.execute("create_schema_version")
+                self.execute("delete_schema_version")
+                self.execute("insert_schema_version", number)
+
+    def _take_time(self) -> None:
+        """Lift the limits in this transaction: migrating large tables may take longer than a lease."""
+        self.connection().timeout_seconds = _MIGRATION_SECONDS_MAX
+        for name in _LIMITS:
+            self.connection().execute("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = %s", [name])
+
+    def _missing(self) -> list[Any]:
+        _, has_version = self.execute("schema")[0]
+        found = self.execute("schema_version")[0][0] if has_version else 0
+        return missing("postgres", found, self.where)
+
+    # -- trouble
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translate errors of the server and the network. A connection in doubt is not used again."""
+        try:
+            yield
+        except pg.RaiseException as error:
+            raise Unexpected(str(error.diag.message_primary)) from error
+        except psycopg.Error as error:
+            self._drop()
+            raise self._to_our_error(error) from (None if is_unclear(self._url) else error)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _drop_listener(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with suppress(psycopg.Error):
+                listener.close()
+
+    def _to_our_error(self, error: psycopg.Error) -> MulliganError:
+        said = NOT_SHOWN if is_unclear(self._url) else redact(_server_message(error), self._secrets)
+        refusal = self._connection_refusal(error, said)
+        if refusal is not None:
+            return refusal
+        match error:
+            case pg.DuplicateTable() | pg.DuplicateFunction() | pg.DuplicateObject():
+                return StoreRefused(
+                    f"{self.where} holds tables of another program: {said}",
+                    hint="give Mulligan its own schema: …?options=-csearch_path%3Dmulligan",
+                )
+            case pg.InsufficientPrivilege() | pg.ReadOnlySqlTransaction():
+                return StoreForbidden(
+                    f"{self.where} is not writable: {said}",
+                    hint="the user must be able to create tables in the schema: GRANT USAGE, CREATE ON SCHEMA … TO …",
+                )
+            case pg.UndefinedTable() | pg.UndefinedColumn() | pg.UndefinedFunction():
+                # The tables were changed: waiting does not help.
+                return StoreRefused(
+                    f"{self.where} does not have the tables that this Mulligan expects: {said}",
+                    hint="restore it from a copy, or name another database or schema",
+                )
+            case pg.DiskFull():
+                return StoreUnavailable(f"the disk of {self.where} is full", hint="free space on its disk")
+        return StoreUnavailable(
+            f"{self.where} does not answer: {said}", hint="check that the server runs and try again"
+        )
+
+    def _connection_refusal(self, error: psycopg.Error, said: str) -> MulliganError | None:
+        """The error for a refused connection. It has no SQLSTATE: only the message shows the cause."""
+        words = _server_message(error)
+        for kind, pattern, message, hint in _CONNECTION_REFUSALS:
+            if re.search(pattern, words):
+                # A running worker waits and says why: the permission may be given back.
+                of = StoreUnavailable if self._has_opened and issubclass(kind, StoreRefused) else kind
+                return of(message.format(where=self.where, said=said), hint=hint)
+        return None
+
+
+def _listen(listener: TimeoutConnection, channel: str) -> None:
+    listener.execute(f'LISTEN "{channel.replace(chr(34), chr(34) * 2)}"')
+
+
+def server_time(url: str) -> datetime:
+    """The time by the server's clock."""
+    with closing(PostgresClient(url, _LOOK_SECONDS_MAX)) as client:
+        ((now,),) = client.query("now")
+    return moment_from(now)
+
+
+def _where(url: str) -> str:
+    """The server as messages name it, never with its password."""
+    problem = url_problem(url)
+    if problem:
+        raise _unreadable(problem)
+    given = _given(url)
+    if given is None:
+        raise _unreadable("it has a parameter after the '?' that PostgreSQL does not know, or a wrong value for one")
+    if is_unclear(url):
+        return "the PostgreSQL database"
+    host = given.get("host") or given.get("hostaddr") or "localhost"
+    return f"the PostgreSQL database '{given.get('dbname') or given.get('user') or ''}' on '{host}'"
+
+
+def _given(url: str) -> dict[str, Any] | None:
+    """The parameters of the URL; None if libpq cannot read it. Its error is dropped, since it repeats the URL."""
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.Error:
+        return None
+
+
+def _unreadable(problem: str) -> StoreRefused:
+    return StoreRefused(
+        f"the URL of the PostgreSQL database cannot be read: {problem}",
+        hint="write it like 'postgresql://user:password@host:5432/database'",
+    )
+
+
+def _server_message(error: psycopg.Error) -> str:
+    """The server's message in one line, without the position in our statement."""
+    said = " ".join((error.diag.message_primary or str(error)).split())
+    return re.sub("^connection (failed|is bad): ", "", said)

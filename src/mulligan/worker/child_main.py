@@ -1,0 +1,484 @@
+"""The program of a warm child: runs the python steps of one workflow, one after the other.
+
+The interpreter may not be ours, so this needs nothing but the standard library, and speaks JSON. After each step it
+restores what a step may change: folder, environment, arguments. What it cannot restore (threads, child processes,
+memory) it reports, and the worker replaces it.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import importlib
+import json
+import linecache
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from mulligan.worker.json_encoding import ENCODER, ArtifactUnreadable, NotJson, encode_output
+from mulligan.worker.kernel_state import KernelState
+from mulligan.worker.step_errors import describe_error, exit_status
+
+SIGTERM = _signal.SIGTERM
+LENGTH_BYTES = 4
+RECEIVE_BYTES = 1 << 16
+# A child that uses more memory than this after a step is not kept.
+KEPT_BYTES_MAX = 512 * 1024 * 1024
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# After one of these events a process may run that is not our child.
+FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
+# Libraries from elsewhere, and these modules, may start processes without an audit event.
+OWN_LIBRARIES = os.path.dirname(getattr(resource, "__file__", None) or "/dev/null/none") + "/"
+LIMITING_EVENTS = frozenset({"resource.setrlimit", "resource.prlimit"})
+LOADING_EVENTS = frozenset({"ctypes.dlopen", "sqlite3.load_extension"})
+SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpreters"})
+INTERRUPTED_STATUS = 130
+TERMINATED_STATUS = 128 + SIGTERM
+# Variables with this prefix are passed to the C library only before a process is started.
+OWN_PREFIX = "MULLIGAN_"
+OWN_PACKAGE = "mulligan."
+OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
+# Loaded when an argument is an artifact: most steps have none.
+CONTENTS = "mulligan.worker.artifact_contents"
+RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# The file name of a step's code, until a traceback names the step.
+PROGRAM = "<step>"
+
+# `json.loads` would first look for the encoding and for whitespace.
+_decode = json.JSONDecoder().raw_decode
+# `signal.getsignal` would first create an enum member.
+_handler_of = _signal.getsignal
+_ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
+class ChildServer:
+    """Run the calls that come over the socket, one at a time, and answer each.
+
+    A message contains only what differs from the call before it. A result of more than `inline_max` characters goes to
+    the file `slot_result`, so that the worker's loop reads neither results nor arguments that are large.
+    """
+
+    def __init__(self, sock: socket.socket, *, slot_out: str, slot_err: str, slot_result: str, inline_max: int) -> None:
+        self._sock = sock
+        self._slot_result, self._inline_max = slot_result, inline_max
+        self._programs: dict[str, types.CodeType] = {}
+        self._interpreter = InterpreterState()
+        # One of these is empty.
+        self._call = self._code = ""
+        self._folder, self._home = "/", ""
+        self._termination = Termination()
+        self._kernel = KernelState(slot_out, slot_err)
+        self._has_forked = False
+        self._may_hide = any(map(_may_hide_processes, sys.modules, map(_library, list(sys.modules.values()))))
+        sys.addaudithook(self._on_audit_event)
+
+    def serve(self) -> None:
+        """Serve until the worker closes the socket."""
+        meter = Meter()
+        while text := self._receive():
+            message, _ = _decode(text)
+            if "fresh_logs" in message:
+                self._kernel.start_logs(message["fresh_logs"])
+            self._has_forked = False
+            with self._termination:
+                answer, output = self._run(message)
+            _flush()
+            cpu, peak = meter.read(self._has_forked or self._may_hide)
+            self._note_leftovers(answer, peak)
+            out, err = self._kernel.log_sizes()
+            measured = f'"number":{message["number"]},"cpu":{cpu:.6f},"peak":{peak},"out":{out},"err":{err}'
+            self._send(answer, output, measured)
+            self._kernel.restore()
+            meter.settle()
+
+    def _receive(self) -> str:
+        """Return the next message, which nearly always comes in one piece; "" when the worker is gone."""
+        data = self._sock.recv(RECEIVE_BYTES)
+        while len(data) < LENGTH_BYTES:
+            more = self._sock.recv(RECEIVE_BYTES)
+            if not more:
+                return ""
+            data += more
+        size = int.from_bytes(data[:LENGTH_BYTES], "little")
+        if len(data) == LENGTH_BYTES + size:
+            return data[LENGTH_BYTES:].decode()
+        body = bytearray(size)
+        at = len(data) - LENGTH_BYTES
+        body[:at] = data[LENGTH_BYTES:]
+        with memoryview(body) as view:
+            while at < size:
+                count = self._sock.recv_into(view[at:])
+                if not count:
+                    return ""
+                at += count
+        return body.decode()
+
+    def _on_audit_event(self, event: str, values: tuple) -> None:
+        if event in FORKING_EVENTS:
+            self._has_forked = True
+            self._interpreter.export()
+        elif event in LIMITING_EVENTS:
+            self._kernel.are_limits_changed = True
+        elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(values[0], values[1])):
+            self._may_hide = True
+
+    def _send(self, answer: dict, output: str, measured: str) -> None:
+        """Send the answer. The output is JSON already and may be large, so it is not encoded again."""
+        if len(output) > self._inline_max and self._put_into_file(output):
+            answer["in_file"], output = True, "null"
+        said = f"{ENCODER.encode(answer)[1:-1]}," if answer else ""
+        body = f'{{{said}{measured},"output":{output}}}'.encode()
+        self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
+
+    def _put_into_file(self, output: str) -> bool:
+        """Return whether the result is in its file. If the disk is full it is sent instead."""
+        try:
+            if os.path.lexists(self._slot_result):
+                os.unlink(self._slot_result)
+            with open(os.open(self._slot_result, RESULT_FLAGS, 0o600), "wb") as file:
+                file.write(output.encode())
+        except OSError:
+            return False
+        return True
+
+    def _note_leftovers(self, answer: dict, peak: int) -> None:
+        """Report what cannot be restored; the worker acts on it."""
+        if self._has_forked:
+            answer["forked"] = True
+        is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
+        may_have_children = self._has_forked or self._may_hide
+        is_worn = is_large or threading.active_count() > 1 or self._kernel.is_changed() or "sys" not in sys.modules
+        if is_worn or (may_have_children and _has_children()):
+            answer["dirty"] = True
+
+    def _run(self, message: dict) -> tuple:
+        """Return the answer, and the result as JSON text."""
+        try:
+            self._set_up(message)
+            try:
+                os.chdir(self._folder)
+            except (OSError, ValueError) as error:
+                return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
+            if self._call or OUTPUT_FOLDER in self._code:
+                self._interpreter.make_output_folder()
+            result = self._await_result(self._function()(**self._arguments(message)))
+            return {}, encode_output(result)
+        except ArtifactUnreadable as error:
+            return {"unreadable": str(error)}, "null"
+        except NotJson as error:
+            return {"invalid": str(error)}, "null"
+        except SystemExit as error:
+            return {"exit": exit_status(error.code)}, "null"
+        except KeyboardInterrupt:
+            return {"exit": INTERRUPTED_STATUS}, "null"
+        except BaseException as error:  # anything that a step raises is a failure of the step
+            self._show_lines()
+            return describe_error(error, message["step"], PROGRAM), "null"
+
+    def _set_up(self, message: dict) -> None:
+        self._call = message.get("call", self._call)
+        self._code = message.get("code", self._code)
+        self._folder = message.get("cwd", self._folder)
+        self._home = message.get("home", self._home)
+        self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
+
+    def _arguments(self, message: dict) -> dict:
+        args: dict = message.get("args", {})
+        return (
+            self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"])
+            if "files" in message
+            else args
+        )
+
+    def _function(self) -> types.FunctionType:
+        if self._call:
+            module, _, name = self._call.partition(":")
+            target = (
+                self._interpreter.import_installed(module)
+                if module.startswith(OWN_PACKAGE)
+                else importlib.import_module(module)
+            )
+            for part in name.split("."):
+                target = getattr(target, part)
+            return target  # type: ignore[return-value]
+        # Each step has its own namespace.
+        names: dict = {"__name__": "__mulligan__"}
+        exec(self._program(self._code), names)
+        return names["main"]
+
+    def _await_result(self, result: object) -> object:
+        """Run the coroutine of an `async def main`; return anything else unchanged."""
+        if isinstance(result, types.CoroutineType):
+            # Imported late: asyncio costs more than the rest of a child.
+            return self._interpreter.import_installed("asyncio").run(result)
+        return result
+
+    def _program(self, code: str) -> types.CodeType:
+        """Compile code once, however many steps share it."""
+        if code not in self._programs:
+            self._programs[code] = compile(code, PROGRAM, "exec", dont_inherit=True)
+        return self._programs[code]
+
+    def _show_lines(self) -> None:
+        """Let a traceback show the source lines of the step, which are not in a file."""
+        linecache.cache[PROGRAM] = (len(self._code), None, self._code.splitlines(keepends=True), PROGRAM)
+
+
+class Terminated(SystemExit):
+    """The step has to end."""
+
+
+class Termination:
+    """SIGTERM during a step: the step may clean up in its grace period, then this process dies of the signal."""
+
+    def __init__(self) -> None:
+        self._is_in_step = self._is_due = False
+        self._raised: Callable = lambda: None
+        self._handler = self._on_signal
+        signal.signal(SIGTERM, self._handler)
+        signal.signal(signal.SIGCONT, self._on_wakeup)
+        self._masks = threading.local()
+        os.register_at_fork(
+            before=self._block_sigterm, after_in_parent=self._restore_mask, after_in_child=self._reset_in_child
+        )
+
+    def __enter__(self) -> None:
+        if _handler_of(SIGTERM) is not self._handler:
+            signal.signal(SIGTERM, self._handler)  # the last step replaced it
+        self._is_in_step = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_in_step = False
+        if self._is_due:
+            _flush()
+            _die_of_sigterm()
+
+    def _on_signal(self, *_: object) -> None:
+        if not self._is_in_step:
+            _die_of_sigterm()
+        self._is_due = True
+        self._raise()
+
+    def _on_wakeup(self, *_: object) -> None:
+        """Raise again in a step that was about to block, or lost the exception, when SIGTERM came.
+
+        An exception that is raised in a destructor is discarded.
+        """
+        if self._is_due and self._is_in_step:
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._raised() is not None:
+            return  # the step is cleaning up
+        error = Terminated(TERMINATED_STATUS)
+        self._raised = weakref.ref(error)
+        try:
+            raise error
+        finally:
+            del error  # otherwise its own traceback would keep it alive
+
+    # A process that a step forks ends like any other, even if SIGTERM comes during the fork.
+
+    def _block_sigterm(self) -> None:
+        self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {SIGTERM})
+
+    def _restore_mask(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
+
+    def _reset_in_child(self) -> None:
+        if _handler_of(SIGTERM) is self._handler:
+            signal.signal(SIGTERM, signal.SIG_DFL)
+        self._restore_mask()
+
+
+def _die_of_sigterm() -> None:
+    signal.signal(SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), SIGTERM)
+
+
+class InterpreterState:
+    """Environment, arguments, search path and streams: what a step may change and the next step must not see."""
+
+    def __init__(self) -> None:
+        self._environment = dict(os.environ)
+        self._variables: dict[str, str] = {}
+        self._exported: set[str] = set()
+        self._raw = _raw_environment()
+        # Without "", which means the current folder.
+        self._installed = [entry for entry in sys.path if entry]
+        self._streams = sys.stdin, sys.stdout, sys.stderr
+
+    def set_up(self, changed: dict, removed: tuple | list, home: str) -> None:
+        """Apply what differs from the last step (`changed`, `removed`); restore what that step changed itself."""
+        if os.environ._data != self._raw:  # type: ignore[attr-defined]
+            self._restore_environment()
+        for name in removed:
+            del self._variables[name]
+        if removed or self._exported:
+            self._forget([*removed, *self._exported])
+        self._variables.update(changed)
+        self._set_variables(changed if not self._exported else self._variables)
+        self._exported.clear()
+        if "multiprocessing.util" in sys.modules:
+            self.export()  # it starts processes without an audit event
+        path = [home, *self._installed] if home else self._installed
+        if sys.path != path:
+            sys.path[:] = path
+        sys.argv[:] = [""]
+        sys.stdin, sys.stdout, sys.stderr = self._streams
+
+    def import_installed(self, module: str) -> Any:
+        """Import an installed module, even if a file in the run's folder has its name or that of a dependency."""
+        path, sys.path[:] = list(sys.path), self._installed
+        try:
+            return importlib.import_module(module)
+        finally:
+            sys.path[:] = path
+
+    def export(self) -> None:
+        """Pass our variables to the C library too, for a process that is about to be started.
+
+        Most steps start none, and the library never frees a value that a variable had.
+        """
+        self.make_output_folder()
+        for name, value in self._variables.items():
+            if name not in self._exported and name.startswith(OWN_PREFIX):
+                os.putenv(name, value)
+                self._exported.add(name)
+
+    def make_output_folder(self) -> None:
+        """Create it only if the step may use it: creating a folder costs more than a small step."""
+        try:
+            os.makedirs(self._variables[OUTPUT_FOLDER], exist_ok=True)
+        except (KeyError, OSError):
+            pass  # the step gets the error when it writes there
+
+    def _set_variables(self, values: dict) -> None:
+        raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
+        for name, value in values.items():
+            key = name.encode(_ENCODING, _ENCODING_ERRORS)
+            if name.startswith(OWN_PREFIX):
+                raw[key] = value.encode(_ENCODING, _ENCODING_ERRORS)
+            else:
+                os.environ[name] = value
+            noted[key] = raw[key]
+
+    def _forget(self, names: list) -> None:
+        for name in names:
+            if name in self._environment:
+                os.environ[name] = self._environment[name]
+            elif name in os.environ:
+                del os.environ[name]
+        self._raw = _raw_environment()
+
+    def _restore_environment(self) -> None:
+        """Set everything again after a step changed the environment."""
+        os.environ.clear()
+        os.environ.update(self._environment)
+        self._raw = _raw_environment()
+        self._set_variables(self._variables)
+
+
+def _raw_environment() -> dict:
+    """Return the bytes under `os.environ`: comparing them takes a hundredth of the time."""
+    return dict(os.environ._data)  # type: ignore[attr-defined]
+
+
+class Meter:
+    """Measure cpu seconds and peak memory of a step. The peak covers all steps if the kernel cannot reset it."""
+
+    def __init__(self) -> None:
+        try:
+            self._fd = os.open("/proc/self/clear_refs", os.O_WRONLY)
+        except OSError:
+            self._fd = -1
+        self._below = 0.0
+        self._cpu, self._peak = self._now()
+        self._floor = 0
+        self.settle()
+
+    def read(self, may_have_children: bool) -> tuple:
+        """Return what was used since the last call: the time between two steps is negligible."""
+        before = self._cpu
+        if may_have_children:
+            below = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self._below = below.ru_utime + below.ru_stime
+        self._cpu, self._peak = self._now()
+        return self._cpu - before, self._peak
+
+    def settle(self) -> None:
+        """Reset the peak, unless it is no higher than the last one, which is the usual case."""
+        if self._fd < 0 or self._peak <= self._floor:
+            return
+        try:
+            os.write(self._fd, b"5")
+        except OSError:
+            self._fd = -1
+        self._floor = self._now()[1]
+
+    def _now(self) -> tuple:
+        import_installed = resource.getrusage(resource.RUSAGE_SELF)
+        return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
+
+
+def _may_hide_processes(module: str, library: str | None) -> bool:
+    """Whether this may start processes without an audit event: native code that is not part of Python."""
+    return module in SILENT_MODULES or (library is not None and not library.startswith(OWN_LIBRARIES))
+
+
+def _library(module: object) -> str | None:
+    """Return the file of a native module; None for one that is written in Python."""
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) and file.endswith((".so", ".pyd")) else None
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[1]) * PAGE_BYTES
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            continue  # a step may have closed or replaced them
+
+
+def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> None:
+    """Serve over standard input, which is the socket; a step gets /dev/null instead."""
+    sock = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.argv[:] = [""]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    try:
+        ChildServer(
+            sock, slot_out=slot_out, slot_err=slot_err, slot_result=slot_result, inline_max=int(inline_max)
+        ).serve()
+    except Terminated:
+        # The signal came between the last instruction of the step and the end of `Termination`.
+        _flush()
+        _die_of_sigterm()
+    except BaseException as error:
+        try:
+            os.write(2, f"the step broke the process that ran it: {type(error).__name__}: {error}\n".encode())
+        finally:
+            os._exit(1)

@@ -1,0 +1,104 @@
+"""The warm children of a worker: at most one for each slot is kept, and none runs steps of two workflows."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable
+
+from mulligan.worker.fd_events import watch_reads, watch_writes
+from mulligan.worker.warm_child import BackgroundJob, CallRequest, ChildTask, WarmChild
+
+# A child that was idle for longer may have modules loaded that were changed since.
+IDLE_SECONDS_MAX = 60.0
+
+
+class ChildPool:
+    """Keep children for reuse. `launch` starts one; `on_message` is called when one has something to receive."""
+
+    def __init__(
+        self,
+        idle_max: float,
+        selector: selectors.BaseSelector,
+        launch: Callable[[WarmChild], None],
+        on_message: Callable[[WarmChild], None],
+    ) -> None:
+        self._idle_max = idle_max
+        self._selector = selector
+        self._launch = launch
+        self._on_message = on_message
+        self._children: dict[int, WarmChild] = {}
+        self._last_number = 0
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._children
+
+    def __getitem__(self, key: int) -> WarmChild:
+        return self._children[key]
+
+    def take(self, group: str, interpreter: str, folder: str, *, is_redacted: bool = False) -> WarmChild:
+        """Return an idle child of the same group and interpreter, or a new one. If redacted, it logs into pipes."""
+        long_ago = time.monotonic() - IDLE_SECONDS_MAX
+        for child in self._children.values():
+            if not child.is_idle:
+                continue
+            if child.idle_since < long_ago:
+                self.retire(child)
+            elif (child.group, child.interpreter, child.pipes is not None) == (group, interpreter, is_redacted):
+                return child
+        idle = [child for child in self._children.values() if child.is_idle]
+        if len(self._children) >= self._idle_max and idle:
+            self.retire(min(idle, key=lambda child: child.idle_since))
+        self._last_number += 1
+        child = WarmChild(self._last_number, group, interpreter, folder)
+        if is_redacted:
+            child.open_pipes(self._selector)
+        self._children[child.key] = child
+        self._launch(child)
+        watch_reads(self._selector, child, lambda: self._on_ready(child))
+        return child
+
+    def start_task(self, child: WarmChild, task: ChildTask, request: CallRequest) -> None:
+        """Give a child a task; raise `ChildDisconnected` if it is gone."""
+        child.start_task(task, request)
+        watch_writes(self._selector, child, is_sending=child.is_sending)
+
+    def start_job(self, child: WarmChild, job: BackgroundJob) -> None:
+        """Give a child a job; raise `ChildDisconnected` if it is gone."""
+        child.start_job(job)
+        watch_writes(self._selector, child, is_sending=child.is_sending)
+
+    def _on_ready(self, child: WarmChild) -> None:
+        if child.is_sending:
+            child.send_more()
+            watch_writes(self._selector, child, is_sending=child.is_sending)
+        self._on_message(child)
+
+    def retire(self, child: WarmChild) -> None:
+        """Close the socket, so that the child exits. The supervisor reports when it has."""
+        if child.fileno() >= 0:
+            self._selector.unregister(child)
+            child.close()
+
+    def forget(self, child: WarmChild) -> None:
+        """Remove a child that has ended."""
+        self.retire(child)
+        child.remove_slots()
+        del self._children[child.key]
+
+    def forget_all(self) -> None:
+        for child in list(self._children.values()):
+            self.forget(child)
+
+    def retire_all(self) -> None:
+        """Retire all children and ignore what they are running."""
+        for child in self._children.values():
+            child.task = child.job = None
+            child.is_leaving = True
+
+    def running_jobs(self) -> list[BackgroundJob]:
+        """Return the jobs that children are running."""
+        return [child.job for child in self._children.values() if child.job is not None]
+
+    def busy_children(self) -> list[tuple[WarmChild, ChildTask]]:
+        return [(child, child.task) for child in self._children.values() if child.task is not None]

@@ -1,0 +1,87 @@
+"""Turn the exit of a task's process into the report that the engine gets."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
+from mulligan.worker import wall_clock
+from mulligan.worker.actions import shell
+from mulligan.worker.actions.kinds import SPAWNED
+from mulligan.worker.log_limit import LogLimit
+from mulligan.worker.own_cgroup import OomKills
+from mulligan.worker.programs import Programs
+from mulligan.worker.running_task import RunningTask
+from mulligan.worker.task_files import TaskFiles
+from mulligan.worker.task_reports import ProcessExit, make_report, missing_result_reason
+
+SIGKILL, SIGTERM = 9, 15
+KILLED_STATUS = 128 + SIGKILL
+
+
+class ExitReader:
+    """Read how the tasks of one worker ended."""
+
+    def __init__(self, worker: str, task_files: TaskFiles, log_limit: LogLimit, programs: Programs) -> None:
+        self._worker = worker
+        self._task_files = task_files
+        self._log_limit = log_limit
+        self._programs = programs
+        self._oom_kills = OomKills()
+
+    def report_lost(self, task: Task) -> Report:
+        return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self._worker)
+
+    def report_exit(self, running: RunningTask, process_exit: ProcessExit) -> Report:
+        """Return the report of a task whose process has ended."""
+        lease = running.resolved
+        task = lease.task
+        if running.pipes is not None:
+            running.pipes.end()
+        if process_exit.stop_reason == "expired":
+            return self.report_lost(task)
+        if process_exit.stop_reason == "interrupted":
+            return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
+        if process_exit.stop_reason == "log limit":
+            return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
+        if running.child and (reason := missing_result_reason(process_exit)):
+            return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, process_exit)
+        if process_exit.stop_reason == "memory":
+            # The kill in the task's own group is counted for our group too.
+            self._oom_kills.settle()
+        is_out_of_memory = process_exit.stop_reason == "memory" or (
+            not process_exit.stop_reason and self._is_out_of_memory(task, process_exit)
+        )
+        if running.pipes is not None and running.pipes.loss_reason and _is_output_printed(running, process_exit):
+            message = f"its output cannot be stored: {running.pipes.loss_reason}"
+            return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, process_exit)
+        read_exit = SPAWNED[task.kind].read_exit if task.kind in SPAWNED else shell.read_exit
+        return read_exit(
+            lease,
+            self._task_files.log_paths(running),
+            running.scratch,
+            process_exit,
+            is_out_of_memory=is_out_of_memory,
+            programs=self._programs,
+        )
+
+    def _is_out_of_memory(self, task: Task, process_exit: ProcessExit) -> bool:
+        """Whether the process was killed for its memory: by the measured peak, or by the kernel's count of kills."""
+        if process_exit.signal != SIGKILL and process_exit.exit_code != KILLED_STATUS:
+            return False
+        return bool(task.memory and process_exit.peak_memory >= task.memory) or self._oom_kills.take_new()
+
+
+def _is_output_printed(running: RunningTask, process_exit: ProcessExit) -> bool:
+    """Whether it succeeded, and its output is what it printed."""
+    has_succeeded = process_exit.status == 0 and process_exit.stop_reason in ("", "stopped")
+    return has_succeeded and not running.child and not os.path.lexists(running.scratch.output)
+
+
+def exit_before_start(reason: str) -> ProcessExit:
+    """Return the exit of a task that was waiting and will not be started."""
+    now = wall_clock.now()
+    return ProcessExit(SIGTERM, started=now, ended=now, cpu_seconds=0.0, peak_memory=0, stop_reason=reason)

@@ -1,0 +1,173 @@
+"""The resources of a worker (cpus, memory, gpus, labels), and how much of them is reserved."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.ports import Lease, Offer
+
+# The GPUs that a process may use, by number or name. CUDA and HIP read it.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+
+# Sums of fractions such as 0.1 are not exact.
+_EPSILON = 1e-9
+# Tasks are prefetched while they take less than this on average, and more of them while they take even less.
+_SHORT_SECONDS = 0.05
+_VERY_SHORT_SECONDS = 0.01
+_NEWEST_WEIGHT = 0.1
+
+
+class ResourcePool:
+    """Count reservations. A task is counted from its reservation until its end is reported."""
+
+    def __init__(
+        self, cpus: float, memory: int, gpus: int, labels: tuple[str, ...], environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.cpus = cpus
+        self.memory = memory
+        self.gpus = gpus
+        self.labels = labels
+        self._cpus_reserved = 0.0
+        self._memory_reserved = 0
+        self._gpus_reserved = 0
+        self._gpu_names = _gpu_names(gpus, environ or {})
+        self._gpus_of: dict[tuple[int, str, int], list[str]] = {}
+
+    def can_ever(self, task: Task) -> bool:
+        return (
+            task.cpus <= self.cpus + _EPSILON
+            and (task.memory or 0) <= self.memory
+            and task.gpus <= self.gpus
+            and set(task.labels) <= set(self.labels)
+        )
+
+    def lacking(self, task: Task) -> str:
+        """Describe what it needs and is missing: `64 cpus (there are 2), 1 gpu (there is none)`."""
+        parts = []
+        if task.cpus > self.cpus + _EPSILON:
+            parts.append(f"{task.cpus:g} cpus ({_availability(self.cpus, f'{self.cpus:g}')})")
+        if (task.memory or 0) > self.memory:
+            parts.append(f"{format_size(task.memory or 0)} of memory (there is {format_size(self.memory)})")
+        if task.gpus > self.gpus:
+            parts.append(f"{pluralize(task.gpus, 'gpu')} ({_availability(self.gpus, str(self.gpus))})")
+        parts += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
+        return ", ".join(parts)
+
+    def fits(self, task: Task) -> bool:
+        return (
+            self._cpus_reserved + task.cpus <= self.cpus + _EPSILON
+            and self._memory_reserved + (task.memory or 0) <= self.memory
+            and self._gpus_reserved + task.gpus <= self.gpus
+            and (not task.labels or set(task.labels) <= set(self.labels))
+        )
+
+    def reserve(self, task: Task) -> None:
+        self._add(task, 1)
+        if task.gpus:
+            taken = {name for names in self._gpus_of.values() for name in names}
+            self._gpus_of[_key(task)] = [name for name in self._gpu_names if name not in taken][: task.gpus]
+
+    def release(self, task: Task) -> None:
+        self._add(task, -1)
+        if task.gpus:
+            del self._gpus_of[_key(task)]
+
+    def assign_gpus(self, lease: Lease) -> Lease:
+        """Return the lease with the task's GPUs in its environment, unless the step sets the variable itself."""
+        task = lease.task
+        if not task.gpus:
+            return lease
+        names = ",".join(self._gpus_of[_key(task)])
+        return replace(lease, task=replace(task, env={VISIBLE_GPUS: names, **task.env}))
+
+    def offer(self, host: str) -> Offer:
+        cpus = max(0.0, self.cpus - self._cpus_reserved)
+        memory = max(0, self.memory - self._memory_reserved)
+        gpus = max(0, self.gpus - self._gpus_reserved)
+        return Offer(cpus, memory, gpus, self.labels, host=host, tasks_max=math.ceil(cpus - _EPSILON))
+
+    def _add(self, task: Task, sign: int) -> None:
+        self._cpus_reserved += sign * task.cpus
+        self._memory_reserved += sign * (task.memory or 0)
+        self._gpus_reserved += sign * task.gpus
+
+
+def visible_gpus(environ: Mapping[str, str], devices: str | Path = "/dev") -> int:
+    """Return how many GPUs this process may use: those that the variable names, otherwise those of the system."""
+    if VISIBLE_GPUS in environ:
+        return len(_parse_gpu_names(environ[VISIBLE_GPUS]))
+    names = os.listdir(devices) if os.path.isdir(devices) else []
+    return sum(name.startswith("nvidia") and name[6:].isdigit() for name in names)
+
+
+def _gpu_names(count: int, environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the worker's GPUs: from its environment, otherwise numbers."""
+    named = _parse_gpu_names(environ.get(VISIBLE_GPUS, ""))
+    return named[:count] if len(named) >= count else [str(number) for number in range(count)]
+
+
+def _parse_gpu_names(text: str) -> list[str]:
+    """Parse as CUDA does: stop at the first name that is not valid, such as -1 or `NoDevFiles`."""
+    parts: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
+            break
+        parts.append(name)
+    return parts
+
+
+class Prefetch:
+    """Tasks taken beyond the free resources, so that a slot never waits for a commit: only while tasks are short.
+
+    Only plain shell tasks: a queued task must fit in the slot of any task that ends.
+    """
+
+    def __init__(self, tasks_max: int, multiplier: int = 1) -> None:
+        self._tasks_max = tasks_max
+        # The multiplier applies while tasks are very short: then a commit takes longer than several of them.
+        self._multiplier = multiplier
+        self._average_seconds: float | None = None
+        self._reserved: set[tuple[int, str, int]] = set()
+
+    def fits(self, task: Task) -> bool:
+        if self._average_seconds is None or self._average_seconds >= _SHORT_SECONDS or not is_plain_shell(task):
+            return False
+        multiplier = self._multiplier if self._average_seconds < _VERY_SHORT_SECONDS else 1
+        return len(self._reserved) < self._tasks_max * multiplier
+
+    def reserve(self, task: Task) -> None:
+        self._reserved.add(_key(task))
+
+    def release(self, task: Task) -> bool:
+        """Return whether it was reserved here, and forget it."""
+        if not self.contains(task):
+            return False
+        self._reserved.remove(_key(task))
+        return True
+
+    def contains(self, task: Task) -> bool:
+        return bool(self._reserved) and _key(task) in self._reserved
+
+    def record_duration(self, seconds: float) -> None:
+        average = self._average_seconds
+        self._average_seconds = seconds if average is None else average + (seconds - average) * _NEWEST_WEIGHT
+
+
+def is_plain_shell(task: Task) -> bool:
+    """Whether it is a shell task that asks for one cpu and nothing else."""
+    return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
+
+
+def _availability(number: float, shown: str) -> str:
+    return "there is none" if number == 0 else f"there {'is' if number == 1 else 'are'} {shown}"
+
+
+def _key(task: Task) -> tuple[int, str, int]:
+    return task.run_id, task.place, task.attempt

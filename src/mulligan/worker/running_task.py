@@ -1,0 +1,45 @@
+"""What the executor knows of a task that it has taken."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mulligan.core.model.reports import Report
+from mulligan.ports import Lease
+from mulligan.worker.folders import ScratchFiles
+from mulligan.worker.redacted_logs import RedactedLogs
+
+
+class RunningTask(msgspec.Struct):
+    """A task that was taken and whose end was not reported yet."""
+
+    lease: Lease
+    # The same with all values resolved: secrets in it go to nothing but the task.
+    resolved: Lease
+    scratch: ScratchFiles
+    # The child that runs it, or 0 if it has its own process, whose key is the token.
+    child: int = 0
+    # The report to send when everything that the step started is dead.
+    pending_report: Report | None = None
+    # When to name its logs if it still runs then; None while it is queued, and once they are named.
+    name_logs_at: float | None = None
+    has_named_logs: bool = False
+    # Its files were removed while it ran: what it writes is lost.
+    has_lost_files: bool = False
+    # When to check the size of its logs; None until they are named.
+    check_logs_at: float | None = None
+    # The pipes it logs into if it may know a secret; then its logs are named from the start.
+    pipes: RedactedLogs | None = None
+    # The files of the artifacts that its arguments refer to, by name; and those that were created only for this task.
+    artifact_files: dict[str, str] = {}
+    spooled_files: list[str] = []
+    # A child has written its large values to its scratch files.
+    is_prepared: bool = False
+    # Started directly, without the shell that it was written for.
+    is_direct: bool = False
+    # Why a requested link to its logs could not be made; "" if there is no problem.
+    log_warning: str = ""
+    # The tag by which later runs find its result; "" if they must not.
+    fingerprint: str = ""
+    # The hashes of the files that it reads, before it started: by path, "" for a missing file.
+    input_hashes: dict[str, str] = {}

@@ -1,0 +1,139 @@
+"""Facts and reports without optional fields: old logs and inboxes are read with these defaults."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.outcome import Outcome
+
+# What each must say. Never more than this: what is in a log or an inbox does not say what was thought of later.
+LEAST: dict[type[msgspec.Struct], str] = {
+    e.RunStarted: "run_id workflow",
+    e.RunPaused: "",
+    e.RunResumed: "",
+    e.RunStopping: "cause",
+    e.RunRevised: "version definition",
+    e.RunReopened: "round by reason",
+    e.RunCompleted: "",
+    e.RunFailed: "",
+    e.RunCancelled: "",
+    e.TimerHeld: "kind",
+    e.StepEntered: "step visit",
+    e.StepSkipped: "step reason",
+    e.StepRestored: "step reason",
+    e.StepCompleted: "step visit",
+    e.StepFailed: "step visit failure",
+    e.StepCancelled: "step",
+    e.StepPaused: "step",
+    e.StepResumed: "step",
+    e.StepParked: "step visit attempt failure reason",
+    e.StepClassified: "step attempt verdict reason by",
+    e.StepPutBack: "step cause",
+    e.StepStoodIn: "step by",
+    e.StepSettled: "step outcome",
+    e.LoopTaken: "step edge to number due",
+    e.LoopFired: "step edge to",
+    e.AttemptScheduled: "place attempt",
+    e.AttemptStarted: "place attempt",
+    e.AttemptSucceeded: "place attempt",
+    e.AttemptFailed: "place attempt failure",
+    e.AttemptLost: "place attempt",
+    e.AttemptInterrupted: "place attempt",
+    e.AttemptStopping: "place attempt",
+    e.AttemptCancelled: "place attempt",
+    e.ResultRejected: "place attempt failure",
+    e.RungPassed: "place rung reason",
+    e.RetryScheduled: "place attempt rule number due",
+    e.HandlerStarted: "place attempt strategy",
+    e.HandlerSucceeded: "place attempt strategy",
+    e.HandlerFailed: "place attempt failure",
+    e.CommandEntered: "place parent role",
+    e.CommandCompleted: "place parent role",
+    e.CommandFailed: "place parent role failure",
+    e.CommandCancelled: "place parent role",
+    e.CommandSkipped: "place parent role",
+    e.MapExpanded: "place attempt",
+    e.ItemEntered: "place parent index",
+    e.ItemCompleted: "place parent index",
+    e.ItemFailed: "place parent index failure",
+    e.ItemCancelled: "place parent index",
+    e.UndoStarted: "step visit",
+    e.UndoCompleted: "step visit",
+    e.UndoFailed: "step visit failure",
+    e.WarningRecorded: "place failure",
+    e.ReportRefused: "place attempt reason",
+    e.Kept: "step status",
+    e.Adjusted: "",
+    e.Passed: "edge to reason",
+    e.Route: "status",
+    e.Entry: "seq at caused_by fact",
+    r.RunRequested: "at run_id",
+    r.TaskStarted: "at place attempt",
+    r.TaskEnded: "at place attempt",
+    r.LeaseExpired: "at place attempt",
+    r.TaskInterrupted: "at place attempt",
+    r.ChildEnded: "at place attempt child_run_id status",
+    r.StartsDue: "at begin",
+    r.TimerFired: "at kind",
+    r.CancelRequested: "at",
+    r.PauseRequested: "at",
+    r.ResumeRequested: "at",
+    r.RetryRequested: "at by",
+    r.Classified: "at step verdict by reason",
+    r.ApprovalGiven: "at place is_approved by reason",
+}
+NOTHING = [(type(value), value) for value in (None, "", 0, False, (), {})]
+
+# Where nothing is said, something is meant.
+MEANT: dict[type[msgspec.Struct], dict[str, object]] = {
+    **{last: {"round": 1, "evaluated_by_end_step": True} for last in e._RunEnded.__subclasses__()},
+    e.StepCompleted: {"is_final": True},
+    e.StepFailed: {"is_final": True, "route": e.Route("no_route")},
+    e.AttemptScheduled: {"cause": "entered"},
+    e.AttemptStopping: {"reason": "stopping"},
+    r.TaskEnded: {"outcome": Outcome()},
+}
+
+
+def barest(kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """One that says only what it must."""
+    return kind(*LEAST[kind].split())
+
+
+def test_every_fact_and_every_report_is_among_them() -> None:
+    assert {*e.FACTS, *r.AnyReport.__args__} <= LEAST.keys()
+    assert all(issubclass(kind, r.Report) for kind in r.AnyReport.__args__)
+
+
+@pytest.mark.parametrize("kind", LEAST, ids=lambda kind: kind.__name__)
+def test_what_is_not_said_is_nothing_but_for_a_few(kind: type[msgspec.Struct]) -> None:
+    unsaid = {field.name: getattr(barest(kind), field.name) for field in _optional(kind)}
+
+    something = {name: value for name, value in unsaid.items() if (type(value), value) not in NOTHING}
+
+    assert something == MEANT.get(kind, {})
+
+
+@pytest.mark.parametrize("kind", LEAST, ids=lambda kind: kind.__name__)
+def test_what_is_not_said_is_not_written(kind: type[msgspec.Struct]) -> None:
+    written = msgspec.to_builtins(barest(kind))
+
+    assert {name: value for name, value in written.items() if name != "type"} == {x: x for x in LEAST[kind].split()}
+
+
+def _optional(kind: type[msgspec.Struct]) -> list[msgspec.structs.FieldInfo]:
+    return [field for field in msgspec.structs.fields(kind) if not field.required]
+
+
+def test_a_fact_is_written_as_what_it_is_of_and_what_became_of_it() -> None:
+    class StepSetAside(e.Fact):
+        step: str
+
+    class RunNoticed(e.Fact):
+        pass
+
+    assert msgspec.to_builtins(StepSetAside("a")) == {"type": "step.set_aside", "step": "a"}
+    assert msgspec.to_builtins(RunNoticed()) == {"type": "run.noticed"}

@@ -1,0 +1,245 @@
+"""What a worker takes: by its room, and a few short tasks ahead."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded, TaskInterrupted
+from mulligan.ports import Lease, Offer
+
+from .work import GIB, Announcements, Work
+
+
+def filled(work: Work, **fields: object) -> int:
+    """How many such tasks fit."""
+    count = 0
+    while work.executor.fits(task := work.shell("true", **fields).task):
+        work.executor.reserve(task)
+        count += 1
+        assert count < 100
+    return count
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({}, 4),
+        ({"cpus": 0.1}, 40),
+        ({"cpus": 3.0}, 1),
+        ({"memory": GIB}, 2),
+        ({"gpus": 1}, 1),
+        ({"labels": ("ssd",)}, 4),
+    ],
+)
+def test_tasks_fit_until_something_is_used_up(tmp_path: Path, fields: dict[str, object], count: int) -> None:
+    work = Work(tmp_path, cpus=4, memory=2 * GIB, gpus=1, labels=("ssd", "fast"))
+
+    assert filled(work, **fields) == count
+    work.close()
+
+
+@pytest.mark.parametrize("fields", [{"cpus": 2.5}, {"memory": 5 * GIB}, {"gpus": 1}, {"labels": ("ssd",)}])
+def test_what_is_more_than_there_is_can_never_be_taken(work: Work, fields: dict[str, object]) -> None:
+    assert not work.executor.can_ever_fit(work.shell("true", **fields).task)
+    assert not work.executor.fits(work.shell("true", **fields).task)
+
+
+def test_what_is_lacking_is_said_with_what_there_is(tmp_path: Path) -> None:
+    work = Work(tmp_path, cpus=1, memory=GIB, gpus=2, labels=("ssd",))
+    task = work.shell("true", cpus=2.5, memory=2 * GIB, gpus=3, labels=("ssd", "fast")).task
+
+    assert work.executor.missing_resources(task) == (
+        "2.5 cpus (there is 1), 2.0GiB of memory (there is 1.0GiB), 3 gpus (there are 2), label 'fast' (it has none)"
+    )
+    work.close()
+
+
+def test_room_that_was_kept_for_nothing_is_given_back(work: Work) -> None:
+    task = work.shell("true", cpus=2.0, memory=GIB).task
+
+    work.executor.reserve(task)
+    kept = work.executor.offer()
+    work.executor.unreserve(task)
+
+    assert kept == Offer(0.0, 3 * GIB, 0, (), "here", 0)
+    assert work.executor.offer() == Offer(2.0, 4 * GIB, 0, (), "here", 2)
+
+
+def test_room_is_free_again_when_the_end_is_told(work: Work) -> None:
+    work.run_shell("true", cpus=2.0)
+
+    assert work.executor.offer().cpus == 2.0
+
+
+def test_room_is_free_again_when_a_task_could_not_start(work: Work) -> None:
+    work.run_shell("true", cwd="/nowhere")
+    work.run_shell("true", env={"a": "\0"})
+
+    assert work.executor.offer().cpus == 2.0
+
+
+# -- ahead -----------------------------------------------------------------------------------------------------------
+
+
+def blocked(work: Work, name: str) -> Lease:
+    return work.shell(f"read x < {work.folder}/{name}; echo {name}")
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Work:
+    """A worker with one slot that has seen a short task."""
+    work = Work(tmp_path, cpus=1, prefetch=2)
+    work.run_shell("true")
+    os.mkfifo(work.folder / "go")
+    return work
+
+
+def test_nothing_is_taken_ahead_before_a_short_task_was_seen(work: Work) -> None:
+    assert filled(work) == 2
+
+
+def test_after_a_short_task_some_more_fit_than_there_are_slots(short: Work) -> None:
+    assert filled(short) == 3
+    short.close()
+
+
+@pytest.mark.parametrize("fields", [{"cpus": 0.5}, {"memory": 1}, {"labels": ("a",)}])
+def test_only_plain_tasks_are_taken_ahead(short: Work, fields: dict[str, object]) -> None:
+    short.executor.reserve(short.shell("true").task)
+
+    assert not short.executor.fits(short.shell("true", **fields).task)
+    short.close()
+
+
+def test_what_was_taken_ahead_starts_when_another_one_ends_and_in_order(short: Work) -> None:
+    leases = [blocked(short, "go"), short.shell("echo a >> order"), short.shell("echo b >> order")]
+    short.start(*leases)
+    is_full = not short.executor.fits(short.shell("true").task)
+    (short.folder / "go").write_text("\n")
+
+    reports = short.reports(3)
+
+    assert is_full
+    assert [report.place for report in reports] == [lease.task.place for lease in leases]
+    assert (short.folder / "order").read_text() == "a\nb\n"
+    assert (short.executor.offer().cpus, filled(short)) == (1.0, 3)
+    short.close()
+
+
+def test_what_waits_starts_also_when_a_python_step_makes_room(short: Work) -> None:
+    python = short.python("def main(go): open(go).read()", {"go": str(short.folder / "go")})
+    short.start(python, short.shell("echo after"))
+    (short.folder / "go").write_text("")
+
+    reports = short.reports(2)
+
+    assert [report.output for report in reports if isinstance(report, TaskEnded)] == [None, "after"]
+    short.close()
+
+
+def test_what_waits_does_not_start_in_the_place_of_one_that_had_less_than_a_cpu(tmp_path: Path) -> None:
+    work = Work(tmp_path, cpus=1.5, prefetch=1)
+    work.run_shell("true")
+    for name in ("go", "half"):
+        os.mkfifo(work.folder / name)
+    half = work.shell("read x < half", cpus=0.5)
+    work.start(blocked(work, "go"), half, work.shell("echo after >> order"))
+
+    (work.folder / "half").write_text("\n")
+    work.reports()
+    is_waiting = not (work.folder / "order").exists()
+    (work.folder / "go").write_text("\n")
+    work.reports(2)
+
+    assert is_waiting
+    assert (work.folder / "order").read_text() == "after\n"
+    assert work.executor.offer().cpus == 1.5
+    work.close()
+
+
+def test_one_that_waits_and_cannot_start_keeps_nobody_waiting(short: Work) -> None:
+    short.start(blocked(short, "go"), short.shell("true", cwd="gone"), short.shell("echo last"))
+    (short.folder / "go").write_text("\n")
+
+    reports = short.reports(3)
+
+    assert [getattr(report, "output", None) for report in reports] == ["go", None, "last"]
+    assert short.executor.offer().cpus == 1.0
+    short.close()
+
+
+def test_one_that_waits_can_be_stopped_and_never_starts(short: Work) -> None:
+    waiting = short.shell("touch started")
+    short.start(blocked(short, "go"), waiting)
+
+    short.executor.stop(waiting.token, 10.0)
+    (report,) = short.reports()
+    (short.folder / "go").write_text("\n")
+    short.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert report.outcome == Outcome(exit_code=None, signal=15, is_stopped=True)
+    assert not (short.folder / "started").exists()
+    short.close()
+
+
+def test_when_all_is_stopped_those_that_wait_are_interrupted_too(short: Work) -> None:
+    short.start(blocked(short, "go"), short.shell("touch started"))
+
+    short.executor.stop_all(0.0)
+    reports = short.reports(2)
+
+    assert [type(report) for report in reports] == [TaskInterrupted, TaskInterrupted]
+    assert not (short.folder / "started").exists()
+    short.close()
+
+
+def test_what_waits_counts_as_running(short: Work) -> None:
+    leases = [blocked(short, "go"), short.shell("true")]
+    short.start(*leases)
+
+    assert list(short.executor.running) == leases
+    short.executor.drop_all()
+    assert list(short.executor.running) == []
+    short.close()
+
+
+def test_collect_returns_when_what_is_watched_has_something(work: Work) -> None:
+    reading, writing = os.pipe()
+    work.executor.watch(reading)
+    os.write(writing, b"x")
+
+    assert work.executor.collect(None) == []
+    work.executor._selector.unregister(reading)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_watched_descriptor_may_be_closed_and_its_number_be_used_again(work: Work) -> None:
+    reading, writing = os.pipe()
+    work.executor.watch(reading)
+    work.executor.watch(reading)
+    os.close(reading)
+    os.close(writing)
+
+    # A child's socket takes the number.
+    report = work.run_python("def main(): return 1")
+
+    assert report.output == 1
+
+
+def test_a_hundred_short_tasks_all_end_once(work: Work, announcements: Announcements) -> None:
+    leases = [work.shell(f"echo {number}") for number in range(100)]
+    waiting, outputs = list(leases), []
+
+    while len(outputs) < 100:
+        while waiting and work.executor.fits(waiting[0].task):
+            work.start(waiting.pop(0))
+        outputs += [report.output for report in work.reports() if isinstance(report, TaskEnded)]
+
+    assert sorted(outputs, key=int) == [str(number) for number in range(100)]
+    assert work.executor.offer().cpus == 2.0
