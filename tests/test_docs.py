@@ -113,7 +113,7 @@ def prose(page: Path) -> str:
 
 
 def links(text: str) -> list[str]:
-    """The links of a text that lead into this repository; what stands in backticks is no link."""
+    """The links of a text that lead into this repository; what is in backticks is no link."""
     found = _LINK.findall(_CODE_SPAN.sub("`…`", text))
     return [link for link in found if not re.match(r"[a-z]+:", link)]
 

@@ -122,7 +122,7 @@ def quantity(data: bytes) -> None:
     for read in (parse_duration, parse_wait, quantities.size, quantities.factor, parse_time, scalars.resolve):
         with refusing(ValueError):
             read(text)
-    quantities.meant_duration(text)
+    quantities.suggest_duration(text)
 
 
 def template(data: bytes) -> None:

@@ -55,7 +55,8 @@ def test_a_failure_edge_with_a_condition_is_refused() -> None:
     """)
 
     assert said == (
-        "error[language.edge]: w.yaml:3:55: 'when' is not for failure edges: their choice is static\n"
+        "error[language.edge]: w.yaml:3:55: "
+        "'when' is not allowed on failure edges: they are chosen by the failure alone\n"
         '  3 |   - {step: a, shell: x, next: [{to: fix, on: failure, when: "true"}]}\n'
         "    |                                                       ^^^^ "
         "filter by 'codes' or 'exit_codes', or decide in the step it leads to"
@@ -75,7 +76,7 @@ def test_two_failure_edges_of_one_priority_are_refused() -> None:
         "error[language.edge]: w.yaml:3:88: the failure edges to 'b' and 'c' have the same priority, 1\n"
         "  3 |   - {step: a, shell: x, next: [{to: b, on: failure, priority: 1}, {to: c, on: failure, priority: 1}]}\n"
         "    |                                                                                        "
-        "^^^^^^^^ the lower one is looked at first"
+        "^^^^^^^^ give them different priorities: the lowest is tried first"
     )
 
 

@@ -63,7 +63,7 @@ def test_a_rule_that_names_nothing_to_match_is_refused() -> None:
     said = refusal("steps: [{step: a, shell: x, retry: {rules: [{max_retries: 2}]}}]")
 
     assert said == (
-        "error[language.rule]: w.yaml:1:45: the rule says nothing about which failures it matches\n"
+        "error[language.rule]: w.yaml:1:45: the rule does not say which failures it matches\n"
         "  1 | steps: [{step: a, shell: x, retry: {rules: [{max_retries: 2}]}}]\n"
         "    |                                             ^ add 'codes', 'exit_codes', 'pattern' or 'any: true'"
     )
@@ -79,7 +79,7 @@ def test_two_policies_of_one_name_are_refused() -> None:
     """)
 
     assert said == (
-        "error[language.duplicate_key]: w.yaml:4:3: 'mend' is here twice: first in line 3\n"
+        "error[language.duplicate_key]: w.yaml:4:3: 'mend' appears twice: first in line 3\n"
         "  4 |   mend: {max_retries: 2}\n"
         "    |   ^^^^ remove one of them"
     )

@@ -126,7 +126,7 @@ def test_a_step_that_asks_a_person_waits():
         ),
         (
             ("7",),
-            "error[step.unknown]: '7' is not a step of workflow 'release'\n  list them: mulligan graph FILE\n",
+            "error[step.unknown]: '7' is not a step of workflow 'release'\n  list the steps: mulligan graph FILE\n",
         ),
         (
             ("deploy", "--result", "repair=1"),

@@ -191,7 +191,7 @@ def test_a_folder_is_not_a_file():
     result = mulligan("validate", "folder")
 
     assert (result.code, result.out) == (2, "")
-    assert result.err == "error[language.unreadable]: folder: this is a folder, and a file is expected\n"
+    assert result.err == "error[language.unreadable]: folder: this is a folder, not a file\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")

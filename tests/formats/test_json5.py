@@ -97,18 +97,18 @@ REFUSALS = [
      "  1 | ['\\u12']\n    |   ^^ write '\\\\' for a backslash"),
     (r"['\1']", "error[language.json]: w.json5:1:3: the escape '\\1' is unknown\n"
      "  1 | ['\\1']\n    |   ^^ write '\\\\' for a backslash"),
-    (r"['\ud83d']", "error[language.character]: w.json5:1:2: the text holds the character U+D83D, "
-     "which no program takes\n  1 | ['\\ud83d']\n    |  ^^^^^^^^ remove it"),
-    (r"['\0']", "error[language.character]: w.json5:1:2: the text holds the character U+0000, which no program takes\n"
+    (r"['\ud83d']", "error[language.character]: w.json5:1:2: the text contains the character U+D83D, "
+     "which is not allowed\n  1 | ['\\ud83d']\n    |  ^^^^^^^^ remove it"),
+    (r"['\0']", "error[language.character]: w.json5:1:2: the text contains the character U+0000, which is not allowed\n"
      "  1 | ['\\0']\n    |  ^^^^ remove it"),
-    ("['\x01']", "error[language.character]: w.json5:1:3: the character U+0001 has no place in a text file\n"
+    ("['\x01']", "error[language.character]: w.json5:1:3: the character U+0001 is not allowed in a text file\n"
      "  1 | ['\ufffd']\n    |   ^ remove it"),
     ("[123456789012345678901234567890]", "error[language.number]: w.json5:1:2: the number "
      "123456789012345678901234567890 does not fit into 64 bits\n"
      "  1 | [123456789012345678901234567890]\n    |  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ quote it to keep it as text"),
     ("[1e999]", "error[language.number]: w.json5:1:2: the number 1e999 does not fit into 64 bits\n"
      "  1 | [1e999]\n    |  ^^^^^ quote it to keep it as text"),
-    ("{a: 1, 'a': 2}", "error[language.duplicate_key]: w.json5:1:8: 'a' is here twice: first in line 1\n"
+    ("{a: 1, 'a': 2}", "error[language.duplicate_key]: w.json5:1:8: 'a' appears twice: first in line 1\n"
      "  1 | {a: 1, 'a': 2}\n    |        ^^^ remove one of them"),
 ]  # fmt: skip
 

@@ -78,7 +78,7 @@ REFUSALS = [
      "    |                                              ^^^ did you mean 'name'?"),
     # it would hide the item
     ("steps: [{step: a, map: {over: [1], as: attempt}, do: b}]", "error[language.name]: w.yaml:1:40: an item cannot be "
-     "called 'attempt', which is a name of ours\n  1 | steps: [{step: a, map: {over: [1], as: attempt}, do: b}]\n"
+     "called 'attempt', which is a reserved name\n  1 | steps: [{step: a, map: {over: [1], as: attempt}, do: b}]\n"
      "    |                                        ^^^^^^^"),
     ("steps: [{step: a, shell: b, logs: {out: c}}]", "error[language.unknown_key]: w.yaml:1:36: 'out' is not a key of "
      "'logs'\n  1 | steps: [{step: a, shell: b, logs: {out: c}}]\n    |                                    ^^^ "
@@ -86,15 +86,16 @@ REFUSALS = [
     ("steps: [{step: a, shell: b, logs: out.log}]", "error[language.type]: w.yaml:1:35: 'logs' is 'out.log', a mapping "
      "with keys such as 'stdout' is expected\n  1 | steps: [{step: a, shell: b, logs: out.log}]\n"
      "    |                                   ^^^^^^^"),
-    ("steps: [{step: a, wait: 1s, logs: {stdout: c}}]", "error[language.stray_key]: w.yaml:1:29: 'logs' leads to what "
-     "a worker wrote, and 'wait' is nothing that a worker runs\n  1 | steps: [{step: a, wait: 1s, logs: {stdout: c}}]\n"
+    ("steps: [{step: a, wait: 1s, logs: {stdout: c}}]", "error[language.stray_key]: w.yaml:1:29: 'logs' is for "
+     "actions that workers run, and 'wait' is run by the engine\n"
+     "  1 | steps: [{step: a, wait: 1s, logs: {stdout: c}}]\n"
      "    |                             ^^^^ remove it"),
     ("steps: [{step: a, map: {over: [1]}, do: b, logs: {stdout: c}}]", "error[language.stray_key]: w.yaml:1:44: 'logs' "
-     "leads to what a worker wrote, and 'map' is nothing that a worker runs\n"
+     "is for actions that workers run, and 'map' is run by the engine\n"
      "  1 | steps: [{step: a, map: {over: [1]}, do: b, logs: {stdout: c}}]\n"
      "    |                                            ^^^^ move it into 'do'"),
     ("secrets: {s: {env: S}}\nsteps: [{step: a, shell: b, logs: {stdout: 'x${secrets.s}'}}]", "error[language.secret]: "
-     "w.yaml:2:44: a path with a secret in it would be seen by all\n"
+     "w.yaml:2:44: a path cannot contain a secret: paths are recorded\n"
      "  2 | steps: [{step: a, shell: b, logs: {stdout: 'x${secrets.s}'}}]\n"
      "    |                                            ^^^^^^^^^^^^^^^"),
 ]  # fmt: skip

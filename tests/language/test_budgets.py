@@ -10,7 +10,7 @@ import pytest
 
 from mulligan.core.model.workflow import Budget
 from mulligan.language import examine
-from mulligan.language.budgets import given_budgets, tokens
+from mulligan.language.budgets import parse_budgets, tokens
 
 from .reading import step, workflow
 
@@ -83,7 +83,7 @@ def test_a_budget_is_for_agents_wherever_they_stand_in_a_step(keys: str) -> None
 
 
 def test_budgets_are_given_for_the_run_and_for_steps() -> None:
-    assert given_budgets(["cost=5", "calls=7", "a.b.tokens=50k"]) == {
+    assert parse_budgets(["cost=5", "calls=7", "a.b.tokens=50k"]) == {
         "": Budget(cost=Decimal(5), calls=7),
         "a.b": Budget(tokens=50_000),
     }
@@ -94,6 +94,6 @@ def test_budgets_are_given_for_the_run_and_for_steps() -> None:
 )
 def test_a_word_that_is_no_budget_is_named(word: str) -> None:
     with pytest.raises(ValueError) as caught:
-        given_budgets(["cost=5", word])
+        parse_budgets(["cost=5", word])
 
     assert str(caught.value) == word

@@ -68,8 +68,8 @@ def test_a_member_of_an_enumeration_is_its_value() -> None:
     ("value", "message"),
     [
         (2**63, "the number 9223372036854775808 does not fit into 64 bits"),
-        ("a\0b", "the text holds the character U+0000, which no program takes"),
-        ("a\ud800", "the text holds the character U+D800, which no program takes"),
+        ("a\0b", "the text contains the character U+0000, which is not allowed"),
+        ("a\ud800", "the text contains the character U+D800, which is not allowed"),
         ({1}, "a workflow is made of plain values, and this is a set"),
     ],
 )
@@ -85,7 +85,7 @@ def test_what_is_declared_twice_is_refused() -> None:
         Workflow("w").input("target").input("target", "integer")
 
     [problem] = caught.value.problems
-    assert problem.message == f"'target' is here twice: first in line {problem.line}"
+    assert problem.message == f"'target' appears twice: first in line {problem.line}"
 
 
 def report(count: int) -> int:
@@ -152,7 +152,7 @@ def test_a_function_inside_another_is_refused() -> None:
         @work.python()
         def inner() -> None: ...
 
-    assert "no worker can import the function" in caught.value.problems[0].message
+    assert "workers cannot import the function" in caught.value.problems[0].message
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "python-api.md"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.language import cel
-from mulligan.language.cel_names import is_surely_valid
+from mulligan.language.cel_analysis import is_surely_valid
 from mulligan.language.cel_tokens import BadToken, tokens
 
 NAMES: dict[str, Any] = {
@@ -167,9 +167,9 @@ FAILURES: list[tuple[str, str]] = [
     ("nope == 1", "'nope' is not known here"),
     ("'a' + inputs.x", "'+' does not work on string and int"),
     ("'a' + inputs.n", "'+' does not work on string and null"),
-    ("int('x')", "the text is not of the form that int() reads"),
-    ("timestamp('x')", "the text is not of the form that timestamp() reads"),
-    ("1.0 / 0.0", "the result is inf, which JSON does not know"),
+    ("int('x')", "the text does not have the format that int() reads"),
+    ("timestamp('x')", "the text does not have the format that timestamp() reads"),
+    ("1.0 / 0.0", "the result is inf, which JSON does not have"),
     ("b'x'", "the result is bytes: make it text with string(…)"),
     ("{1: 2}", "the result is a map with the key 1, which is not a string"),
 ]
@@ -240,8 +240,8 @@ def test_what_has_no_value_is_an_error_in_every_engine(engine: cel.Engine, sourc
         ({"\0": 1}, "a text it reads has a NUL character"),
         (2**64, "a number it reads does not fit in 64 bits"),
         ([-(2**63) - 1], "a number it reads does not fit in 64 bits"),
-        ("\ud800", "a value it reads is no JSON"),
-        (object(), "a value it reads is no JSON"),
+        ("\ud800", "a value it reads is not JSON"),
+        (object(), "a value it reads is not JSON"),
     ],
 )
 def test_a_value_that_an_engine_would_bend_does_not_go_in(bent: Any, reason: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 from mulligan.errors import ExpressionFailed
 from mulligan.language import cel, cel_process
 from mulligan.language.cel import CelFailed
+from mulligan.language.cel_analysis import analyse
 from mulligan.language.cel_cost import DIRECT_SECONDS_MAX, Size, close_size, cost, rough_size
-from mulligan.language.cel_names import analyse
 from mulligan.language.cel_process import Limits
 from mulligan.language.cel_tokens import tokens
 from mulligan.language.expressions import check, evaluate
@@ -69,7 +69,7 @@ def test_an_expression_that_fails_says_why_as_it_does_without_it(engine: cel.Eng
     ],
 )
 def test_what_takes_too_long_is_ended(engine: cel.Engine, source: str, names: dict[str, Any]) -> None:
-    with pytest.raises(CelFailed, match=r"^it takes more than 0\.1 s to evaluate: let a step do such work$"):
+    with pytest.raises(CelFailed, match=r"^it takes more than 0\.1 s to evaluate: do this work in a step$"):
         apart(engine, source, **names)
 
 
@@ -114,7 +114,7 @@ def test_a_process_that_dies_is_no_value() -> None:
 
 def test_a_value_that_was_not_written_to_its_end_is_none() -> None:
     with pytest.raises(CelFailed, match="MiB of memory"):
-        cel_process._value(b"v[1, 2", -9, SHORT)
+        cel_process._decode_answer(b"v[1, 2", -9, SHORT)
 
 
 def test_where_no_process_can_be_started_the_expression_fails_and_nothing_stays_open() -> None:
@@ -307,7 +307,7 @@ def test_an_expression_that_takes_for_ever_fails_and_names_the_limit() -> None:
     with pytest.raises(ExpressionFailed) as failed:
         evaluate(check(source), {"inputs": {"l": list(range(200_000))}})
 
-    assert failed.value.data["reason"] == "it takes more than 1 s to evaluate: let a step do such work"
+    assert failed.value.data["reason"] == "it takes more than 1 s to evaluate: do this work in a step"
 
 
 def test_a_long_list_is_gone_through_in_time() -> None:

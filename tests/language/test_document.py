@@ -173,7 +173,7 @@ def test_a_place_in_a_text_is_a_place_in_the_file(
     node = parse(source, is_c_parser_wanted=is_c_parser_wanted)
     assert isinstance(node, Mapping)
 
-    assert source.place(scalar(node, "key"), offset) == place
+    assert source.position(scalar(node, "key"), offset) == place
 
 
 @PARSERS
@@ -181,7 +181,7 @@ def test_a_key_that_is_there_twice_is_refused(is_c_parser_wanted: bool) -> None:
     with pytest.raises(Refusal) as caught:
         read("a: 1\nb: 2\na: 3\n", is_c_parser_wanted=is_c_parser_wanted)
 
-    assert caught.value.problem.message == "'a' is here twice: first in line 1"
+    assert caught.value.problem.message == "'a' appears twice: first in line 1"
     assert caught.value.problem.line == 3
 
 

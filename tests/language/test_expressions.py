@@ -13,13 +13,13 @@ from mulligan.errors import ExpressionFailed
 from mulligan.language.expressions import (
     Cel,
     ExpressionRefused,
-    Hole,
+    Placeholder,
     as_text,
     check,
     condition,
     condition_source,
     evaluate,
-    find_holes,
+    find_placeholders,
     render,
     template,
 )
@@ -30,23 +30,23 @@ from mulligan.language.expressions import (
     [
         ("", ()),
         ("plain $HOME { }", ("plain $HOME { }",)),
-        ("${a}", (Hole("a", 0, 4),)),
-        ("x${a}y${b}", ("x", Hole("a", 1, 4), "y", Hole("b", 6, 4))),
+        ("${a}", (Placeholder("a", 0, 4),)),
+        ("x${a}y${b}", ("x", Placeholder("a", 1, 4), "y", Placeholder("b", 6, 4))),
         # braces in strings and maps do not close the hole
-        ('${ {"a": "}"}["a"] }!', (Hole(' {"a": "}"}["a"] ', 0, 20), "!")),
-        ("${'}' + \"}\"}", (Hole("'}' + \"}\"", 0, 12),)),
-        ('${"""}"}"""}', (Hole('"""}"}"""', 0, 12),)),
-        ("${r'\\'}", (Hole("r'\\'", 0, 7),)),
-        ("${'\\'}'}", (Hole("'\\'}'", 0, 8),)),
+        ('${ {"a": "}"}["a"] }!', (Placeholder(' {"a": "}"}["a"] ', 0, 20), "!")),
+        ("${'}' + \"}\"}", (Placeholder("'}' + \"}\"", 0, 12),)),
+        ('${"""}"}"""}', (Placeholder('"""}"}"""', 0, 12),)),
+        ("${r'\\'}", (Placeholder("r'\\'", 0, 7),)),
+        ("${'\\'}'}", (Placeholder("'\\'}'", 0, 8),)),
         # an escaped hole is text, also beside others
         ("$${a}", ("${a}",)),
-        ("1$${a}${b}2", ("1${a}", Hole("b", 6, 4), "2")),
-        ("${'$${'}", (Hole("'$${'", 0, 8),)),
-        ("${'${'}", (Hole("'${'", 0, 7),)),
+        ("1$${a}${b}2", ("1${a}", Placeholder("b", 6, 4), "2")),
+        ("${'$${'}", (Placeholder("'$${'", 0, 8),)),
+        ("${'${'}", (Placeholder("'${'", 0, 7),)),
     ],
 )
-def test_text_is_split_into_literals_and_holes(text: str, parts: tuple[str | Hole, ...]) -> None:
-    assert find_holes(text) == parts
+def test_text_is_split_into_literals_and_holes(text: str, parts: tuple[str | Placeholder, ...]) -> None:
+    assert find_placeholders(text) == parts
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_text_is_split_into_literals_and_holes(text: str, parts: tuple[str | Hol
 )
 def test_a_hole_that_is_not_closed_is_refused_where_it_opens(text: str, offset: int) -> None:
     with pytest.raises(ExpressionRefused) as refused:
-        find_holes(text)
+        find_placeholders(text)
 
     assert refused.value.message == "'${' is not closed by '}'"
     assert refused.value.hint == "for the characters '${' write '$${'"
@@ -64,7 +64,7 @@ def test_a_hole_that_is_not_closed_is_refused_where_it_opens(text: str, offset: 
 @given(st.text(alphabet="ab$ {}'\"\\\n"))
 def test_no_text_is_lost_between_literals_and_holes(text: str) -> None:
     try:
-        parts = find_holes(text)
+        parts = find_placeholders(text)
     except ExpressionRefused as refused:
         assert text[refused.offset :].startswith("${")
         return
@@ -164,7 +164,7 @@ REFUSALS = [
     ("inputs.ä", "'inputs.ä' is not an expression: 'ä' is not expected here", 7, 1, ""),
     ("$HOME", "'$HOME' is not an expression: '$' is not expected here", 0, 1, ""),
     ("'abc", "''abc' is not an expression: the string is not closed", 0, 4, ""),
-    ("'\\ud800'", "''\\ud800'' is not an expression: the string has an escape that means nothing", 0, 8, ""),
+    ("'\\ud800'", "''\\ud800'' is not an expression: the string has an invalid escape", 0, 8, ""),
     ("(1", "'(1' is not an expression: '(' is not closed", 0, 1, ""),
     ("[1)", "'[1)' is not an expression: ')' closes nothing", 2, 1, ""),
     ("if", "'if' is not an expression: 'if' is a reserved word", 0, 2, ""),
@@ -175,7 +175,13 @@ REFUSALS = [
         6,
         "",
     ),
-    ("[1].map(1, 2)", "'[1].map(1, 2)' is not an expression: the first argument here names a variable", 8, 1, ""),
+    (
+        "[1].map(1, 2)",
+        "'[1].map(1, 2)' is not an expression: the first argument here must be the name of a variable",
+        8,
+        1,
+        "",
+    ),
     (
         "'a'.startswith('b')",
         "''a'.startswith('b')' is not an expression: there is no function 'startswith'",
@@ -194,10 +200,10 @@ REFUSALS = [
     ("1" * 9000, f"'{'1' * 57}…' is not an expression: it is longer than 8192 characters", 0, 1, ""),
     (
         "secrets.A + inputs.b",
-        "'secrets.A + inputs.b' reads 'secrets.A' and 'inputs': a secret may be read only by itself",
+        "'secrets.A + inputs.b' reads 'secrets.A' and 'inputs': a secret must be read on its own",
         0,
         20,
-        "the worker alone knows secrets: use two '${…}', one for each",
+        "only workers know secrets: use two '${…}', one for each",
     ),
     ("secrets[inputs.a]", "'secrets[inputs.a]' must name the secret it reads", 0, 17, "write secrets.NAME"),
     ("secrets", "'secrets' must name the secret it reads", 0, 7, "write secrets.NAME"),

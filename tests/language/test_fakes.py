@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core.deciding.fakes import FakeEnd
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
-from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
+from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
 
 from .reading import workflow
 
@@ -100,9 +100,9 @@ def test_the_name_of_a_matrix_stands_for_all_its_steps() -> None:
     [
         ("command", 3, "is 3, a mapping is expected"),
         ("command", {}, "is {}"),
-        ("command", [], "has no end"),
+        ("command", [], "is an empty list"),
         ("command", {"status": 200}, 'is {"status": 200}'),
-        ("command", {"output": 1, "fail": "TIMEOUT"}, "has 'fail' beside 'output'"),
+        ("command", {"output": 1, "fail": "TIMEOUT"}, "has 'fail' next to 'output'"),
         ("command", {"fail": "timeout"}, 'fails with "timeout", and a code such as TIMEOUT is expected'),
         ("command", {"fail": "EXIT_NONZERO", "exit_code": "1"}, 'has the exit_code "1", and a number is expected'),
         ("request", {"status": "ok"}, 'answers "ok", and a status such as 200 is expected'),
@@ -147,25 +147,25 @@ def test_a_step_that_is_not_there_is_refused_with_the_one_that_was_meant() -> No
     ],
 )
 def test_a_word_says_how_a_step_ends(word: str, said: Any) -> None:
-    assert given_fakes(FLOW, [word]) == {word.partition("=")[0]: said}
+    assert parse_fakes(FLOW, [word]) == {word.partition("=")[0]: said}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["command"], "'command' is no fake"),
-        (["=3"], "'=3' is no fake"),
+        (["command"], "'command' is not a fake"),
+        (["=3"], "'=3' is not a fake"),
         (["command=1", "command=2"], "step 'command' is faked twice"),
         (
             ["command=hello"],
-            "the fake of step 'command' is 'hello', which is neither JSON nor the code of a failure",
+            "the fake of step 'command' is 'hello', which is neither JSON nor an error code",
         ),
         (["command=TIMEOUTS"], "no failure has the code 'TIMEOUTS'"),
     ],
 )
 def test_a_word_that_is_no_fake_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(InputInvalid) as caught:
-        given_fakes(FLOW, words)
+        parse_fakes(FLOW, words)
 
     assert caught.value.message == message
 
@@ -176,7 +176,7 @@ def test_a_word_that_is_no_fake_is_refused(words: list[str], message: str) -> No
 def test_a_file_says_it_of_several_steps(tmp_path: Path) -> None:
     (tmp_path / "fakes.yaml").write_text("command: {output: 1}\nquery: [{fail: CONNECTION}, {rows: []}]\n")
 
-    found = fakes_in(tmp_path / "fakes.yaml")
+    found = load_fakes(tmp_path / "fakes.yaml")
 
     assert found == {"command": {"output": 1}, "query": [{"fail": "CONNECTION"}, {"rows": []}]}
 
@@ -184,19 +184,19 @@ def test_a_file_says_it_of_several_steps(tmp_path: Path) -> None:
 def test_a_file_that_is_no_mapping_is_refused_at_its_place(tmp_path: Path) -> None:
     (tmp_path / "fakes.yaml").write_text("- command\n")
 
-    with pytest.raises(LanguageError, match="a mapping of steps is expected"):
-        fakes_in(tmp_path / "fakes.yaml")
+    with pytest.raises(LanguageError, match="a mapping from steps to outcomes is expected"):
+        load_fakes(tmp_path / "fakes.yaml")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputInvalid, match="no such file or directory"):
-        fakes_in(tmp_path / "none.yaml")
+        load_fakes(tmp_path / "none.yaml")
 
 
-def test_an_empty_file_of_fakes_is_told_what_belongs_there(tmp_path: Path) -> None:
+def test_an_empty_file_of_fakes_is_refused_with_an_example(tmp_path: Path) -> None:
     (tmp_path / "fakes.yaml").write_text("")
 
     with pytest.raises(LanguageError) as caught:
-        fakes_in(tmp_path / "fakes.yaml")
+        load_fakes(tmp_path / "fakes.yaml")
 
-    assert "a file of fakes names steps" in caught.value.problems[0].hint
+    assert "a file of fakes maps steps to outcomes" in caught.value.problems[0].hint

@@ -102,7 +102,9 @@ def test_an_expression_that_goes_through_lists_in_lists_is_given_up_in_words() -
     with pytest.raises(ExpressionFailed) as failed:
         evaluate(check("inputs.n.map(x, inputs.n.map(y, x + y))"), {"inputs": {"n": numbers}})
 
-    assert failed.value.message == ("'inputs.n.map(x, inputs.n.map(y, x + y))': it goes through more than 10,000 items")
+    assert failed.value.message == (
+        "'inputs.n.map(x, inputs.n.map(y, x + y))': it iterates over more than 10,000 items"
+    )
 
 
 def test_a_script_with_thousands_of_values_that_begin_alike_is_rewritten_in_one_pass() -> None:

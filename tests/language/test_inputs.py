@@ -111,7 +111,7 @@ def test_what_no_store_could_keep_is_refused(name: str, given: Any) -> None:
         check_inputs(WORKFLOW, {name: given})
 
     assert caught.value.render() == (
-        f"error[input.invalid]: input '{name}' cannot be kept as JSON\n"
+        f"error[input.invalid]: input '{name}' cannot be stored as JSON\n"
         "  numbers have at most 64 bits, texts are Unicode"
     )
 

@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.language import examine, lint
-from mulligan.language.codes import meant_code
+from mulligan.language.error_codes import suggest_code
 
 
 def warnings(text: str) -> str:
@@ -35,7 +35,7 @@ def warnings(text: str) -> str:
     ],
 )
 def test_a_code_that_is_nearly_ours_is_told_apart_from_one_of_a_steps_own(code: str, meant: str | None) -> None:
-    assert meant_code(code) == meant
+    assert suggest_code(code) == meant
 
 
 def test_a_misspelt_code_is_warned_about_wherever_codes_stand() -> None:
@@ -168,7 +168,7 @@ def test_a_loop_that_starts_where_one_would_not_look_for_it_is_warned_about() ->
         "warning[language.loop_start]: w.yaml:3:12: the run starts at 'deploy' and not at 'build', "
         "since a failure edge leads to 'build'\n"
         "  3 |   - {step: deploy, shell: make, next: [{to: build, on: failure}]}\n"
-        "    |            ^^^^^^ give the one that is to be first 'start: true'"
+        "    |            ^^^^^^ add 'start: true' to the step that should run first"
     )
 
 
@@ -212,7 +212,7 @@ def test_an_items_name_where_there_is_no_item_is_warned_about() -> None:
           - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg.x} ${index} ${item%.json}"}
           - {step: c, shell: "echo ${run.id} ${pkg}"}
     """
-    why = "so the shell expands a variable of its own, which is most likely empty"
+    why = "so the shell expands its own variable, which is probably empty"
 
     assert warnings(text) == (
         f"warning[language.unbound_item]: w.yaml:2:38: '${{item}}' is not known here, {why}\n"
@@ -264,9 +264,9 @@ def test_an_alert_on_an_edge_that_handles_is_warned_about() -> None:
 
     assert said == (
         "warning[language.handling_alert]: w.yaml:4:17: "
-        "when 'page-someone' completes the failure counts as handled, and the run does not fail for it\n"
+        "when 'page-someone' completes, the failure counts as handled and the run does not fail\n"
         "  4 |     next: [{to: page-someone, on: failure}]\n"
-        "    |                 ^^^^^^^^^^^^ if it only tells somebody, add 'handles: false'"
+        "    |                 ^^^^^^^^^^^^ if it only sends an alert, add 'handles: false'"
     )
 
 
@@ -299,10 +299,10 @@ def test_triage_on_a_map_that_never_fails_for_its_items_is_warned_about() -> Non
     said = warnings(text)
 
     assert said == (
-        "warning[language.idle_triage]: w.yaml:4:5: nobody is asked about failed items: "
+        "warning[language.idle_triage]: w.yaml:4:5: failed items do not reach triage: "
         "with 'on_item_failure: collect' the step completes without them\n"
         "  4 |     triage: true\n"
-        "    |     ^^^^^^ say how many may fail ('max_failures', 'failure_threshold'), or leave out 'collect'"
+        "    |     ^^^^^^ set 'max_failures' or 'failure_threshold', or remove 'collect'"
     )
 
 
@@ -329,7 +329,7 @@ def test_a_value_of_a_matrix_written_as_in_a_name_is_warned_about_where_it_is_te
     )
 
     place = "warning[language.matrix_placeholder]: w.yaml"
-    text = "is a value of the matrix only in names: here it is taken for text"
+    text = "is replaced by a matrix value only in names: here it is plain text"
     assert [line for line in said.splitlines() if line.startswith("warning")] == [
         f"{place}:5:16: '{{i:02d}}' {text}",
         f"{place}:6:18: '{{mode}}' {text}",

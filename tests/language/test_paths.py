@@ -67,5 +67,6 @@ def test_the_refusal_says_where_it_may_stand() -> None:
 
     (problem,) = caught.value.problems
     assert (
-        problem.hint == "it stands in paths ('cwd', 'logs', 'file' of a map), around the whole: ${any_path(inputs.x)}"
+        problem.hint
+        == "use it in paths ('cwd', 'logs', 'file' of a map), around the whole expression: ${any_path(inputs.x)}"
     )

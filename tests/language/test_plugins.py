@@ -169,10 +169,10 @@ def test_a_step_has_one_action_whoever_adds_it(install: Install) -> None:
     assert refused("steps: [{step: a, greet: you, shell: make}]") == (
         "error[language.several_actions]: w.yaml:1:31: step 'a' has 2 actions: 'greet' and 'shell'\n"
         "  1 | steps: [{step: a, greet: you, shell: make}]\n"
-        "    |                               ^^^^^ make each a step of its own"
+        "    |                               ^^^^^ make each a separate step"
     )
     assert refused("steps: [{step: a, shell: x, on_failure: {commands: [y], greet: you}}]") == (
-        "error[language.stray_key]: w.yaml:1:57: 'greet' stands beside 'commands', and belongs to one of them\n"
+        "error[language.stray_key]: w.yaml:1:57: 'greet' is next to 'commands', but belongs in one of them\n"
         "  1 | steps: [{step: a, shell: x, on_failure: {commands: [y], greet: you}}]\n"
         "    |                                                         ^^^^^ move it into a command"
     )
@@ -246,8 +246,8 @@ def test_a_name_of_ours_is_refused_where_all_of_them_are_told(install: Install) 
         schema()
 
     assert (caught.value.message, caught.value.hint) == (
-        "the action 'shell' of 'mulligan-greeting' is called what a key of ours is called",
-        "its package must give it another name",
+        "the action 'shell' of 'mulligan-greeting' has the name of a built-in key",
+        "the package must rename it",
     )
 
 

@@ -69,7 +69,7 @@ def test_a_function_that_no_worker_could_import_from_here_is_refused(
     monkeypatch.chdir("below")
 
     assert refusal(Path("../release.py")) == (
-        "error[language.function]: ../release.py:3:1: no worker can import the function 'say'\n"
+        "error[language.function]: ../release.py:3:1: workers cannot import the function 'say'\n"
         "  3 | @flow.python()\n"
         "    | ^^^^^^^^^^^^^^ call mulligan from the folder of this file, or from one above it"
     )
@@ -112,7 +112,7 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
         ("x = 1", "flow.py: the file makes no workflow\n  write workflow = Workflow(…)"),
         (
             HEAD + 'a = Workflow("a")\nb = Workflow("b")',
-            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  call the one that is to run 'workflow'",
+            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  name the one to run 'workflow'",
         ),
         ("x = (", "flow.py:1:1: SyntaxError: '(' was never closed\n  1 | x = (\n    | ^^^^^"),
         (
@@ -125,10 +125,10 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
             "  1 | import nowhere_to_be_found\n    | ^^^^^^^^^^^^^^^^^^^^^^^^^^",
         ),
         ("raise SystemExit", "flow.py:1:1: SystemExit\n  1 | raise SystemExit\n    | ^^^^^^^^^^^^^^^^"),
-        ("import os; os._exit(0)", "flow.py: the file has ended its process before its workflow was there"),
+        ("import os; os._exit(0)", "flow.py: the file ended its process before it made a workflow"),
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
-            "flow.py: the file has ended its process before its workflow was there",
+            "flow.py: the file ended its process before it made a workflow",
         ),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.quantities import factor, meant_duration, parse_duration, size
+from mulligan.language.quantities import factor, parse_duration, size, suggest_duration
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_what_is_no_factor_is_an_error(written: object) -> None:
     ],
 )
 def test_a_duration_in_other_words_has_a_spelling_of_ours(written: str, meant: str | None) -> None:
-    assert meant_duration(written) == meant
+    assert suggest_duration(written) == meant

@@ -67,7 +67,7 @@ def test_a_nul_is_refused_at_its_place() -> None:
         load_text("name: x\nsteps: a\0b\n", "w.yaml")
 
     assert caught.value.render() == (
-        "error[language.character]: w.yaml:2:9: the character U+0000 has no place in a text file\n"
+        "error[language.character]: w.yaml:2:9: the character U+0000 is not allowed in a text file\n"
         "  2 | steps: a\ufffdb\n"
         "    |         ^ remove it"
     )
@@ -84,7 +84,7 @@ def test_a_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(LanguageError) as caught:
         load(tmp_path)
 
-    assert caught.value.render() == f"error[language.unreadable]: {tmp_path}: this is a folder, and a file is expected"
+    assert caught.value.render() == f"error[language.unreadable]: {tmp_path}: this is a folder, not a file"
 
 
 def test_more_than_twenty_problems_are_counted_and_not_shown() -> None:

@@ -157,7 +157,7 @@ def test_a_delay_is_described_by_what_it_is_before() -> None:
 
     assert definitions["rule"]["properties"]["delay"]["description"] == "how long to wait before the first retry"
     assert definitions["edge"]["properties"]["delay"]["description"] == (
-        "edges that close a loop: how long to wait before the first time round"
+        "for edges that close a loop: how long to wait before the first round"
     )
 
 

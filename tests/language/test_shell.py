@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.errors import InputInvalid
-from mulligan.language.expressions import Hole
+from mulligan.language.expressions import Placeholder
 from mulligan.language.shell import ShellRefused, ShellText, environment_value, rewrite
 
 BOUND = frozenset({"item", "index"})
@@ -128,12 +128,12 @@ def test_a_name_without_letters_does_not_become_a_parameter_of_the_shells() -> N
 def test_the_holes_are_known_with_their_places() -> None:
     shell = rewrite("echo ${inputs.x} ${item%.c}", BOUND)
 
-    assert shell.holes == (Hole("inputs.x", 5, 11), Hole("item", 17, 10))
+    assert shell.placeholders == (Placeholder("inputs.x", 5, 11), Placeholder("item", 17, 10))
 
 
-IN_QUOTES = "stands in single quotes, where the shell does not expand it"
+IN_QUOTES = "is in single quotes, where the shell does not expand it"
 USE_DOUBLE = "use double quotes; for the characters themselves write '$${'"
-IN_ARITHMETIC = "stands in arithmetic, where the shell would evaluate the value again"
+IN_ARITHMETIC = "is in arithmetic, where the shell would evaluate the value again"
 COMPUTE = "compute it in the expression, as in ${inputs.n + 1}, or write $(printf %d …) around it"
 IS_SUBSCRIPT = "is the subscript of an array, where the shell would evaluate the value again"
 PRINTF = "write $(printf %d …) around it"
@@ -182,16 +182,16 @@ DANGERS = [
     ("awk '{print @}'", IN_QUOTES, USE_DOUBLE),
     (
         "cat <<'EOF'\n@\nEOF",
-        "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+        "is in a here-document with a quoted delimiter, where the shell does not expand it",
         "write the delimiter without quotes; for the characters themselves write '$${'",
     ),
     (
         "cat <<\\EOF\n@\nEOF",
-        "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+        "is in a here-document with a quoted delimiter, where the shell does not expand it",
         "write the delimiter without quotes; for the characters themselves write '$${'",
     ),
     ("cat <<@", "is the delimiter of a here-document, which the shell does not expand", "write a word there"),
-    ("echo `echo @`", "stands in backticks, which change the quotes within", "write $(…) in place of the backticks"),
+    ("echo `echo @`", "is in backticks, which change the quotes within", "write $(…) in place of the backticks"),
     ("echo $((@ + 1))", IN_ARITHMETIC, COMPUTE),
     ('echo "$((1 + (@)))"', IN_ARITHMETIC, COMPUTE),
     ("echo $[@]", IN_ARITHMETIC, COMPUTE),
@@ -391,7 +391,7 @@ REFUSALS = [
     ),
     (
         "echo ${steps.build-image.output}",
-        "'steps.build-image' takes 'image' away from 'steps.build'",
+        "'steps.build-image' subtracts 'image' from 'steps.build'",
         7,
         17,
         'write steps["build-image"]',
@@ -400,10 +400,10 @@ REFUSALS = [
     ("echo ${inputs.x +}", "'inputs.x +' is not an expression: it ends too early", 17, 1, ""),
     (
         "echo ${secrets.A + inputs.b}",
-        "'secrets.A + inputs.b' reads 'secrets.A' and 'inputs': a secret may be read only by itself",
+        "'secrets.A + inputs.b' reads 'secrets.A' and 'inputs': a secret must be read on its own",
         7,
         20,
-        "the worker alone knows secrets: use two '${…}', one for each",
+        "only workers know secrets: use two '${…}', one for each",
     ),
     (
         "echo ${item@P}",
@@ -457,7 +457,10 @@ def test_a_value_of_96_kib_still_fits() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("é" * (48 * 1024) + "x", "the value of 'inputs.x' has 98305 bytes, and an environment variable holds 98304"),
+        (
+            "é" * (48 * 1024) + "x",
+            "the value of 'inputs.x' has 98305 bytes, and an environment variable holds at most 98304",
+        ),
         ("a\0b", "the value of 'inputs.x' has a NUL, which no environment variable can hold"),
     ],
 )
@@ -466,5 +469,5 @@ def test_a_value_that_no_variable_can_hold_is_invalid_and_points_to_other_ways(v
         environment_value("inputs.x", value)
 
     assert invalid.value.message == message
-    assert invalid.value.hint == "feed it to the step with 'stdin:', or write it to a file and hand over its name"
+    assert invalid.value.hint == "pass it with 'stdin:', or write it to a file and pass the name of the file"
     assert invalid.value.data["name"] == "inputs.x"

@@ -433,9 +433,9 @@ steps:
 """
     )
 
-    other_ways = "; feed it to the step with 'stdin:', or write it to a file and hand over its name"
+    other_ways = "; pass it with 'stdin:', or write it to a file and pass the name of the file"
     nul = "has a NUL, which no environment variable can hold" + other_ways
-    large = "has 100000 bytes, and an environment variable holds 98304" + other_ways
+    large = "has 100000 bytes, and an environment variable holds at most 98304" + other_ways
     not_entered = f"the folder '{live.folder}/{{}}' cannot be entered: {{}}"
     assert {name: told(ran, name) for name in ran.steps if told(ran, name)} == {
         "takes_nul": ("INPUT_INVALID", f"the value of '_steps_nul_output' {nul}"),

@@ -47,7 +47,8 @@ def test_an_input_is_text() -> None:
 
     assert (said.code, said.err) == (
         2,
-        "error[input.invalid]: input 'who' cannot be kept as JSON\n  numbers have at most 64 bits, texts are Unicode\n",
+        "error[input.invalid]: input 'who' cannot be stored as JSON\n"
+        "  numbers have at most 64 bits, texts are Unicode\n",
     )
 
 

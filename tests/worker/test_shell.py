@@ -183,7 +183,7 @@ def test_a_value_with_a_nul_is_refused_before_anything_starts(work: Work) -> Non
         exit_code=None,
         code="INPUT_INVALID",
         message="the value of 'a' has a NUL, which no environment variable can hold;"
-        " feed it to the step with 'stdin:', or write it to a file and hand over its name",
+        " pass it with 'stdin:', or write it to a file and pass the name of the file",
     )
     assert os.listdir(work.folder) == []
 

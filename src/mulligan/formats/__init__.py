@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from mulligan.formats.loading import Converted, convert, examine, load
     from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
     from mulligan.formats.translation import Translation, mapping, scalar
-    from mulligan.language.loading import Examined
+    from mulligan.language.loading import LoadResult
 
 __all__ = [
     "FORMATS",
     "NOETL",
     "OURS",
     "Converted",
-    "Examined",
+    "LoadResult",
     "Translation",
     "convert",
     "examine",
@@ -37,7 +37,7 @@ _MODULES = {
         "mulligan.formats.table",
     ),
     **dict.fromkeys(("Translation", "mapping", "scalar"), "mulligan.formats.translation"),
-    "Examined": "mulligan.language.loading",
+    "LoadResult": "mulligan.language.loading",
 }
 
 

@@ -14,8 +14,8 @@ from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_n
 from mulligan.formats.translation import Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
-from mulligan.language.loading import Examined, file_bytes, read_tree, without_collections
-from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source
+from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.
@@ -29,7 +29,7 @@ _YAML = frozenset({"", ".yaml", ".yml"})
 
 def examine(
     path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
-) -> Examined:
+) -> LoadResult:
     """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
     `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
@@ -69,7 +69,7 @@ def convert(path: str | Path, *, named: str | None = None, trust_templates: bool
     if not workflow.origin:
         return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
     reader = _reader(path, named, trust_templates)
-    with without_collections():
+    with pause_garbage_collection():
         _, root = read_tree(file_bytes(path), path, reader)
     if isinstance(root, Mapping) and "name" not in root.entries:
         # It was named after its file, and the converted file will have another name.
@@ -171,7 +171,7 @@ class _Reader:
             ours: Node = _call(system, system.translate, source, root, translation)
         except Refusal as refusal:
             source.problems.append(refusal.problem)
-        except Enough:
+        except TooManyProblems:
             pass  # the problems so far are enough
         if source.problems:
             raise LanguageError(source.problems)
@@ -187,7 +187,7 @@ def _call(system: FormatPlugin, function: str, source: Source, *args: Any) -> An
         if isinstance(tree, Scalar | Sequence | Mapping):
             return tree
         message = f"the package for {system.title} files returned a {type(tree).__name__}, not a tree"
-    except (Refusal, Enough, LanguageError):
+    except (Refusal, TooManyProblems, LanguageError):
         raise
     except Exception as error:
         if system.install and isinstance(error, ModuleNotFoundError):

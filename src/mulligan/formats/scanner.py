@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.document import DEPTH_MAX, UNFIT, refuse_unprintable
+from mulligan.language.document import DEPTH_MAX, UNUSABLE_CHARACTER, refuse_unprintable
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 
@@ -71,8 +71,8 @@ class Scanner:
     def fit(self, text: str, start: int) -> str:
         """A text after its escapes were replaced: surrogate pairs are joined, and invalid characters refused."""
         text = _SURROGATES.sub(lambda found: found.group().encode("utf-16", "surrogatepass").decode("utf-16"), text)
-        if unfit := UNFIT.search(text):
-            message = f"the text holds the character U+{ord(unfit.group()):04X}, which no program takes"
+        if unusable := UNUSABLE_CHARACTER.search(text):
+            message = f"the text contains the character U+{ord(unusable.group()):04X}, which is not allowed"
             raise self.refuse("character", message, start, self.at, hint="remove it")
         return text
 
@@ -81,6 +81,6 @@ def put(mapping: Mapping, key: Scalar, value: Node, source: Source) -> None:
     """Set a key of a mapping. Refused where it is set already."""
     if key.text in mapping.entries:
         first = mapping.key(key.text)
-        message = f"'{shorten(key.text)}' is here twice: first in line {first.line + 1}"
+        message = f"'{shorten(key.text)}' appears twice: first in line {first.line + 1}"
         raise source.refuse("duplicate_key", message, key, hint="remove one of them")
     mapping.entries[key.text] = (key, value)

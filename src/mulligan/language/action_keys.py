@@ -1,14 +1,15 @@
-"""The keys of every action, once: what may stand at `shell`, `http`, `sql` and the others."""
+"""The keys of every action: `shell`, `http`, `sql` and the others."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.durations import DURATION, LIMIT
 from mulligan.language.nodes import Node, Source
 from mulligan.language.shapes import (
+    DURATION,
     FLAG,
+    LIMIT,
     PLAIN,
     SIZE,
     STEP_NAME,
@@ -34,7 +35,7 @@ TEMPLATED = Json()  # any value whose texts may hold ${…}
 
 
 def as_node(shape: Shape) -> Deferred:
-    """What stands there is kept as it is written: its own reader knows what it may say."""
+    """Keep the node as it is written: the action has its own reader."""
     return Deferred(lambda: shape)
 
 
@@ -53,8 +54,8 @@ _QUERY = MapOf(TEMPLATED, pattern=r"(?s:.+)")
 HTTP_AUTH = Record(
     "auth",
     {
-        "user": Key(ANY_TEXT, "who asks", is_required=True),
-        "password": Key(ANY_TEXT, "best a secret: ${secrets.NAME}"),
+        "user": Key(ANY_TEXT, "the user name", is_required=True),
+        "password": Key(ANY_TEXT, "use a secret: ${secrets.NAME}"),
     },
 )
 HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -62,21 +63,22 @@ HTTP = Record(
     "http",
     {
         "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
-        "url": Key(as_node(Template("an address")), "where the request goes", is_required=True),
+        "url": Key(as_node(Template("an address")), "the URL", is_required=True),
         "headers": Key(as_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "the request's headers"),
-        "params": Key(as_node(_QUERY), "what follows the '?' of the address"),
-        "json": Key(as_node(TEMPLATED), "a body that is sent as JSON"),
-        "form": Key(as_node(_QUERY), "a body that is sent as a form"),
-        "body": Key(as_node(ANY_TEXT), "a body that is sent as it is"),
-        "auth": Key(as_node(HTTP_AUTH), "a name and a password (basic authentication)"),
+        "params": Key(as_node(_QUERY), "query parameters of the URL"),
+        "json": Key(as_node(TEMPLATED), "a body to send as JSON"),
+        "form": Key(as_node(_QUERY), "a body to send as a form"),
+        "body": Key(as_node(ANY_TEXT), "a body to send unchanged"),
+        "auth": Key(as_node(HTTP_AUTH), "user name and password (basic authentication)"),
         "expect": Key(
-            ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success (default: any 2xx)"
+            ListOf(whole(100, 599), or_one=True, at_least=1),
+            "the status codes that count as success (default: any 2xx)",
         ),
-        "follow_redirects": Key(FLAG, "false: a redirect is the answer (default true)"),
-        "connect_timeout": Key(LIMIT, "how long a connection may take to come about (default 10s)"),
-        "read_timeout": Key(LIMIT, "how long the server may be silent (default 60s)"),
-        "max_body": Key(SIZE, "a larger answer is OUTPUT_INVALID (default 16MiB)"),
-        "verify": Key(FLAG, "false: whatever certificate the server shows is taken (default true)"),
+        "follow_redirects": Key(FLAG, "false: return redirects as they are (default true)"),
+        "connect_timeout": Key(LIMIT, "how long connecting may take (default 10s)"),
+        "read_timeout": Key(LIMIT, "how long the server may send nothing (default 60s)"),
+        "max_body": Key(SIZE, "a larger response fails with OUTPUT_INVALID (default 16MiB)"),
+        "verify": Key(FLAG, "false: accept any TLS certificate (default true)"),
     },
 )
 SQL = Record(
@@ -89,7 +91,7 @@ SQL = Record(
         ),
         "query": Key(
             as_node(Template("a query")),
-            "one statement or several; values in ${…} are bound, never text",
+            "one or more statements; values in ${…} are bound as parameters",
             is_required=True,
         ),
         "params": Key(as_node(TEMPLATED), "values for the query's own parameters: by name for :name, a list for ?"),
@@ -109,10 +111,10 @@ AGENT = Record(
     {
         "provider": Key(as_node(PROVIDER), "which agent: claude, codex, or one that the worker's environment names"),
         "prompt": Key(as_node(Template("a prompt")), "what it is asked to do", is_required=True),
-        "model": Key(as_node(Template("a model")), "which model of the provider's"),
-        "context": Key(as_node(TEMPLATED), "what it is told beside the prompt and what came before it"),
-        "upstream": Key(FLAG, "false: it is not told what the steps before it gave"),
-        "answer": Key(Choice(("text", "json")), "json: it has to answer with JSON, which stands in output.json"),
+        "model": Key(as_node(Template("a model")), "the model"),
+        "context": Key(as_node(TEMPLATED), "more context, in addition to the prompt and the outputs of earlier steps"),
+        "upstream": Key(FLAG, "false: do not include the outputs of earlier steps"),
+        "answer": Key(Choice(("text", "json")), "json: it must answer with JSON, available as output.json"),
     },
 )
 CHILD = Record(
@@ -122,13 +124,11 @@ CHILD = Record(
         "inputs": Key(as_node(MapOf(TEMPLATED)), "the inputs of the child run"),
     },
 )
-STRICT = Key(
-    FLAG, "false: shell text goes on after a command that fails; else it runs under 'bash -euo pipefail', 'sh -eu'"
-)
+STRICT = Key(FLAG, "false: continue after a command fails (default true: run with 'bash -euo pipefail' or 'sh -eu')")
 
 
 class ShellProgram(Value, frozen=True):
-    """The name or path of a shell. Options are refused: the usual ones are what `strict` is about."""
+    """The name or path of a shell. Options are refused: `strict` sets the usual ones."""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         program = super().read(node, label, source)
@@ -158,18 +158,18 @@ PYTHON = Record(
     {
         "code": Key(Template("python code"), "code with a main(…)"),
         "call": Key(CALL, "a function that workers can import"),
-        "python": Key(PLAIN, "the interpreter: a name, or a path from where 'run' was called"),
+        "python": Key(PLAIN, "the interpreter: a name, or a path relative to where 'run' was called"),
     },
     one_of=(("code",), ("call",)),
 )
 _TIME = Template("a time such as 2030-01-31T09:00:00Z")
-WAIT = Record("wait", {"until": Key(as_node(_TIME), "the moment at which it ends", is_required=True)})
+WAIT = Record("wait", {"until": Key(as_node(_TIME), "when it ends", is_required=True)})
 APPROVE = Record(
     "approve",
     {
-        "message": Key(as_node(Template("a message")), "what the person is asked", is_required=True),
+        "message": Key(as_node(Template("a message")), "the question", is_required=True),
         "timeout": Key(LIMIT, "how long to wait for an answer"),
-        "default": Key(Choice(("approve", "refuse")), "the answer when nobody gives one (default refuse)"),
+        "default": Key(Choice(("approve", "refuse")), "the answer after the timeout (default refuse)"),
     },
 )
 
@@ -184,15 +184,15 @@ ACTION_SHAPES: dict[str, Shape] = {
     "approve": Either("a message, or a mapping with 'message'", text=Template(), mapping=APPROVE),
 }
 ACTION_KEYS = {
-    "shell": Key(as_node(ACTION_SHAPES["shell"]), "a shell command; ${…} goes in as an environment variable"),
+    "shell": Key(as_node(ACTION_SHAPES["shell"]), "a shell command; ${…} becomes an environment variable"),
     "python": Key(as_node(ACTION_SHAPES["python"]), "code with a main(…), or {call: 'package.module:function'}"),
-    "http": Key(as_node(ACTION_SHAPES["http"]), "a request"),
-    "sql": Key(as_node(ACTION_SHAPES["sql"]), "a query; values are bound"),
+    "http": Key(as_node(ACTION_SHAPES["http"]), "an HTTP request"),
+    "sql": Key(as_node(ACTION_SHAPES["sql"]), "a query; values are bound as parameters"),
     "agent": Key(as_node(ACTION_SHAPES["agent"]), "a prompt for an AI agent"),
     "workflow": Key(as_node(ACTION_SHAPES["workflow"]), "another workflow, as a child run"),
     "wait": Key(as_node(ACTION_SHAPES["wait"]), "a pause: a duration, or {until: a time}"),
-    "approve": Key(as_node(ACTION_SHAPES["approve"]), "waits for a person's yes"),
+    "approve": Key(as_node(ACTION_SHAPES["approve"]), "waits for a person's approval"),
     "args": Key(as_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
-    "stdin": Key(as_node(TEMPLATED), "what a shell action reads"),
+    "stdin": Key(as_node(TEMPLATED), "the standard input of a shell action"),
     "strict": STRICT,
 }

@@ -1,4 +1,4 @@
-"""Actions: what a place does. The program is kept apart from the values that go into it."""
+"""Reads actions. A program is kept separate from the values that it uses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
-from mulligan.language.child_inputs import refuse_bad_inputs
-from mulligan.language.durations import DURATION
-from mulligan.language.expressions import Hole
+from mulligan.language.expressions import Placeholder
+from mulligan.language.inputs import check_child_inputs
 from mulligan.language.keys import GROUP
+from mulligan.language.likely_mistakes import warn_unbound_items
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.plugins import Plugin, find
 from mulligan.language.python_code import check_code
-from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
-from mulligan.language.shapes import Deferred, Fields, Record
+from mulligan.language.scope import Scope, check_expression, check_placeholder, hint_for_name, placeholders_in
+from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
-from mulligan.language.slips import warn_unbound_items
-from mulligan.language.values import HOLE, holed, refuse_filled
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
+from mulligan.language.value_templates import PLACEHOLDER, read_value, refuse_placeholders
 from mulligan.plugins import PluginError
 
 Bindings = dict[str, Template]
@@ -31,31 +30,31 @@ GROUP_KEY = "group"
 _HTTP_SCHEMES = ("http://", "https://")
 SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
 
-_HOLE = lazy_regex(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
-# Keys of `http` that say how it is asked, and take no values.
+_PLACEHOLDER_TEXT = lazy_regex(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
+# Keys of `http` that take no placeholders.
 _HTTP_STATIC = ("method", "expect", "follow_redirects", "connect_timeout", "read_timeout", "max_body", "verify")
-# Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
+# Closed quotes and comments of a query, in which parameters are not bound, and what opens one.
 _SQL_CLOSED = lazy_regex(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
 _SQL_OPEN = lazy_regex(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 
 
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
-    """The one action of a place. None or several are refused; None comes back where it was refused already."""
+    """The action of a step or command. Exactly one is required; None if it was already refused."""
     kinds = [kind for kind in (*ACTIONS, GROUP_KEY) if kind in fields.node.entries]
     kinds += fields.added
-    if not kinds and fields.has_strangers:
-        return None  # most likely the action by another name, which was noted
+    if not kinds and fields.has_unknown_keys:
+        return None  # most likely a misspelled action, which is already noted
     if not kinds:
         others = ("commands", "use") if label == "'on_failure'" else ()
-        hint = f"add one of {listed((*others, *ACTIONS))}"
+        hint = f"add one of {quote_list((*others, *ACTIONS))}"
         raise scope.source.refuse("no_action", f"{label} has no action", fields.node, hint=hint)
     if len(kinds) > 1:
         kinds.sort(key=lambda kind: (fields.key(kind).line, fields.key(kind).column))
         message = f"{label} has {len(kinds)} actions: {' and '.join(map(repr, kinds))}"
-        hint = f"make each a {'step' if label.startswith('step ') else 'command'} of its own"
+        hint = f"make each a separate {'step' if label.startswith('step ') else 'command'}"
         raise scope.source.refuse("several_actions", message, fields.key(kinds[1]), hint=hint)
     kind = kinds[0]
-    _refuse_strays(fields, kind, scope)
+    _refuse_misplaced_keys(fields, kind, scope)
     if kind not in fields:
         return None
     action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope.in_attempt)
@@ -65,15 +64,15 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
 
 
 def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
-    """What the engine does itself is recorded, and a secret never is."""
+    """Refuse secrets in engine actions: their parameters are recorded."""
     for bound in action.bindings.values():
         if secret := next((name for name in bound.reads if name.startswith("secrets.")), None):
-            message = f"'{secret}' is known to workers only, and '{action.kind}' is done by the engine"
+            message = f"'{secret}' is known only to workers, and the engine runs '{action.kind}'"
             raise scope.source.refuse("secret", message, node)
 
 
-def _refuse_strays(fields: Fields, kind: str, scope: Scope) -> None:
-    """`args` belong to python and `stdin` to shell."""
+def _refuse_misplaced_keys(fields: Fields, kind: str, scope: Scope) -> None:
+    """Refuse `args` without python and `stdin` without shell."""
     for key, owner in (("args", "python"), ("stdin", "shell")):
         if key in fields and kind != owner:
             message = f"'{key}' is for '{owner}', and this is '{kind}'"
@@ -81,7 +80,7 @@ def _refuse_strays(fields: Fields, kind: str, scope: Scope) -> None:
 
 
 def shell_action(node: Node, scope: Scope, interpreter: str | None = None) -> Action:
-    """A shell text in which each `${…}` of ours is an environment variable."""
+    """Shell text in which each of our placeholders is an environment variable."""
     if not isinstance(node, Scalar) or not node.is_text or not node.text.strip():
         raise scope.source.refuse("type", f"a shell command is expected, and this is {describe(node)}", node)
     params: dict[str, Any] = {"text": node.text}
@@ -91,23 +90,23 @@ def shell_action(node: Node, scope: Scope, interpreter: str | None = None) -> Ac
         params["strict"] = True
     bindings: Bindings = {}
     if "${" in node.text and reads_variables(named):
-        params["text"], bindings = _rewritten(node, scope)
+        params["text"], bindings = _rewrite_shell(node, scope)
         warn_unbound_items(node, scope)
     elif "${" in node.text:
-        _refuse_values(node, str(named), scope)
+        _refuse_values_outside_shell(node, str(named), scope)
     return Action("shell", params, bindings)
 
 
-def _refuse_values(node: Scalar, program: str, scope: Scope) -> None:
-    """In the text of a program that is no shell `${NAME}` is no variable, and a value never becomes text."""
-    ours = ROOTS | scope.in_shell.known
-    if found := next((found for found in _HOLE.finditer(node.text) if found[1] in ours), None):
-        message = f"'{program}' is no shell that reads variables as '${{NAME}}', so no value can stand in its text"
-        hint = "hand it over under 'env:'"
+def _refuse_values_outside_shell(node: Scalar, program: str, scope: Scope) -> None:
+    """Refuse placeholders in a program that is not a shell: there `${NAME}` is not a variable."""
+    ours = ROOTS | scope.in_shell.known_names
+    if found := next((found for found in _PLACEHOLDER_TEXT.finditer(node.text) if found[1] in ours), None):
+        message = f"'{program}' is not a shell that reads variables as '${{NAME}}', so its text cannot contain values"
+        hint = "pass it under 'env:'"
         raise scope.source.refuse_in("shell", message, node, found.start(), len(found[0]), hint=hint)
 
 
-def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
+def _rewrite_shell(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
     try:
         rewritten = rewrite(node.text, scope.bare_names, ROOTS | {"matrix"} if scope.matrix else ROOTS)
     except UnknownName as unknown:
@@ -119,9 +118,10 @@ def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
         raise scope.source.refuse_in(
             "shell", refused.message, node, refused.offset, refused.length, hint=refused.hint
         ) from None
-    offsets = {found.source: found.source_offset for found in reversed(rewritten.holes)}
+    offsets = {found.source: found.source_offset for found in reversed(rewritten.placeholders)}
     bindings = {
-        name: Template((checked(source, node, offsets[source], scope),)) for name, source in rewritten.bindings.items()
+        name: Template((check_expression(source, node, offsets[source], scope),))
+        for name, source in rewritten.bindings.items()
     }
     return rewritten.text, bindings
 
@@ -131,11 +131,11 @@ def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
     if form is None:
         action = shell_action(node, scope)
     elif "text" in form:
-        action = shell_action(form.at("text"), scope.within(form), form.get("shell"))
+        action = shell_action(form.at("text"), scope.for_fields(form), form.get("shell"))
     else:
-        return Action("shell", {"text": ""})  # that it is missing was noted
+        return Action("shell", {"text": ""})  # the missing text is already noted
     if "stdin" in fields:
-        action.params["stdin"] = holed(fields.at("stdin"), scope, action.bindings)
+        action.params["stdin"] = read_value(fields.at("stdin"), scope, action.bindings)
     return action
 
 
@@ -145,7 +145,7 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     args_node = fields.at("args") if "args" in fields else None
     if args_node is not None and not isinstance(args_node, Mapping):
         raise scope.source.refuse("type", f"'args' is {describe(args_node)}, a mapping is expected", args_node)
-    params: dict[str, Any] = {"args": holed(args_node, scope, bindings)} if args_node else {}
+    params: dict[str, Any] = {"args": read_value(args_node, scope, bindings)} if args_node else {}
     keys = form if isinstance(form, Fields) else Fields(fields.node, {"code": form})
     if isinstance(node, Mapping):
         _refuse_two_programs(node, scope)
@@ -161,9 +161,9 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
 
 
 def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
-    """Exactly one of `code` and `call`."""
+    """Refuse both or none of `code` and `call`."""
     if "code" in node.entries and "call" in node.entries:
-        message = "'python' has 'code' and 'call', and runs one of them"
+        message = "'python' has 'code' and 'call', but runs only one of them"
         scope.note(scope.source.refuse("stray_key", message, node.key("call"), hint="keep one of them"))
     elif "code" not in node.entries and "call" not in node.entries:
         message = "'python' has neither 'code' nor 'call'"
@@ -172,38 +172,34 @@ def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
 
 
 def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, Fields, Scope], Action]:
-    """A reader for an action that is a record: `static` keys go in as they are, all others may have holes."""
+    """A reader for an action that is a record. `static` keys take no placeholders, all others may."""
 
     def read(node: Node, fields: Fields, scope: Scope) -> Action:
         form = record.read(node, f"'{kind}'", scope.source)
         bindings: Bindings = {}
-        params = {key: _json(form[key]) for key in static if key in form}
+        params = {key: list(form[key]) if isinstance(form[key], tuple) else form[key] for key in static if key in form}
         for key in form.values:
             if key not in static:
-                params[key] = _shaped(form, key, record, scope, bindings)
+                params[key] = _read_param(form, key, record, scope, bindings)
         return Action(kind, params, bindings)
 
     return read
 
 
-def _shaped(form: Fields, key: str, record: Record, scope: Scope, bindings: Bindings) -> Any:
-    """The value of a key that may have holes, once it has the shape that its key asks for."""
+def _read_param(form: Fields, key: str, record: Record, scope: Scope, bindings: Bindings) -> Any:
+    """The value of a key that may contain placeholders, after a check of its shape."""
     node = form.at(key)
     shape = record.keys[key].shape
     if isinstance(shape, Deferred):
         shape.of().read(node, f"'{key}'", scope.source)
-    return holed(node, scope, bindings)
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return read_value(node, scope, bindings)
 
 
 def _http(node: Node, fields: Fields, scope: Scope) -> Action:
     action = _record_action("http", HTTP, *_HTTP_STATIC)(node, fields, scope)
     bodies = [key for key in ("json", "form", "body") if key in action.params]
     if len(bodies) > 1 and isinstance(node, Mapping):
-        message = f"'http' has {listed(bodies, 'and')}, and a request has one body"
+        message = f"'http' has {quote_list(bodies, 'and')}, and a request has one body"
         scope.note(scope.source.refuse("stray_key", message, node.key(bodies[-1]), hint="keep one of them"))
     action.params.setdefault("method", "GET")
     if isinstance(node, Mapping):
@@ -212,10 +208,10 @@ def _http(node: Node, fields: Fields, scope: Scope) -> Action:
 
 
 def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: tuple[str, ...], scope: Scope) -> None:
-    """Refuse an address that is written out and cannot work: nobody should learn that at night."""
+    """Note a literal address with a wrong scheme, so that it does not fail only when the step runs."""
     address, written = params.get(key), node.get(key)
     if written is not None and isinstance(address, str) and not address.strip().lower().startswith(schemes):
-        message = f"'{key}' begins with none of {listed(schemes, 'and')}"
+        message = f"'{key}' must begin with {quote_list(schemes)}"
         scope.note(scope.source.refuse("address", message, written))
 
 
@@ -223,7 +219,7 @@ def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         action = _record_action("agent", AGENT, "upstream", "answer")(node, fields, scope)
     else:
-        action = _one_text("agent", "prompt", node, scope)
+        action = _text_action("agent", "prompt", node, scope)
     if scope.draft.agent_provider:
         action.params.setdefault("provider", scope.draft.agent_provider)
     return action
@@ -233,62 +229,64 @@ def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         action = _record_action("approve", APPROVE, "timeout", "default")(node, fields, scope)
     else:
-        action = _one_text("approve", "message", node, scope)
+        action = _text_action("approve", "message", node, scope)
     if "timeout" in fields:
-        # The time of an attempt at an approval is the time that there is for an answer.
+        # The timeout of the step is the time to wait for an answer.
         action.params.setdefault("timeout", fields["timeout"])
     return action
 
 
-def _one_text(kind: str, key: str, node: Node, scope: Scope) -> Action:
+def _text_action(kind: str, key: str, node: Node, scope: Scope) -> Action:
     form = ACTION_SHAPES[kind].read(node, f"'{kind}'", scope.source)
     bindings: Bindings = {}
-    return Action(kind, {key: holed(form, scope, bindings)}, bindings)
+    return Action(kind, {key: read_value(form, scope, bindings)}, bindings)
 
 
 def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     form: Fields = SQL.read(node, "'sql'", scope.source)
     bindings: Bindings = {}
-    params = {key: _shaped(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
+    params = {key: _read_param(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
     params |= {key: form[key] for key in ("read_only", "rows") if key in form}
     if isinstance(node, Mapping):
         _note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
-    own = _shaped(form, "params", SQL, scope, bindings) if "params" in form else {}
+    own = _read_param(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
     if query is not None and not isinstance(query, Scalar):
         raise scope.source.refuse("type", f"'query' is {describe(query)}, a query is expected", query)
     if query is not None:
-        params["query"], bound = _bound_query(query, scope, bindings)
+        params["query"], bound = _bind_query(query, scope, bindings)
         if bound and not isinstance(own, dict):
             message = "'params' is a list, and values in '${…}' are bound by name"
             raise scope.source.refuse("sql", message, form.at("params"), hint="make 'params' a mapping")
         own = {**own, **bound} if bound else own
     connection = params.get("connection")
-    paths = {"connection": connection[HOLE]} if isinstance(connection, dict) and HOLE in connection else {}
+    paths = (
+        {"connection": connection[PLACEHOLDER]} if isinstance(connection, dict) and PLACEHOLDER in connection else {}
+    )
     return Action("sql", {**params, "params": own} if own else params, bindings, paths)
 
 
-def _bound_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, dict[str, Any]]:
-    """The query with a named parameter in the place of each `${…}`."""
+def _bind_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, dict[str, Any]]:
+    """The query with a named parameter for each placeholder."""
     text, since = "", ""
     bound: dict[str, Any] = {}
-    for part in holes(node, scope):
+    for part in placeholders_in(node, scope):
         if isinstance(part, str):
             text, since = text + part, part
             continue
-        # Nothing was open at the last hole, so what stands since then tells what is open here.
-        _refuse_quoted(since, part, node, scope)
+        # No quote was open at the last placeholder, so the text since then is enough.
+        _refuse_unbindable(since, part, node, scope)
         since = ""
         name, binding = f"mulligan_{len(bound)}", f"b{len(bindings)}"
-        bindings[binding] = Template((hole(part, node, scope),))
-        bound[name] = {HOLE: binding}
+        bindings[binding] = Template((check_placeholder(part, node, scope),))
+        bound[name] = {PLACEHOLDER: binding}
         text += f":{name}"
     return text, bound
 
 
-def _refuse_quoted(before: str, part: Hole, node: Scalar, scope: Scope) -> None:
+def _refuse_unbindable(before: str, part: Placeholder, node: Scalar, scope: Scope) -> None:
     if _SQL_OPEN.search(_SQL_CLOSED.sub(" ", before)):
-        message = "a value is bound, and this one stands inside quotes or a comment, where nothing is bound"
+        message = "values are bound as parameters, and nothing is bound inside quotes or a comment"
         raise scope.source.refuse_in("sql", message, node, part.offset, part.length, hint="remove the quotes around it")
 
 
@@ -304,17 +302,17 @@ def _workflow(node: Node, fields: Fields, scope: Scope) -> Action:
         inputs_node = form.at("inputs") if "inputs" in form else None
     if inputs_node is not None and not isinstance(inputs_node, Mapping):
         raise scope.source.refuse("type", f"'inputs' is {describe(inputs_node)}, a mapping is expected", inputs_node)
-    inputs = holed(inputs_node, scope, bindings) if inputs_node else {}
+    inputs = read_value(inputs_node, scope, bindings) if inputs_node else {}
     if scope.draft.includes is None:
         raise scope.source.refuse("include", "a workflow from text cannot name files", file_node)
     child = scope.draft.children.get(file) or scope.draft.includes.child(file, file_node, scope.source)
     scope.draft.children[file] = child
-    refuse_bad_inputs(child, file, file_node, inputs_node, scope)
+    check_child_inputs(child, file, file_node, inputs_node, scope)
     return Action("workflow", {"file": file, "inputs": inputs} if inputs else {"file": file}, bindings)
 
 
 def _group(node: Node, fields: Fields, scope: Scope) -> Action:
-    """A child run of the workflow that the group stands for, with the inputs that are read inside."""
+    """A group as a child run of its own workflow, with the inputs that are read inside."""
     form = GROUP.read(node, "'group'", scope.source)
     reader = scope.draft.read_group
     if "steps" not in form or not isinstance(node, Mapping) or reader is None:
@@ -324,7 +322,7 @@ def _group(node: Node, fields: Fields, scope: Scope) -> Action:
         raise scope.source.refuse("type", f"'inputs' is {describe(given)}, a mapping is expected", given)
     for name, (key, _) in given.entries.items():
         if name in scope.draft.inputs:
-            message = f"'{name}' is an input of the file already, and is there in the group"
+            message = f"'{name}' is already an input of the file, and the group can read it"
             raise scope.source.refuse("duplicate_input", message, key, hint="give it another name")
     name = scope.reader or "group"
     child = reader(node, name, tuple(given.entries))
@@ -333,7 +331,7 @@ def _group(node: Node, fields: Fields, scope: Scope) -> Action:
         text = Scalar(f"${{inputs.{declared}}}", f"${{inputs.{declared}}}", '"', node.line, node.column, node.column)
         handed.entries[declared] = given.entries.get(declared) or (text, text)
     bindings: Bindings = {}
-    inputs = holed(handed, scope, bindings)
+    inputs = read_value(handed, scope, bindings)
     file = f"group:{name}"
     scope.draft.children[file] = child
     return Action("workflow", {"file": file, "inputs": inputs, "group": True}, bindings)
@@ -345,11 +343,11 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(form, Fields):
         if "until" not in form:
             return Action("wait", {})
-        until = _shaped(form, "until", WAIT, scope, bindings)
+        until = _read_param(form, "until", WAIT, scope, bindings)
         if isinstance(until, str):
             _refuse_bad_time(until, form.at("until"), scope)
         return Action("wait", {"until": until}, bindings)
-    value = holed(node, scope, bindings)
+    value = read_value(node, scope, bindings)
     if isinstance(value, dict):
         return Action("wait", {"seconds": value}, bindings)
     return Action("wait", {"seconds": DURATION.read(node, "'wait'", scope.source)})
@@ -369,22 +367,22 @@ def _refuse_time(message: str, node: Node, scope: Scope) -> Refusal:
 
 
 def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
-    """An action of another package. Which function it is goes into the workflow, so that no worker has to look."""
+    """An action of a plugin. The workflow records its function, so that workers need not search for it."""
     (kind,) = fields.added
-    plugin = _usable(kind, fields.key(kind), scope)
+    plugin = _find_plugin(kind, fields.key(kind), scope)
     form = plugin.shape.read(node, f"'{kind}'", scope.source)
     bindings: Bindings = {}
     if isinstance(form, Fields):
         for key in plugin.definition.program_keys:
             if key in form:
-                refuse_filled(form.at(key), f"'{key}' of '{kind}'", scope)
-        args = {key: _shaped(form, key, plugin.record, scope, bindings) for key in form.values}
+                refuse_placeholders(form.at(key), f"'{key}' of '{kind}'", scope)
+        args = {key: _read_param(form, key, plugin.record, scope, bindings) for key in form.values}
     else:
-        args = {str(plugin.definition.text_key): holed(node, scope, bindings)}
+        args = {str(plugin.definition.text_key): read_value(node, scope, bindings)}
     return Action(kind, {"call": plugin.definition.call, "package": plugin.package, "args": args}, bindings)
 
 
-def _usable(kind: str, key: Scalar, scope: Scope) -> Plugin:
+def _find_plugin(kind: str, key: Scalar, scope: Scope) -> Plugin:
     try:
         plugin = find(kind)
     except PluginError as problem:

@@ -19,7 +19,7 @@ _POWERS = {"": 1, "k": 1_000, "M": 1_000_000}
 
 
 def tokens(value: Any) -> int:
-    """`200000`, `200_000`, `200k` or `1.5M`, as a number. ValueError for anything else, also for 0."""
+    """The number in `200000`, `200_000`, `200k` or `1.5M`. ValueError for anything else, including 0."""
     found = _TOKENS.fullmatch(value) if isinstance(value, str) else None
     number = Decimal(found[1].replace("_", "")) * _POWERS[found[2]] if found else value
     is_whole = isinstance(number, Decimal) or type(number) is int
@@ -28,8 +28,8 @@ def tokens(value: Any) -> int:
     return int(number)
 
 
-def dollars(value: Any) -> Decimal:
-    """`2.50` as an amount. ValueError for what is none, or nothing."""
+def parse_dollars(value: Any) -> Decimal:
+    """The amount in `2.50` or `$2.50`. ValueError for anything else, including 0."""
     found = parse_cost(value.removeprefix("$") if isinstance(value, str) else value)
     if not found:
         raise ValueError(value)
@@ -50,12 +50,12 @@ BUDGET = Record(
                     ]
                 },
             ),
-            "how many tokens they may use, in and out together",
+            "how many tokens they may use, input and output together",
         ),
         "cost": Key(
             Value(
                 "an amount of US dollars such as 2.50",
-                dollars,
+                parse_dollars,
                 {
                     "anyOf": [
                         {"type": "number", "exclusiveMinimum": 0},
@@ -71,7 +71,7 @@ BUDGET = Record(
 
 
 def read_budget(form: Fields, source: Source) -> Budget | None:
-    """The budget; None, and noted, where it limits nothing."""
+    """The budget. If it limits nothing, note it and return None."""
     if form.node.entries:
         return Budget(**form.values) if form.values else None
     hint = "say how much: {tokens: 200000, cost: 2.50, calls: 20}"
@@ -80,15 +80,11 @@ def read_budget(form: Fields, source: Source) -> Budget | None:
 
 
 def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, source: Source) -> None:
-    """A budget where no agent works limits nothing."""
-    if not any(_spends(command) for command in all_commands(found)):
-        message = f"{owner} has a budget, and no agent that could spend it"
+    """Warn about a budget without agents."""
+    if not any(command.action and command.action.kind in (AGENT, "workflow") for command in all_commands(found)):
+        message = f"{owner} has a budget, but no agent to spend it"
         hint = "a budget is for agents: 'timeout' bounds time, 'resources' memory"
         source.warn("idle_budget", message, fields.key("budget"), hint=hint)
-
-
-def _spends(command: Command) -> bool:
-    return command.action is not None and command.action.kind in (AGENT, "workflow")
 
 
 # -- on a command line -----------------------------------------------------------------------------------------------
@@ -96,8 +92,8 @@ def _spends(command: Command) -> bool:
 _GIVEN = re.compile(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls)=(?P<value>.+)")
 
 
-def given_budgets(words: Iterable[str]) -> dict[str, Budget]:
-    """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run. ValueError with the word that is neither."""
+def parse_budgets(words: Iterable[str]) -> dict[str, Budget]:
+    """Parse `cost=5` and `review.tokens=50k` into budgets by step ("" is the run). ValueError with a bad word."""
     found: dict[str, dict[str, Any]] = {}
     for word in words:
         parts = _GIVEN.fullmatch(word)

@@ -1,36 +1,36 @@
-"""`cache`: whether a step may take over the result of an earlier run."""
+"""Reads `cache`: whether a step may reuse the result of an earlier run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.scope import Scope, template
+from mulligan.language.scope import Scope, read_template
 from mulligan.language.shapes import Fields
 
-# What people call the steps that no worker carries out, and why there is nothing to take over.
+# The steps that no worker runs, and why they cannot be cached.
 _NEVER = {
     "wait": "waiting has no result",
     "approve": "a person is asked each time",
-    "workflow": "each of its own steps is up to date or not",
-    "group": "each of its own steps is up to date or not",
+    "workflow": "each of its steps is cached by itself",
+    "group": "each of its steps is cached by itself",
 }
-_INSTEAD = {"workflow": "say 'cache' in the steps of that workflow", "group": "say 'cache' in the steps of the group"}
+_INSTEAD = {"workflow": "set 'cache' on the steps of that workflow", "group": "set 'cache' on the steps of the group"}
 
 
 def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
-    """What a step says under `cache`. A step that no worker carries out has no result to take over."""
-    said = fields["cache"]
-    if said is False:
+    """The fields for `cache`. A step that no worker runs cannot be cached."""
+    cache = fields["cache"]
+    if cache is False:
         return {"cache": False}
     stray = next((word for word in _NEVER if word in fields.node.entries), None)
     if stray is not None:
-        message = f"'{stray}' is never taken over from an earlier run: {_NEVER[stray]}"
+        message = f"'{stray}' cannot be cached: {_NEVER[stray]}"
         raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=_INSTEAD.get(stray, "remove it"))
-    if said is True or "key" not in said:
-        return {"cache": True}  # without its key it is refused already
-    key = template(said["key"], scope)
+    if cache is True or "key" not in cache:
+        return {"cache": True}  # without a key it is already refused
+    key = read_template(cache["key"], scope)
     if reads_secrets(key):
-        message = "a secret is no part of a cache key: workers alone know it, and results are found by the engine"
-        raise scope.source.refuse("secret", message, said["key"], hint="write something that changes with it")
+        message = "a cache key cannot contain a secret: only workers know secrets, and the engine computes the key"
+        raise scope.source.refuse("secret", message, cache["key"], hint="use a value that changes when the secret does")
     return {"cache": True, "cache_key": key}

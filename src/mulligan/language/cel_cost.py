@@ -1,8 +1,8 @@
-"""How long an expression may take at most, estimated before it is evaluated: from its tokens and what it reads.
+"""An upper bound for the time an expression may take, from its tokens and the size of what it reads.
 
-Neither engine has a limit that can be set, and both copy the list at each item that `map` or `filter` adds. The
-estimate is an upper bound, mostly far too high. What it says decides one thing only: whether an expression is
-evaluated at once, or in a process that can be ended (`cel_process`).
+Neither engine has a limit that can be set, and both copy the list at each item that `map` or `filter` adds. The bound
+is mostly far too high. It only decides whether an expression is evaluated directly, or in a process that can be killed
+(`cel_process`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel import MACROS
 from mulligan.language.cel_tokens import Token
 
-# Above this an expression gets a process of its own, which costs some milliseconds.
+# Above this an expression gets a separate process, which costs a few milliseconds.
 DIRECT_SECONDS_MAX = 0.1
 # Microseconds, as measured (docs/project/adr/0023). For a value that is handed to the engine.
 _VALUE_MICROS = 3.0
@@ -44,14 +44,14 @@ _PATTERN_UNKNOWN_CHARS = 1e6
 _SLOW_IN_PATTERN = lazy_regex(r"\\[pPxXuU0-7]|[^\x00-\x7f]")
 _DIGITS = lazy_regex("[0-9]+")
 _SEARCHES = frozenset("contains indexOf lastIndexOf replace split".split())
-# Longer texts are not told apart, so that their square stays below the largest float.
+# A cap, so that its square stays below the largest float.
 _SEARCHED_CHARS_MAX = 1e15
 # Estimates stay below the largest float.
 _LOG_MAX = 300.0
 
 
 class Size(NamedTuple):
-    """At most so large is what an expression reads: as JSON, in values, and the most items of one list or map."""
+    """The size of what an expression reads: bytes as JSON, number of values, items of the largest list or map."""
 
     bytes: int
     values: int
@@ -59,7 +59,7 @@ class Size(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What of an expression decides how long it may take."""
+    """The properties of an expression that decide how long it may take."""
 
     # Its length, without blanks: no text or list that is written in it is longer.
     chars: int
@@ -83,7 +83,7 @@ class Cost(NamedTuple):
     replaces: int
 
     def seconds_max(self, size: Size, *, copies_deeply: bool) -> float:
-        """The longest that it may take to evaluate with values of this size, by an engine that copies so."""
+        """The longest that an evaluation with values of this size may take."""
         chars = self._chars_max(size)
         items = max(size.items, self.copies + 1, chars if self.splits else 1)
         values = size.values + (chars if self.splits else 0)
@@ -102,19 +102,19 @@ class Cost(NamedTuple):
         return micros * growth / 1e6
 
     def _search_micros(self, chars: float) -> float:
-        """To search texts of so many characters: at each place all that is searched for may have to be compared."""
+        """The time to search texts of this length: each needle may be compared at each offset."""
         chars = min(chars, _SEARCHED_CHARS_MAX)
-        # Something half as long as the text takes longest: what is longer fits in fewer places.
+        # A needle half as long as the text takes longest: longer ones fit at fewer offsets.
         return (chars * self.needles + self.needles_unknown * chars * chars / 4) * _PAIR_MICROS
 
     def _chars_max(self, size: Size) -> float:
-        """All text that comes of it, but for what `+` adds."""
+        """The most characters of text that it produces, without what `+` adds."""
         written = size.bytes + self.chars
         chars = written * self.replaced * _power(written, self.replaces)
         return chars + size.items * written if self.joins else chars
 
     def _growth(self) -> float:
-        """How much larger a value becomes by its copies, if each macro copies what the one before it has made."""
+        """How much copies enlarge a value if each macro copies the result of the previous one."""
         return _power(1 + self.copies / max(1, self.macros), max(1, self.macros))
 
 
@@ -130,7 +130,7 @@ def cost(found: list[Token], *, reads_around: bool) -> Cost:
         macros=macros,
         depth=depth,
         reads_around=reads_around,
-        # A macro has a comma of its own.
+        # Each macro contains one comma itself.
         copies=max(0, texts.count("+") + texts.count(",") - macros),
         splits="split" in texts,
         joins="join" in texts,
@@ -144,13 +144,13 @@ def cost(found: list[Token], *, reads_around: bool) -> Cost:
 
 
 def rough_size(encoded: bytes) -> Size:
-    """The size of a value from its JSON: commas and brackets in texts are counted too."""
+    """The size of a value, estimated from its JSON: commas and brackets in texts count as well."""
     commas = encoded.count(b",")
     return Size(len(encoded), 1 + commas + encoded.count(b":") + encoded.count(b"[") + encoded.count(b"{"), commas + 1)
 
 
 def close_size(value: Any, rough: Size) -> Size:
-    """The same, with the items of the longest list or map as they are: each list and map is looked at."""
+    """The same with the exact number of items of the longest list or map, which visits each of them."""
     most = 0
     pending = [value]
     for one in pending:
@@ -161,7 +161,7 @@ def close_size(value: Any, rough: Size) -> Size:
 
 
 def _macros(texts: list[str]) -> tuple[int, int]:
-    """How many there are, and how many stand inside each other at most."""
+    """The number of macros and their deepest nesting."""
     count = depth = 0
     is_macro: list[bool] = []
     for before, text in zip(["", *texts], texts, strict=False):
@@ -175,13 +175,13 @@ def _macros(texts: list[str]) -> tuple[int, int]:
 
 
 def _patterns(found: list[Token]) -> tuple[float, float]:
-    """How many characters the patterns have with their repeats: to be compiled, and to be matched."""
+    """The characters of all patterns with their repeats: for compiling and for matching."""
     compiled = matched = 0.0
     for written in _first_arguments(found, frozenset({"matches"}), ")"):
         if written is None or _SLOW_IN_PATTERN.search(written.text):
             compiled += _PATTERN_UNKNOWN_CHARS
             continue
-        # Repeats may stand inside each other. Digits behind the first brace may all be counts.
+        # Repeats may be nested. All digits after the first brace may be counts.
         _, _, counts = written.text.partition("{")
         repeats = math.prod(max(1.0, float(digits)) for digits in _DIGITS.findall(counts))
         length = len(written.text)
@@ -194,13 +194,13 @@ def _patterns(found: list[Token]) -> tuple[float, float]:
 
 
 def _needles(found: list[Token]) -> tuple[int, int]:
-    """How long the texts are that are searched for and written there; how many are not."""
+    """The total length of literal needles, and the number of needles that are not literal."""
     needles = list(_first_arguments(found, _SEARCHES, "),"))
     return sum(len(one.text.encode(errors="surrogatepass")) for one in needles if one is not None), needles.count(None)
 
 
 def _first_arguments(found: list[Token], functions: frozenset[str], ends: str) -> Iterator[Token | None]:
-    """For each call of one of the functions, its first argument where that is a written text, and else None."""
+    """The first argument of each call of these functions if it is a literal text, otherwise None."""
     for at, token in enumerate(found):
         after = found[at + 1 : at + 4]
         if token.kind == "name" and token.text in functions and after and after[0].text == "(":
@@ -209,7 +209,7 @@ def _first_arguments(found: list[Token], functions: frozenset[str], ends: str) -
 
 
 def _replacements(found: list[Token]) -> tuple[float, int]:
-    """How much longer a text becomes where what replaces is written there; how often it is not."""
+    """How much literal replacements lengthen a text, and the number of replacements that are not literal."""
     known, unknown = 1.0, 0
     for at, token in enumerate(found):
         if token.kind != "name" or token.text != "replace":

@@ -1,7 +1,7 @@
-"""An expression that may take long is evaluated in a process of its own, within limits, while everybody waits.
+"""Evaluates an expression that may take long in a separate process with limits, and waits for it.
 
-The process is forked, so that it has the program and the values already. It ends by itself when its time is up, also
-if nobody waits any more. There is no thread beside the engine's loop, so that nothing is held that it would wait for.
+The process is forked, so it already has the program and the values. It ends by itself when its time is up, even if its
+parent is gone. The parent has no other threads that could hold a lock at the fork.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mulligan.language.cel import CelFailed, Program, plain
 
 _READ_BYTES = 1 << 20
 _VALUE, _REASON = b"v", b"r"
-# What is sent to a whole group is for the process that waits.
-_NOT_FOR_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Signals to the process group are for the parent.
+_BLOCKED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Limits(NamedTuple):
-    """What one evaluation may take. On a busy machine a second of processor time may take several."""
+    """Limits of one evaluation. On a busy machine a second of CPU time may take several seconds."""
 
     cpu_seconds: float = 1.0
     wall_seconds: float = 3.0
@@ -38,27 +38,27 @@ LIMITS = Limits()
 
 
 def evaluate(program: Program, names: Mapping[str, Any], limits: Limits = LIMITS) -> Any:
-    """The value as JSON; CelFailed where there is none, also for want of time or memory."""
+    """The value as JSON; CelFailed if there is none, or if the limits are reached."""
     try:
-        pid, reader = _started(program, names, limits)
+        pid, reader = _fork(program, names, limits)
     except OSError as error:
         raise CelFailed(f"no process can be started to evaluate it: {error.strerror}") from error
     try:
-        told = _heard(reader, limits)
+        answer = _read_answer(reader, limits)
     finally:
         os.close(reader)
-        status = _ended(pid)
-    if told is None:
+        status = _reap(pid)
+    if answer is None:
         raise CelFailed(_took_too_long(limits))
-    return _value(told, status, limits)
+    return _decode_answer(answer, status, limits)
 
 
-def _started(program: Program, names: Mapping[str, Any], limits: Limits) -> tuple[int, int]:
-    """The id of the new process, and where to read what it says."""
+def _fork(program: Program, names: Mapping[str, Any], limits: Limits) -> tuple[int, int]:
+    """The id of the new process, and the pipe to read its answer from."""
     reader, writer = os.pipe()
     try:
         with warnings.catch_warnings():
-            # Python warns where there are other threads: the new process asks nothing of them.
+            # Python warns if there are other threads: the new process does not use them.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
     except OSError:
@@ -72,8 +72,8 @@ def _started(program: Program, names: Mapping[str, Any], limits: Limits) -> tupl
         os.close(writer)
 
 
-def _heard(reader: int, limits: Limits) -> bytes | None:
-    """All that the process says, or as much as a value may have; None where that takes too long."""
+def _read_answer(reader: int, limits: Limits) -> bytes | None:
+    """The answer, cut just above the largest allowed value; None if it takes too long."""
     until = time.monotonic() + limits.wall_seconds
     poll = select.poll()
     poll.register(reader, select.POLLIN)
@@ -91,58 +91,58 @@ def _heard(reader: int, limits: Limits) -> bytes | None:
     return b"".join(pieces)
 
 
-def _ended(pid: int) -> int:
-    """End it, if it has not ended, and say how it did: its exit code, or less than nought for a signal."""
+def _reap(pid: int) -> int:
+    """Kill the process if it still runs, and return its exit code (negative for a signal)."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if not ended:
-            # Until it is waited for, nobody else is given its id.
+            # Its id is not reused before it is waited for.
             os.kill(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
         return os.waitstatus_to_exitcode(status)
     except ChildProcessError:
-        return 0  # somebody else in this process waits for any child
+        return 0  # other code in this process has reaped it
 
 
-def _value(told: bytes, status: int, limits: Limits) -> Any:
-    if len(told) > limits.value_bytes + 1:
+def _decode_answer(answer: bytes, status: int, limits: Limits) -> Any:
+    if len(answer) > limits.value_bytes + 1:
         raise CelFailed(f"its value has more than {limits.value_bytes >> 20} MiB as JSON")
-    if told[:1] == _VALUE and status in (0, -signal.SIGKILL):
+    if answer[:1] == _VALUE and status in (0, -signal.SIGKILL):
         try:
-            return msgspec.json.decode(memoryview(told)[1:])
+            return msgspec.json.decode(memoryview(answer)[1:])
         except msgspec.DecodeError:
-            raise CelFailed(_too_large(limits)) from None  # the kernel has killed it while it wrote
-    if told[:1] == _REASON:
-        raise CelFailed(told[1:].decode())
+            raise CelFailed(_too_large(limits)) from None  # the kernel killed it while it was writing
+    if answer[:1] == _REASON:
+        raise CelFailed(answer[1:].decode())
     if status in (-signal.SIGPROF, -signal.SIGALRM):
         raise CelFailed(_took_too_long(limits))
     raise CelFailed(_too_large(limits))
 
 
 def _took_too_long(limits: Limits) -> str:
-    return f"it takes more than {limits.cpu_seconds:g} s to evaluate: let a step do such work"
+    return f"it takes more than {limits.cpu_seconds:g} s to evaluate: do this work in a step"
 
 
 def _too_large(limits: Limits) -> str:
-    return f"it takes more than {limits.memory_bytes >> 20} MiB of memory to evaluate: let a step do such work"
+    return f"it takes more than {limits.memory_bytes >> 20} MiB of memory to evaluate: do this work in a step"
 
 
 # -- in the new process ----------------------------------------------------------------------------------------------
 
 
 def _serve(program: Program, names: Mapping[str, Any], writer: int, limits: Limits) -> NoReturn:
-    """Evaluate, say what it came to, and be gone: nothing of the process that was forked may be touched or ended."""
+    """Evaluate, write the answer and exit at once: cleanup code of the parent must not run here."""
     try:
         _confine(writer, limits)
         try:
-            told = _VALUE + msgspec.json.encode(plain(program.evaluate(names)))
+            answer = _VALUE + msgspec.json.encode(plain(program.evaluate(names)))
         except CelFailed as failed:
-            told = _REASON + str(failed).encode("utf-8", "replace")
+            answer = _REASON + str(failed).encode("utf-8", "replace")
         except (MemoryError, SystemError):
-            told = _REASON + _too_large(limits).encode()
+            answer = _REASON + _too_large(limits).encode()
         except Exception as error:
-            told = _REASON + f"its engine failed: {error}".encode("utf-8", "replace")
-        left = memoryview(told)
+            answer = _REASON + f"its engine failed: {error}".encode("utf-8", "replace")
+        left = memoryview(answer)
         while left:
             left = left[os.write(writer, left) :]
         os._exit(0)
@@ -151,13 +151,13 @@ def _serve(program: Program, names: Mapping[str, Any], writer: int, limits: Limi
 
 
 def _confine(writer: int, limits: Limits) -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_US)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED_SIGNALS)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGPROF, signal.SIGALRM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)
     signal.setitimer(signal.ITIMER_REAL, limits.wall_seconds)
-    # Locks and connections are held for as long as anybody has them open.
+    # Close inherited files: an open descriptor would keep locks and connections alive.
     os.closerange(3, writer)
     os.closerange(writer + 1, 1 << 20)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -168,14 +168,14 @@ def _confine(writer: int, limits: Limits) -> None:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """So much more than it has now; where the kernel does not say how much that is, the time alone is limited."""
+    """Limit memory to `memory_bytes` more than now; without /proc only the time is limited."""
     try:
         with open("/proc/self/statm", "rb") as statm:
-            held = int(statm.read().split()[0]) * resource.getpagesize()
+            current = int(statm.read().split()[0]) * resource.getpagesize()
         with open("/proc/self/oom_score_adj", "wb") as score:
-            score.write(b"1000")  # if the machine has not even that much, it is this process that ends
+            score.write(b"1000")  # if memory runs out, the kernel should kill this process first
     except OSError:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = held + memory_bytes
+    allowed = current + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (allowed if hard == resource.RLIM_INFINITY else min(allowed, hard), hard))

@@ -1,7 +1,7 @@
-"""CEL in Rust (`common-expression-language`): the engine where Google's has no wheel.
+"""CEL in Rust (`common-expression-language`): the engine for platforms where Google's has no wheel.
 
-Some of its functions are missing or mean something else (it counts a string's bytes). They are ours here: `size` and
-`string` are renamed in the source before it is compiled, since a function of the engine's own cannot be replaced.
+Some of its functions are missing or differ (its `size` counts bytes of a string), so we provide our own. `size` and
+`string` are renamed in the source before it is compiled, since built-in functions cannot be replaced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONVERSION = lazy_regex(r"Function '(int|uint|double|timestamp|duration)' error
 
 def _size(value: Any) -> int:
     if not isinstance(value, str | list | dict | bytes):
-        raise TypeError("size() does not take such values")
+        raise TypeError("size() does not accept these values")
     return len(value)
 
 
@@ -44,7 +44,7 @@ def _string(value: Any) -> str:
             return str(plain(value))
         case timedelta():
             return str(plain(value)).removeprefix("PT").lower()
-    raise TypeError("string() does not take such values")
+    raise TypeError("string() does not accept these values")
 
 
 def _float_text(value: float) -> str:
@@ -61,18 +61,18 @@ def _int(value: Any) -> int:
         return int(value.timestamp())
     if isinstance(value, bool):
         return int(value)
-    raise TypeError("int() does not take such values")
+    raise TypeError("int() does not accept these values")
 
 
 def _timestamp(value: Any) -> datetime:
     if type(value) is int:
         return datetime.fromtimestamp(value, UTC)
-    raise TypeError("timestamp() does not take such values")
+    raise TypeError("timestamp() does not accept these values")
 
 
 def _join(value: Any, separator: str = "") -> str:
     if not isinstance(value, list):
-        raise TypeError("join() does not take such values")
+        raise TypeError("join() does not accept these values")
     return separator.join(value)
 
 
@@ -89,7 +89,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _reason(error: BaseException) -> str:
-    """The engine's error in plain words, the same as Google's where it is of a kind that users meet."""
+    """The engine's error in plain words; common errors read the same as with Google's engine."""
     text = str(error)
     if isinstance(error, KeyError):
         return f"no such key '{error.args[0]}'"
@@ -101,11 +101,11 @@ def _reason(error: BaseException) -> str:
         return "the result is out of range"
     if match := _UNKNOWN.search(text):
         called = match[1] in _FUNCTIONS or match[1] in ("uint", "double", "bytes", "duration")
-        return f"'{match[1]}' does not take such values" if called else f"'{match[1]}' is not known here"
+        return f"'{match[1]}' does not accept these values" if called else f"'{match[1]}' is not known here"
     if match := _OPERANDS.search(text):
         return f"'{match[2]}' does not work on {match[1]} and {match[3]}"
     if match := _CONVERSION.search(text):
-        return f"the text is not of the form that {match[1]}() reads"
+        return f"the text does not have the format that {match[1]}() reads"
     return "the types of its parts do not fit" if "No such overload" in text else text.partition(". ")[0]
 
 
@@ -123,19 +123,19 @@ class _Program:
 
 
 class Rust:
-    """Compiles as the crate does, after our own functions took the place of those that differ."""
+    """Compiles with our own functions in place of those that differ."""
 
     name = "rust"
     copies_deeply = True
 
     def compile(self, source: str) -> _Program:
-        _compiled(source)  # so that an error points into the source as it was written
-        called = _called(source)
+        _compile(source)  # first, so that an error points into the original source
+        called = _called_functions(source)
         functions = {_RENAMED.get(name, name) for name in called} & _FUNCTIONS.keys()
-        return _Program(_compiled(_renamed(source)), {name: _FUNCTIONS[name] for name in functions})
+        return _Program(_compile(_rename_calls(source)), {name: _FUNCTIONS[name] for name in functions})
 
 
-def _compiled(source: str) -> cel.Program:
+def _compile(source: str) -> cel.Program:
     try:
         return cel.compile(source)
     except ValueError as error:
@@ -145,12 +145,12 @@ def _compiled(source: str) -> cel.Program:
         raise CelRefused(match[3], int(match[1]), int(match[2])) from error
 
 
-def _called(source: str) -> set[str]:
+def _called_functions(source: str) -> set[str]:
     found = tokens(source)
     return {name.text for name, after in itertools.pairwise(found) if after.text == "(" and name.kind == "name"}
 
 
-def _renamed(source: str) -> str:
+def _rename_calls(source: str) -> str:
     """`source` with the calls of `size` and `string` turned into calls of ours."""
     found = tokens(source)
     pieces, position = [], 0

@@ -1,7 +1,7 @@
-"""CEL source as tokens: what the checker, the hole finder and the engines know about the text of an expression.
+"""CEL source as tokens.
 
-The engines parse; this module only reads. It exists because neither engine shows its syntax tree, and because an
-expression must be understood before an engine sees it: which names it reads, which functions it calls.
+Neither engine exposes its syntax tree, and an expression must be analysed before an engine sees it: which names it
+reads, which functions it calls, where a placeholder ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mulligan.core.model.lazy_regex import lazy_regex
 
 KEYWORDS = frozenset({"true", "false", "null", "in"})
-# Words of CEL that name types: never a variable, so no item may be called by one of them.
+# CEL words that name types. They are never variables, so no item may have such a name.
 TYPE_NAMES = frozenset("bool bytes double duration dyn int list map null_type string timestamp type uint".split())
 RESERVED = KEYWORDS | frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()
@@ -31,7 +31,7 @@ _TOKEN = lazy_regex(
 _BRACE_OR_QUOTE = lazy_regex(r"[{}\"']")
 _STRING_AT = lazy_regex(STRING)
 TOO_DEEP = "it is nested too deeply"
-# Below what either engine takes, so that both refuse the same.
+# Less than the limit of either engine, so that both refuse the same expressions.
 _DEPTH_MAX = 24
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
 
 class BadToken(Exception):
-    """Text that no CEL expression contains: where, how long, and why."""
+    """Text that is not CEL: where, how long, and why."""
 
     def __init__(self, reason: str, offset: int, length: int) -> None:
         super().__init__(reason)
@@ -77,7 +77,7 @@ def _bad(source: str, position: int) -> BadToken:
 
 
 def closing(found: list[Token]) -> dict[int, int]:
-    """For the index of each opening bracket, the index of the one that closes it; BadToken where they do not match."""
+    """Maps the index of each opening bracket to that of its closing one; BadToken if they do not match."""
     open_at: list[int] = []
     pairs: dict[int, int] = {}
     for index, token in enumerate(found):
@@ -98,7 +98,7 @@ def closing(found: list[Token]) -> dict[int, int]:
 
 
 def closing_brace(text: str, start: int) -> int:
-    """Where the `}` is that closes a hole whose expression begins at `start`, or -1. Strings and maps are skipped."""
+    """The offset of the `}` that closes the placeholder whose expression begins at `start`, or -1."""
     depth, position = 0, start
     while match := _BRACE_OR_QUOTE.search(text, position):
         char, position = match.group(), match.end()
@@ -112,7 +112,7 @@ def closing_brace(text: str, start: int) -> int:
 
 
 def _string_end(text: str, start: int, quote: int) -> int:
-    """Where the string whose quote is at `quote` ends; the end of the text where it is not closed."""
+    """Where the string with the quote at `quote` ends; the end of the text if it is not closed."""
     begin = quote
     while begin > start and quote - begin < 2 and text[begin - 1] in "rRbB":
         begin -= 1
@@ -121,7 +121,7 @@ def _string_end(text: str, start: int, quote: int) -> int:
 
 
 def literal(token: Token) -> str | None:
-    """The text of a plain string token, or None where it is bytes or has escapes (then it counts as computed)."""
+    """The text of a plain string token; None if it is bytes or has escapes (then it counts as computed)."""
     prefix = token.text[: len(token.text) - len(token.text.lstrip("rRbB"))].lower()
     body = token.text[len(prefix) :]
     if "b" in prefix or ("\\" in body and "r" not in prefix):

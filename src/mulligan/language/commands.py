@@ -1,4 +1,4 @@
-"""Commands and handlers: what lives like a step without a place in the graph. They nest in each other."""
+"""Reads commands and handlers: they run like steps but are not in the graph. They may be nested."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from mulligan.core.model.workflow import ENGINE_ACTIONS, Command, Expression, Ha
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
-from mulligan.language.policies import read_retry
-from mulligan.language.scope import Scope, bare, condition
+from mulligan.language.retry_policies import read_retry
+from mulligan.language.scope import Scope, bare_expression, read_condition
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 HANDLERS_DEPTH_MAX = 8
-# Handlers that use others twice, which use others twice, would otherwise double at each of them.
+# A limit, since handlers that use others twice double at each level.
 HANDLER_USES_MAX = 200_000
 # Keys that go from the file into a `Command` as they are.
-_AS_THEY_ARE = ("deadline", "handler_failure_fatal", "continue_on_error", "affinity")
-# The keys of a command that a handler's own keys hide where the two stand in one mapping.
+_COPIED_KEYS = ("deadline", "handler_failure_fatal", "continue_on_error", "affinity")
+# The keys of a command that are not also keys of a handler.
 _COMMAND_ONLY = tuple(key for key in COMMAND_KEYS if key not in HANDLER_OPTIONS)
 
 
 def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Command:
     """A command: a text (shell), or a mapping with one action."""
     if isinstance(node, Scalar):
-        return Command(action=shell_action(node, scope), **inherited(settings, scope))
+        return Command(action=shell_action(node, scope), **inherited_fields(settings, scope))
     if isinstance(node, Sequence):
         raise scope.source.refuse("type", f"{label} is a list, one command is expected", node)
     fields: Fields = COMMAND.read(node, label, scope.source)
-    scope = scope.within(fields)
-    return Command(**acting(fields, label, scope), **command_fields(fields, scope, settings))
+    scope = scope.for_fields(fields)
+    return Command(**action_field(fields, label, scope), **command_fields(fields, scope, settings))
 
 
-def acting(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
-    """The action of a place; a refused one does not hide what is wrong with the rest."""
+def action_field(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
+    """The `action` field. If the action is refused, the rest is still read, to find all problems."""
     with scope.noting:
         return {"action": read_action(fields, label, scope)}
     return {}
@@ -49,12 +49,12 @@ def read_command_of_item(node: Node, label: str, scope: Scope, settings: Setting
     if not isinstance(node, Mapping):
         return read_command(node, label, scope, settings)
     fields: Fields = DO_COMMAND.read(node, label, scope.source)
-    scope = scope.within(fields)
-    said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
+    scope = scope.for_fields(fields)
+    values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
     if "when" in fields:
         with scope.noting:
-            said["when"] = condition(fields.at("when"), scope)
-    return Command(**said)
+            values["when"] = read_condition(fields.at("when"), scope)
+    return Command(**values)
 
 
 def read_commands(
@@ -65,7 +65,7 @@ def read_commands(
     before: Settings | None = None,
     read: Callable[[Node, str, Scope, Settings], Command] = read_command,
 ) -> tuple[Command, ...]:
-    """One command or a list of them; `before`, where given, holds for all but the last."""
+    """One command or a list of them; `before` are the settings of all but the last."""
     if not isinstance(node, Sequence):
         return (read(node, label, scope, settings),)
     if not node.items:
@@ -78,8 +78,8 @@ def read_commands(
     return tuple(commands)
 
 
-def inherited(settings: Settings, scope: Scope, *, is_engines: bool = False) -> dict[str, Any]:
-    """The fields of a command that says nothing itself."""
+def inherited_fields(settings: Settings, scope: Scope, *, is_engines: bool = False) -> dict[str, Any]:
+    """The fields of a command that it inherits from its settings."""
     retry = read_retry(settings.retry, scope, settings)
     default_timeout = None if is_engines else settings.default_timeout
     return {
@@ -98,94 +98,96 @@ def inherited(settings: Settings, scope: Scope, *, is_engines: bool = False) -> 
 
 
 def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """What a `Command` and a `Step` have in common, but for the action."""
-    own = settings.merged(fields, scope)
-    return {**_attempt(fields, scope, own), **_aftermath(fields, scope, own.for_commands())}
+    """The fields that a `Command` and a `Step` share, without the action."""
+    own = settings.merge(fields, scope)
+    return {**_attempt_fields(fields, scope, own), **_outcome_fields(fields, scope, own.for_commands())}
 
 
-def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
-    said = fields.pick(*_AS_THEY_ARE)
+def _attempt_fields(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
+    values = fields.pick(*_COPIED_KEYS)
     with scope.noting:
         is_engines = not ENGINE_ACTIONS.isdisjoint(fields.node.entries)
-        said = {**inherited(own, scope, is_engines=is_engines), **said}
+        values = {**inherited_fields(own, scope, is_engines=is_engines), **values}
     if "breaker" in fields:
         with scope.noting:
             _check_breaker(fields, scope)
     if "logs" in fields:
         with scope.noting:
-            said["logs"] = _logs(fields, scope)
-    return said
+            values["logs"] = _read_logs(fields, scope)
+    return values
 
 
 def _check_breaker(fields: Fields, scope: Scope) -> None:
-    """It is declared, and there is something that a worker leases, which is when it is asked."""
+    """Refuse an undeclared breaker, and one on an engine action: breakers act when a worker leases a task."""
     name: str = fields["breaker"]
     if name not in scope.draft.breakers:
         hint = did_you_mean(name, scope.draft.breakers) or "declare it under 'breakers:'"
         raise scope.source.refuse("unknown_breaker", f"there is no breaker '{name}'", fields.at("breaker"), hint=hint)
     engines = next((action for action in fields.node.entries if action in ENGINE_ACTIONS), None)
     if engines is not None:
-        message = f"a breaker guards what a worker runs, and '{engines}' is nothing that a worker runs"
-        hint = "give it to the steps of that workflow" if engines == "workflow" else "remove it"
+        message = f"a breaker guards actions that workers run, and '{engines}' is run by the engine"
+        hint = "set it on the steps of that workflow" if engines == "workflow" else "remove it"
         raise scope.source.refuse("stray_key", message, fields.key("breaker"), hint=hint)
 
 
-def _logs(fields: Fields, scope: Scope) -> dict[str, Template]:
-    """Where the logs of each attempt are also found, as far as a worker writes any."""
+def _read_logs(fields: Fields, scope: Scope) -> dict[str, Template]:
+    """The paths of links to the logs; only workers write logs."""
     strays = [word for word in ("map", *ENGINE_ACTIONS) if word in fields.node.entries]
     if strays:
-        message = f"'logs' leads to what a worker wrote, and '{strays[0]}' is nothing that a worker runs"
+        message = f"'logs' is for actions that workers run, and '{strays[0]}' is run by the engine"
         hint = "move it into 'do'" if strays[0] == "map" else "remove it"
         raise scope.source.refuse("stray_key", message, fields.key("logs"), hint=hint)
     return read_logs(fields["logs"], scope)
 
 
-def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """What follows an attempt: its handler, its check, what runs on success."""
-    said: dict[str, Any] = {}
+def _outcome_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """The fields for what follows an attempt: handler, validation, commands on success."""
+    values: dict[str, Any] = {}
     if "on_failure" in fields:
         with scope.noting:
-            said["on_failure"], is_fatal = read_handler(fields.at("on_failure"), scope, settings)
+            values["on_failure"], is_fatal = read_handler(fields.at("on_failure"), scope, settings)
             if is_fatal and "handler_failure_fatal" not in fields:
-                said["handler_failure_fatal"] = True
+                values["handler_failure_fatal"] = True
     if "on_success" in fields:
         with scope.noting:
-            after = scope.knowing("output")
-            said["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings.for_effects())
+            after = scope.with_names("output")
+            values["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings.for_effects())
     if "validate" in fields:
         with scope.noting:
-            said.update(_check(fields.at("validate"), scope.knowing("output"), settings))
-    return said
+            values.update(_read_validate(fields.at("validate"), scope.with_names("output"), settings))
+    return values
 
 
-def _check(node: Node, scope: Scope, settings: Settings) -> dict[str, Any]:
+def _read_validate(node: Node, scope: Scope, settings: Settings) -> dict[str, Any]:
     if isinstance(node, Mapping):
         return {"validator": read_command(node, "'validate'", scope, settings.for_effects())}
-    return {"validate": condition(node, scope)}
+    return {"validate": read_condition(node, scope)}
 
 
 def read_handler(node: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
     """A handler in any of its forms, and whether its own failure is fatal."""
-    inner = scope.knowing("error")
+    inner = scope.with_names("error")
     if not isinstance(node, Mapping):
-        return Handler(_in_turn(node, "'on_failure'", inner, settings)), False
+        return Handler(_read_handler_sequence(node, "'on_failure'", inner, settings)), False
     form: Fields = HANDLER.read(node, "'on_failure'", scope.source)
     if "use" in node.entries:
-        return _named(form, scope, settings)
+        return _read_used_handler(form, scope, settings)
     is_for_effect = form.get("strategy") == "cleanup" or bool(form.get("rerun"))
     handler = Handler(
         commands=_handler_commands(form, inner, settings.for_effects() if is_for_effect else settings),
-        capture=_captured(form, inner),
+        capture=_read_capture(form, inner),
         **form.pick("strategy", "timeout", "rerun"),
     )
-    _refuse_senseless(handler, form, scope)
+    if handler.rerun and handler.strategy != "recovery":
+        message = f"'rerun' is for the strategy recovery, and this one is {handler.strategy}"
+        scope.note(scope.source.refuse("handler", message, form.key("rerun"), hint="remove one of them"))
     return handler, form.get("handler_failure_fatal", False)
 
 
-def _named(form: Fields, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
+def _read_used_handler(form: Fields, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
     others = [key for key in form.node.entries if key != "use"]
     if others:
-        message = f"'{others[0]}' stands beside 'use', and belongs to the handler itself"
+        message = f"'{others[0]}' is next to 'use', but belongs in the handler itself"
         raise scope.source.refuse("stray_key", message, form.key(others[0]), hint="move it to 'handlers:'")
     name: str = form.get("use", "")
     handlers = scope.draft.handlers
@@ -198,7 +200,7 @@ def _named(form: Fields, scope: Scope, settings: Settings) -> tuple[Handler, boo
 
 
 def named_handler(name: str, found: Node, used: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
-    """A handler from `handlers`, as it is at the place that uses it. One that leads back to itself is refused."""
+    """A handler from `handlers`, read in the scope that uses it. A handler that uses itself is refused."""
     draft = scope.draft
     draft.used_handlers[name] = draft.used_handlers.get(name, 0) + 1
     if name in scope.open_handlers:
@@ -214,35 +216,29 @@ def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[C
         only = Fields(form.node, {key: form[key] for key in _COMMAND_ONLY if key in form})
         if _is_format(form):
             only.values["capture"] = CAPTURE.read(form.at("capture"), "'capture'", scope.source)
-        scope = scope.within(form)
-        return (Command(**acting(form, "'on_failure'", scope), **command_fields(only, scope, settings)),)
+        scope = scope.for_fields(form)
+        return (Command(**action_field(form, "'on_failure'", scope), **command_fields(only, scope, settings)),)
     own = (*_COMMAND_ONLY, *form.added)
     strays = [key for key in form.values if key in own or (key == "capture" and _is_format(form))]
     if strays:
-        message = f"'{strays[0]}' stands beside 'commands', and belongs to one of them"
+        message = f"'{strays[0]}' is next to 'commands', but belongs in one of them"
         raise scope.source.refuse("stray_key", message, form.key(strays[0]), hint="move it into a command")
-    return _in_turn(form.at("commands"), "'commands'", scope, settings)
+    return _read_handler_sequence(form.at("commands"), "'commands'", scope, settings)
 
 
-def _in_turn(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
-    """The commands of a handler: what the last one gives may be the step's output, the others run for their effect."""
+def _read_handler_sequence(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
+    """The commands of a handler. Only the last one may produce the output of the step."""
     return read_commands(node, label, scope, settings, before=settings.for_effects())
 
 
 def _is_format(form: Fields) -> bool:
-    """Whether `capture` is the format of one command, and not what the handler captures."""
+    """Whether `capture` is the format of the single command instead of what the handler captures."""
     return "capture" in form and isinstance(form.at("capture"), Scalar)
 
 
-def _captured(form: Fields, scope: Scope) -> dict[str, Expression]:
+def _read_capture(form: Fields, scope: Scope) -> dict[str, Expression]:
     if "capture" not in form or _is_format(form):
         return {}
-    after = scope.knowing("output")
+    after = scope.with_names("output")
     entries = HANDLER_CAPTURE.read(form.at("capture"), "'capture'", scope.source)
-    return {name: bare(node, after) for name, node in entries.items()}
-
-
-def _refuse_senseless(handler: Handler, form: Fields, scope: Scope) -> None:
-    if handler.rerun and handler.strategy != "recovery":
-        message = f"'rerun' is for the strategy recovery, and this one is {handler.strategy}"
-        scope.note(scope.source.refuse("handler", message, form.key("rerun"), hint="remove one of them"))
+    return {name: bare_expression(node, after) for name, node in entries.items()}

@@ -1,8 +1,8 @@
-"""YAML 1.2 into nodes: every key and value with its line and column, and everything doubtful refused.
+"""Parses YAML 1.2 into nodes: every key and value with its line and column.
 
-The events come from PyYAML's C parser; what a scalar means is decided here (`scalars`), since PyYAML speaks
-YAML 1.1. Merge keys (`<<`) are refused: YAML 1.2 has none, and what `defaults`, `retry_policies` and `handlers`
-share is visible to every check, whereas a merged key has a place of its own in no file.
+The events come from PyYAML's C parser. Scalars are resolved by `scalars`, since PyYAML implements YAML 1.1. Merge keys
+(`<<`) are refused: YAML 1.2 does not have them, and a merged key has no position in the file. `defaults`,
+`retry_policies` and `handlers` serve the same purpose and can be checked.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from yaml.scanner import Scanner
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language import scalars
-from mulligan.language.flow_holes import unquoted_hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
+from mulligan.language.unquoted_placeholders import find_unquoted_text
 
 try:
     from yaml import cyaml
@@ -38,12 +38,12 @@ except ImportError:  # PyYAML without libyaml: slower, the same events.
     _c_module = None
 
 DEPTH_MAX = 80
-# What aliases may add to a file, in nodes: a few kilobytes of them can otherwise stand for billions.
+# The most nodes that aliases may add: a few kilobytes of nested aliases could expand to billions.
 ALIASED_NODES_MAX = 200_000
 
 _UNPRINTABLE = lazy_regex("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# What an escape in double quotes can bring in and nobody can take out again.
-UNFIT = lazy_regex("[\0\ud800-\udfff]")
+# Characters that an escape in double quotes can produce and that programs cannot handle.
+UNUSABLE_CHARACTER = lazy_regex("[\0\ud800-\udfff]")
 
 
 class _PurePythonParser(Reader, Scanner, Parser):
@@ -54,7 +54,7 @@ class _PurePythonParser(Reader, Scanner, Parser):
 
 
 def decode(data: bytes, file: str) -> Source:
-    """The text of a file. What is not UTF-8 is refused, with the place of the first bad byte."""
+    """The text of a file. If it is not UTF-8, it is refused at the first bad byte."""
     try:
         return Source(data.decode("utf-8-sig"), file)
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ def decode(data: bytes, file: str) -> Source:
 def parse(
     source: Source, *, is_c_parser_wanted: bool = True, content: str = "a workflow has at least 'steps:'"
 ) -> Node:
-    """The one document in the file. `content`: what an empty file is told that it should hold."""
+    """The single document of the file. `content` is the hint for an empty file."""
     refuse_unprintable(source)
     parser = _c_module.CParser(source.text) if _c_module and is_c_parser_wanted else _PurePythonParser(source.text)
     try:
@@ -83,16 +83,16 @@ def parse(
 
 
 def refuse_unprintable(source: Source) -> None:
-    """Refuse a text with a control character in it."""
+    """Refuse a text with control characters."""
     if found := _UNPRINTABLE.search(source.text):
         before = source.text[: found.start()]
         line = Source(before, "").lines
-        message = f"the character U+{ord(found.group()):04X} has no place in a text file"
+        message = f"the character U+{ord(found.group()):04X} is not allowed in a text file"
         raise source.refuse_at("character", message, len(line) - 1, len(line[-1]), hint="remove it")
 
 
 class _Builder:
-    """Turns events into nodes, with a stack instead of recursion."""
+    """Builds nodes from parser events, with a stack instead of recursion."""
 
     def __init__(self, source: Source, parser: Any, content: str) -> None:
         self.source = source
@@ -115,9 +115,9 @@ class _Builder:
         return root
 
     def _node(self) -> Node:
-        """The node that comes next. Each open collection on the stack knows the anchor it closes."""
+        """The next node. Each open collection on the stack knows its anchor."""
         next_event = self.parser.get_event
-        stack: list[_Open] = []
+        stack: list[_OpenCollection] = []
         while True:
             event = next_event()
             kind = type(event)
@@ -138,9 +138,9 @@ class _Builder:
                 return node
             self._add(stack[-1], node, size)
 
-    def _open(self, event: Any, depth: int) -> _Open:
+    def _open(self, event: Any, depth: int) -> _OpenCollection:
         if depth >= DEPTH_MAX:
-            raise self._refuse(event, "too_deep", f"more than {DEPTH_MAX} lists and mappings inside each other")
+            raise self._refuse(event, "too_deep", f"lists and mappings are nested more than {DEPTH_MAX} deep")
         mark = event.start_mark
         is_mapping = isinstance(event, MappingStartEvent)
         if event.tag and event.tag not in ("!", scalars.TAG + ("map" if is_mapping else "seq")):
@@ -148,9 +148,9 @@ class _Builder:
         if event.anchor:
             self.open_anchors.add(event.anchor)
         node = Mapping(mark.line, mark.column) if is_mapping else Sequence(mark.line, mark.column)
-        return _Open(node, event.anchor)
+        return _OpenCollection(node, event.anchor)
 
-    def _add(self, parent: _Open, node: Node, size: int) -> None:
+    def _add(self, parent: _OpenCollection, node: Node, size: int) -> None:
         parent.size += size
         collection = parent.node
         if isinstance(collection, Sequence):
@@ -169,20 +169,20 @@ class _Builder:
             raise self.source.refuse("merge_key", "merge keys ('<<') are not part of YAML 1.2", node, hint=hint)
         if node.text in mapping.entries:
             first = mapping.key(node.text)
-            message = f"'{shorten(node.text)}' is here twice: first in line {first.line + 1}"
+            message = f"'{shorten(node.text)}' appears twice: first in line {first.line + 1}"
             raise self.source.refuse("duplicate_key", message, node, hint="remove one of them")
         return node
 
     def _scalar(self, event: Any) -> Scalar:
         start, end = event.start_mark, event.end_mark
-        # The pure parser says None where the C parser says "".
+        # The pure Python parser uses None, the C parser "".
         style = event.style or ""
         end_column = end.column if end.line == start.line else start.column
         node = Scalar(event.value, event.value, style, start.line, start.column, end_column)
         if event.tag or style == "":
             node.value = self._value(event, node)
-        elif style == '"' and (unfit := UNFIT.search(event.value)):
-            message = f"the text holds the character U+{ord(unfit.group()):04X}, which no program takes"
+        elif style == '"' and (unusable := UNUSABLE_CHARACTER.search(event.value)):
+            message = f"the text contains the character U+{ord(unusable.group()):04X}, which is not allowed"
             raise self.source.refuse("character", message, node, hint="remove it")
         if event.anchor:
             self._close_anchor(event.anchor, node, 1)
@@ -196,14 +196,16 @@ class _Builder:
         except ValueError:
             if event.tag:
                 word = event.tag.removeprefix(scalars.TAG)
-                message = f"'{shorten(node.text)}' is tagged '!!{word}' and is none"
+                message = f"'{shorten(node.text)}' is not a valid '!!{word}'"
                 raise self.source.refuse("tag", message, node) from None
             message = f"the number {shorten(node.text)} does not fit into 64 bits"
             raise self.source.refuse("number", message, node, hint="quote it to keep it as text") from None
 
     def _alias(self, event: Any) -> tuple[Node, int]:
         if event.anchor in self.open_anchors:
-            raise self._refuse(event, "recursive_alias", f"'*{event.anchor}' stands inside what it names")
+            raise self._refuse(
+                event, "recursive_alias", f"the alias '*{event.anchor}' is inside the value that it refers to"
+            )
         if event.anchor not in self.anchors:
             hint = did_you_mean(event.anchor, self.anchors, "*{}")
             raise self._refuse(event, "unknown_alias", f"there is no anchor '&{event.anchor}' before this", hint=hint)
@@ -222,7 +224,7 @@ class _Builder:
         word = event.tag.removeprefix(scalars.TAG)
         tag = f"!!{word}" if word != event.tag else event.tag
         known = "!!str, !!int, !!float, !!bool, !!null, !!seq and !!map"
-        return self._refuse(event, "tag", f"the tag '{tag}' is unknown", hint=f"there are {known}")
+        return self._refuse(event, "tag", f"the tag '{tag}' is unknown", hint=f"the known tags are {known}")
 
     def _refuse(self, event: Any, code: str, message: str, *, hint: str = "") -> Refusal:
         start, end = event.start_mark, event.end_mark
@@ -230,8 +232,8 @@ class _Builder:
         return self.source.refuse_at(code, message, start.line, start.column, length, hint=hint)
 
 
-class _Open:
-    """A collection that is being filled: its key in hand, and how many nodes it stands for."""
+class _OpenCollection:
+    """A collection that is being filled: its current key and its number of nodes."""
 
     __slots__ = ("anchor", "key", "node", "size")
 
@@ -242,10 +244,10 @@ class _Open:
         self.size = 1
 
 
-# A slip is looked for in the lines of the collection that the parser did not get through, and no further.
+# How many lines of a collection with a syntax error are searched for a missing quote.
 _LINES_LOOKED_AT_MAX = 50
 _NEIGHBOURS = "indent it like its neighbours"
-# The parser's own words, both of the C one and of the pure one, and ours with what to do.
+# Messages of the C and the pure Python parser, our message, and a hint.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
     ("mapping values are not allowed", "a ':' is not expected here", f"{_NEIGHBOURS}, or quote the text"),
     ("cannot start any token", "this character cannot start a value", "quote the text"),
@@ -265,7 +267,7 @@ _SYNTAX: tuple[tuple[str, str, str], ...] = (
     ("undefined tag handle", "this tag is unknown", ""),
     ("expected <document start>", "nothing is expected after the end of the document", _NEIGHBOURS),
     ("expected '<document start>'", "nothing is expected after the end of the document", _NEIGHBOURS),
-    ("block sequence entries are not allowed", "a list entry is not expected here", "give the list lines of its own"),
+    ("block sequence entries are not allowed", "a list entry is not expected here", "start the list on a new line"),
     ("tab character", "a tab cannot indent", "indent with spaces"),
 )
 
@@ -273,8 +275,8 @@ _SYNTAX: tuple[tuple[str, str, str], ...] = (
 def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
     if unquoted := _refuse_unquoted(source, error) or _refuse_brace(source, error):
         return unquoted
-    said = str(error.problem or error.context or error)
-    message, hint = next(((m, h) for words, m, h in _SYNTAX if words in said), (said.lower(), ""))
+    problem = str(error.problem or error.context or error)
+    message, hint = next(((m, h) for words, m, h in _SYNTAX if words in problem), (problem.lower(), ""))
     mark = error.context_mark if "starts here" in message or "start here" in message else error.problem_mark
     mark = mark or error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
@@ -285,25 +287,25 @@ def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
 
 
 def _refuse_unquoted(source: Source, error: MarkedYAMLError) -> Refusal | None:
-    """The refusal of a text with `${` that lacks its quotes, where that is what the parser stumbled over."""
+    """The refusal of an unquoted text with `${`, if that caused the syntax error."""
     marks = [mark for mark in (error.context_mark, error.problem_mark) if mark]
     if not marks:
         return None
     first, last = marks[0], marks[-1]
-    # Quotes that start right after a hole are the end of a text: the collection it is in began before.
+    # Quotes right after a placeholder end a text: its collection began before.
     is_inside = source.line(first.line)[: first.column].endswith("}")
     lines = source.lines[first.line : min(last.line, first.line + _LINES_LOOKED_AT_MAX) + 1]
-    unquoted = unquoted_hole("\n".join(lines), depth=1 if is_inside else 0)
+    unquoted = find_unquoted_text("\n".join(lines), depth=1 if is_inside else 0)
     if unquoted is None:
         return None
     before = "\n".join(lines)[: unquoted.offset]
     message = "a text with '${' needs quotes inside '{…}' and '[…]', where a brace has a meaning"
-    place = first.line + before.count("\n"), len(before) - before.rfind("\n") - 1
-    return source.refuse_at("yaml", message, *place, len(unquoted.text), hint=unquoted.hint)
+    position = first.line + before.count("\n"), len(before) - before.rfind("\n") - 1
+    return source.refuse_at("yaml", message, *position, len(unquoted.text), hint=unquoted.hint)
 
 
 def _refuse_brace(source: Source, error: MarkedYAMLError) -> Refusal | None:
-    """The refusal of a brace in the middle of a text, as in `[work_{i}]`, where the parser stumbled over that."""
+    """The refusal of a brace inside an unquoted text, as in `[work_{i}]`, if that caused the syntax error."""
     mark = error.problem_mark
     if mark is None or mark.column == 0:
         return None

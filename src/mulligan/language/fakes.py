@@ -1,11 +1,11 @@
-"""How faked steps end, as people say it: in a file, on a command line, in a test.
+"""Fakes: the outcomes of faked steps, from a file, a command line or a test.
 
-{output: 3}                       any step: this is its output
+{output: 3}                       any step: its output
 {fail: TIMEOUT, message: …}       any step: it fails with this code
 {returns: 3}, {raises: "…"}       python
-{status: 503, body: …}            http: an answer, judged as a real one is
+{status: 503, body: …}            http: a response, judged like a real one
 {rows: [{n: 1}]}, {rowcount: 3}   sql
-[{fail: …}, {output: …}]          one attempt after the other; the last end counts for all that follow
+[{fail: …}, {output: …}]          one outcome per attempt; the last one repeats
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from mulligan.core.model.http_codes import status_code
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import AGENT, Step, Workflow
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
-from mulligan.language.codes import meant_code
 from mulligan.language.document import decode, parse
+from mulligan.language.error_codes import suggest_code
 from mulligan.language.nodes import Mapping as MappingNode
 from mulligan.language.nodes import Refusal, plain
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _CODE = lazy_regex(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
 _FAILURE = ("fail", "exit_code", "signal", "message", "retryable", "severity", "details")
-# The forms of each kind of step beside `output` and `fail`: which keys go together.
+# More forms per kind of step: the keys that belong together.
 _FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "python": (("returns",), ("raises", "details")),
     "http": (("status", "headers", "body"),),
     "sql": (("rows",), ("rowcount",)),
 }
 _RETRY_AFTER = "retry-after"
-_TOLD_CHARS = 500
+_BODY_CHARS_MAX = 500
 
 
-def read_fakes(workflow: Workflow, said: Mapping[str, Any]) -> dict[str, tuple[FakeEnd, ...]]:
-    """The ends of each faked step; the name of a matrix stands for all its steps. Refused where one makes no sense."""
+def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[FakeEnd, ...]]:
+    """The outcomes of each faked step; the name of a matrix means all its steps. Invalid fakes are refused."""
     found: dict[str, tuple[FakeEnd, ...]] = {}
-    for name, ends in said.items():
+    for name, ends in fake.items():
         for step in _steps(workflow, name):
             found[step.name] = _ends(step, ends)
     return found
@@ -52,64 +52,66 @@ def _steps(workflow: Workflow, name: str) -> list[Step]:
     found = [step for step in workflow.steps if name in (step.name, step.sweep)]
     if not found:
         names = [step.sweep or step.name for step in workflow.steps]
-        hint = did_you_mean(name, names) or "those that there are: mulligan graph FILE"
+        hint = did_you_mean(name, names) or "list the steps: mulligan graph FILE"
         raise UnknownStep(f"'{name}' is not a step of workflow '{workflow.name}'", hint=hint, step=name)
     return found
 
 
-def _ends(step: Step, said: Any) -> tuple[FakeEnd, ...]:
-    if not isinstance(said, list | tuple):
-        return (_end(step, said),)
-    if not said:
-        raise InputInvalid(f"the fake of step '{step.name}' has no end", hint="write at least one: [{output: 3}]")
-    return tuple(_end(step, one) for one in said)
+def _ends(step: Step, fake: Any) -> tuple[FakeEnd, ...]:
+    if not isinstance(fake, list | tuple):
+        return (_end(step, fake),)
+    if not fake:
+        raise InputInvalid(
+            f"the fake of step '{step.name}' is an empty list", hint="write at least one outcome: [{output: 3}]"
+        )
+    return tuple(_end(step, one) for one in fake)
 
 
-def _end(step: Step, said: Any) -> FakeEnd:
-    if not isinstance(said, Mapping):
-        raise _refused(step, f"is {_shown(said)}, a mapping is expected")
+def _end(step: Step, fake: Any) -> FakeEnd:
+    if not isinstance(fake, Mapping):
+        raise _refusal(step, f"is {_show(fake)}, a mapping is expected")
     kind = action_kind(step)
     for keys in (("output",), _FAILURE, *_FORMS.get(kind, ())):
-        if keys[0] in said or (said and keys[0] == "status" and set(said) <= set(keys)):
-            unknown = [key for key in said if key not in keys]
+        if keys[0] in fake or (fake and keys[0] == "status" and set(fake) <= set(keys)):
+            unknown = [key for key in fake if key not in keys]
             if unknown:
-                raise _refused(step, f"has '{unknown[0]}' beside '{keys[0]}'")
-            return _MADE[keys[0]](step, said)
-    raise _refused(step, f"is {_shown(said)}")
+                raise _refusal(step, f"has '{unknown[0]}' next to '{keys[0]}'")
+            return _READERS[keys[0]](step, fake)
+    raise _refusal(step, f"is {_show(fake)}")
 
 
-def _refused(step: Step, problem: str) -> InputInvalid:
+def _refusal(step: Step, problem: str) -> InputInvalid:
     own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(action_kind(step), ()))
     hint = f"write {{output: …}}, {{fail: CODE}}{f', {own}' if own else ''}, or a list of these"
     return InputInvalid(f"the fake of step '{step.name}' {problem}", hint=hint)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)[:80]
 
 
 # -- one form each ---------------------------------------------------------------------------------------------------
 
 
-def _output(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    given = said["output"]
+def _output(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    given = fake["output"]
     if action_kind(step) == AGENT:
         answer = given if isinstance(given, Mapping) else {"content": given}
         return FakeEnd({"content": "", "decision": None, "tokens": None, **answer})
     return FakeEnd(given)
 
 
-def _fail(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    code = said["fail"]
+def _fail(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    code = fake["fail"]
     if not isinstance(code, str) or not (found := _CODE.fullmatch(code)) or found[2] is not None:
-        raise _refused(step, f"fails with {_shown(code)}, and a code such as TIMEOUT is expected")
-    fields = {name: said[name] for name in _FAILURE[1:] if name != "message" and said.get(name) is not None}
+        raise _refusal(step, f"fails with {_show(code)}, and a code such as TIMEOUT is expected")
+    fields = {name: fake[name] for name in _FAILURE[1:] if name != "message" and fake.get(name) is not None}
     for name in ("exit_code", "signal"):
         if name in fields and type(fields[name]) is not int:
-            raise _refused(step, f"has the {name} {_shown(fields[name])}, and a number is expected")
+            raise _refusal(step, f"has the {name} {_show(fields[name])}, and a number is expected")
     if code == "EXIT_NONZERO":
         fields.setdefault("exit_code", 1)
-    message = str(said.get("message") or _message(code, fields))
+    message = str(fake.get("message") or _message(code, fields))
     return FakeEnd(failure=failure(code, message, **fields))
 
 
@@ -119,59 +121,55 @@ def _message(code: str, fields: Mapping[str, Any]) -> str:
     return f"killed by signal {fields['signal']} (faked)" if "signal" in fields else f"{code} (faked)"
 
 
-def _returns(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    return FakeEnd(said["returns"])
+def _raises(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    return FakeEnd(failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {})))
 
 
-def _raises(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    return FakeEnd(failure=failure("EXCEPTION", str(said["raises"]), details=dict(said.get("details") or {})))
-
-
-def _answer(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    """What a server would have answered. A status that the step does not expect is the failure that it would be."""
-    status = said.get("status", 200)
+def _answer(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    """An HTTP response. A status that the step does not expect becomes the usual failure."""
+    status = fake.get("status", 200)
     if type(status) is not int or not 100 <= status <= 599:
-        raise _refused(step, f"answers {_shown(status)}, and a status such as 200 is expected")
-    headers = said.get("headers") or {}
+        raise _refusal(step, f"answers {_show(status)}, and a status such as 200 is expected")
+    headers = fake.get("headers") or {}
     if not isinstance(headers, Mapping):
-        raise _refused(step, f"has the headers {_shown(headers)}, and a mapping is expected")
+        raise _refusal(step, f"has the headers {_show(headers)}, and a mapping is expected")
     headers = {str(name).lower(): str(value) for name, value in headers.items()}
     params = step.action.params if step.action is not None else {}
     expected = params.get("expect") or ()
     if status in expected if expected else 200 <= status < 300:
-        return FakeEnd({"status": status, "headers": headers, "body": said.get("body")})
-    return FakeEnd(failure=_unexpected(str(params.get("method", "GET")), status, headers, said.get("body")))
+        return FakeEnd({"status": status, "headers": headers, "body": fake.get("body")})
+    return FakeEnd(failure=_unexpected_status(str(params.get("method", "GET")), status, headers, fake.get("body")))
 
 
-def _unexpected(method: str, status: int, headers: Mapping[str, str], body: Any) -> Failure:
+def _unexpected_status(method: str, status: int, headers: Mapping[str, str], body: Any) -> Failure:
     details: dict[str, Any] = {"status": status}
     if headers.get(_RETRY_AFTER, "").isdigit():
         details["retry_after"] = float(headers[_RETRY_AFTER])
     text = body if isinstance(body, str) else "" if body is None else json.dumps(body, ensure_ascii=False)
-    told = f": {text[:_TOLD_CHARS]}" if text else ""
+    shown_body = f": {text[:_BODY_CHARS_MAX]}" if text else ""
     code, retryable = status_code(status)
     fields: dict[str, Any] = {} if retryable is None else {"retryable": retryable}
-    return failure(code, f"{method} (faked): answered {status}{told}", details=details, **fields)
+    return failure(code, f"{method} (faked): answered {status}{shown_body}", details=details, **fields)
 
 
-def _rows(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    rows = said["rows"]
+def _rows(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    rows = fake["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise _refused(step, f"gives {_shown(rows)}, and rows such as [{{n: 1}}] are expected")
+        raise _refusal(step, f"gives {_show(rows)}, and rows such as [{{n: 1}}] are expected")
     params = step.action.params if step.action is not None else {}
     return FakeEnd(rows if params.get("rows", "json") == "json" else {"rowcount": len(rows)})
 
 
-def _rowcount(step: Step, said: Mapping[str, Any]) -> FakeEnd:
-    if type(said["rowcount"]) is not int:
-        raise _refused(step, f"has changed {_shown(said['rowcount'])} rows, and a number is expected")
-    return FakeEnd({"rowcount": said["rowcount"]})
+def _rowcount(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
+    if type(fake["rowcount"]) is not int:
+        raise _refusal(step, f"has changed {_show(fake['rowcount'])} rows, and a number is expected")
+    return FakeEnd({"rowcount": fake["rowcount"]})
 
 
-_MADE: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
+_READERS: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
     "output": _output,
     "fail": _fail,
-    "returns": _returns,
+    "returns": lambda step, fake: FakeEnd(fake["returns"]),
     "raises": _raises,
     "status": _answer,
     "rows": _rows,
@@ -182,29 +180,29 @@ _MADE: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
 # -- on a command line, and in a file --------------------------------------------------------------------------------
 
 
-def given_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
-    """`fetch='{"rows": 3}'` and `load=EXIT_NONZERO:11`, as `read_fakes` takes them."""
+def parse_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
+    """Parse words such as `fetch='{"rows": 3}'` and `load=EXIT_NONZERO:11` for `read_fakes`."""
     found: dict[str, Any] = {}
     for word in words:
         name, sign, text = word.partition("=")
         if not sign or not name:
-            raise InputInvalid(f"'{word}' is no fake", hint="""write it like fetch='{"rows": 3}' or load=TIMEOUT""")
+            raise InputInvalid(f"'{word}' is not a fake", hint="""write it like fetch='{"rows": 3}' or load=TIMEOUT""")
         if name in found:
             raise InputInvalid(f"step '{name}' is faked twice")
-        found[name] = _given(_steps(workflow, name)[0], text)
+        found[name] = _parse_value(_steps(workflow, name)[0], text)
     return found
 
 
-def _given(step: Step, text: str) -> Any:
+def _parse_value(step: Step, text: str) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return _given_failure(step, text)
+        return _parse_failure(step, text)
     return _form_of(action_kind(step), value)
 
 
 def _form_of(kind: str, value: Any) -> dict[str, Any]:
-    """A value alone is the output; of http it is the body, of sql the rows. A form of its kind stands for itself."""
+    """A plain value is the output (http: the body, sql: the rows); a form of this kind is used as it is."""
     if isinstance(value, Mapping) and any(value and set(value) <= set(keys) for keys in _FORMS.get(kind, ())):
         return dict(value)
     if kind == "sql":
@@ -212,27 +210,27 @@ def _form_of(kind: str, value: Any) -> dict[str, Any]:
     return {"status": 200, "body": value} if kind == "http" else {"output": value}
 
 
-def _given_failure(step: Step, text: str) -> dict[str, Any]:
+def _parse_failure(step: Step, text: str) -> dict[str, Any]:
     """`TIMEOUT`, `EXIT_NONZERO:11`, `SIGNALED:9`, `QUOTA:no tokens left`."""
     found = _CODE.fullmatch(text)
     if found is None:
-        message = f"the fake of step '{step.name}' is '{text[:80]}', which is neither JSON nor the code of a failure"
+        message = f"the fake of step '{step.name}' is '{text[:80]}', which is neither JSON nor an error code"
         raise InputInvalid(message, hint=f"""a text is written {step.name}='"text"', a failure {step.name}=TIMEOUT""")
     code, rest = found.groups()
     if rest and rest.isdigit() and code in ("EXIT_NONZERO", "SIGNALED"):
         return {"fail": code, "exit_code" if code == "EXIT_NONZERO" else "signal": int(rest)}
-    if code not in CODES and (meant := meant_code(code)):
+    if code not in CODES and (meant := suggest_code(code)):
         raise InputInvalid(f"no failure has the code '{code}'", hint=f"did you mean '{meant}'?")
     return {"fail": code, **({"message": rest} if rest else {})}
 
 
-def fakes_in(file: Path) -> dict[str, Any]:
-    """The fakes of a YAML file: a mapping of steps. LanguageError where it is none."""
+def load_fakes(file: Path) -> dict[str, Any]:
+    """The fakes in a YAML file, a mapping of steps. LanguageError if it is not valid."""
     try:
         source = decode(file.read_bytes(), str(file))
-        root = parse(source, content="a file of fakes names steps, and how each ends")
+        root = parse(source, content="a file of fakes maps steps to outcomes, such as 'fetch: {output: 3}'")
         if not isinstance(root, MappingNode):
-            raise source.refuse("type", "a mapping of steps is expected, each with how it ends", root)
+            raise source.refuse("type", "a mapping from steps to outcomes is expected", root)
     except OSError as error:
         raise InputInvalid(f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}") from None
     except Refusal as refusal:

@@ -1,15 +1,15 @@
-"""Groups: steps that are tried again together. Each is read as a workflow of its own that stands in the same file.
+"""Groups: steps that are retried together. Each group is read as a separate workflow in the same file.
 
-What the file says for all its steps (inputs, secrets, defaults, policies …) holds inside, too. What other steps gave
-is handed in by name, and what the steps of the group gave is the output of the group: a run of a group is a run of
-its own, and nothing reads across.
+The top-level sections of the file (inputs, secrets, defaults, policies …) apply inside as well. Results of other steps
+are passed in as inputs, and the results of its steps are the output of the group: it is a child run, so expressions
+cannot read across its border.
 """
 
 from __future__ import annotations
 
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 
-# What of the top of the file holds inside, too.
+# Top-level keys that also apply inside a group.
 _SHARED = (
     "inputs",
     "secrets",
@@ -23,12 +23,12 @@ _SHARED = (
     "cancel_grace",
     "hide_credentials",
 )
-# What the group says itself.
+# Keys of the group itself.
 _OWN = ("steps", "order")
 
 
 def group_tree(root: Mapping, group: Mapping, step: str) -> Mapping:
-    """The tree of the workflow that the group of a step stands for."""
+    """The tree of the workflow for the group of a step."""
     tree = Mapping(group.line, group.column)
     named = root.get("name")
     title = f"{named.text}/{step}" if isinstance(named, Scalar) else step
@@ -45,13 +45,13 @@ def group_tree(root: Mapping, group: Mapping, step: str) -> Mapping:
 
 
 def output_name(step: str) -> str:
-    """What the output of a step is called in that of its group, as expressions can say it; "" where they cannot."""
+    """The name of a step's output in the output of its group; "" if it would not be an identifier."""
     name = step.replace("-", "_")
     return name if name.isidentifier() else ""
 
 
 def step_names(group: Mapping) -> list[str]:
-    """The steps of a group whose names stand in the file: all but those of a matrix."""
+    """The names of the steps in a group, without those of a matrix."""
     steps = group.get("steps")
     found = [step for step in steps.items if isinstance(step, Mapping)] if isinstance(steps, Sequence) else []
     names = [step.get("step") for step in found if "matrix" not in step.entries]
@@ -59,12 +59,12 @@ def step_names(group: Mapping) -> list[str]:
 
 
 def with_retry_of_group(node: Mapping, source: Source) -> Mapping:
-    """The step with the `retry` that its group says: both mean the same, and one of them is enough."""
+    """The step with the `retry` of its group: both mean the same, and only one is allowed."""
     group = node.get("group")
     if not isinstance(group, Mapping) or "retry" not in group.entries:
         return node
     if "retry" in node.entries:
-        message = "'retry' is here twice: of the step, and of its group"
+        message = "'retry' appears twice: on the step and on its group"
         source.note(source.refuse("duplicate_key", message, group.key("retry"), hint="remove one of them"))
         return node
     found = Mapping(node.line, node.column)

@@ -1,4 +1,4 @@
-"""Every key of the language, once. Reading, refusing, "did you mean" and the JSON Schema all come from here."""
+"""All keys of the language. The reader, the error messages, "did you mean" and the JSON Schema use these tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from mulligan.language.action_keys import (
     as_node,
 )
 from mulligan.language.budgets import BUDGET
-from mulligan.language.clear_secrets import SecretShape
-from mulligan.language.codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
-from mulligan.language.durations import DURATION, LIMIT, DurationShape
+from mulligan.language.error_codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
+from mulligan.language.plaintext_secrets import SecretShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN, SEARCHED
 from mulligan.language.shapes import (
+    DURATION,
     FACTOR,
     FLAG,
+    LIMIT,
     PLAIN,
     SIZE,
     STEP_NAME,
@@ -30,13 +31,14 @@ from mulligan.language.shapes import (
     AnyOf,
     Choice,
     Deferred,
+    DurationShape,
     Either,
     Json,
     Key,
     ListOf,
     MapOf,
     Nothing,
-    OrOfMatrix,
+    OrMatrixValue,
     Record,
     Shape,
     Template,
@@ -44,7 +46,7 @@ from mulligan.language.shapes import (
     whole,
 )
 
-# What runs is left to end by itself.
+# Running actions may end by themselves.
 FINISH = "finish"
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object", "any")
 
@@ -57,31 +59,31 @@ ON_LOST = Choice(("rerun", "fail"))
 
 BACKOFF = {
     "delay": Key(DURATION, "how long to wait before the first retry"),
-    "factor": Key(number(1, 1000), "how much longer each further delay is"),
-    "max_delay": Key(DURATION, "no delay is longer than this"),
-    "jitter": Key(number(0, 1), "the share of a delay that is random"),
+    "factor": Key(number(1, 1000), "each further delay is this many times as long"),
+    "max_delay": Key(DURATION, "the longest delay"),
+    "jitter": Key(number(0, 1), "the random share of a delay, from 0 to 1"),
 }
 RULE_BACKOFF = {
     **BACKOFF,
     "delays": Key(
         ListOf(DURATION, at_least=1),
-        "in place of delay and factor: one for each retry, the last one for all that follow",
+        "instead of delay and factor: one delay per retry; the last one repeats",
     ),
 }
 LOOP_BACKOFF = {
     **BACKOFF,
-    "delay": Key(DURATION, "edges that close a loop: how long to wait before the first time round"),
+    "delay": Key(DURATION, "for edges that close a loop: how long to wait before the first round"),
 }
 
 ADJUST = Record(
     "adjust",
     {
-        "memory": Key(FACTOR, "x1.5: half as much memory again, of the larger of asked and peak"),
-        "max_memory": Key(SIZE, "memory never grows beyond this; no retry after it was not enough"),
-        "cpus": Key(FACTOR, "x2: twice the processors"),
-        "max_cpus": Key(number(0.001), "processors never grow beyond this"),
+        "memory": Key(FACTOR, "x1.5: 1.5 times the memory requested or used, whichever is larger"),
+        "max_memory": Key(SIZE, "the most memory; no retry if this was not enough"),
+        "cpus": Key(FACTOR, "x2: twice as many processors"),
+        "max_cpus": Key(number(0.001), "the most processors"),
         "timeout": Key(FACTOR, "x2: twice the time"),
-        "max_timeout": Key(LIMIT, "the time never grows beyond this; no retry after it was not enough"),
+        "max_timeout": Key(LIMIT, "the longest timeout; no retry if this was not enough"),
     },
 )
 
@@ -91,7 +93,7 @@ SCRIPT_RECORD = ActionRecord(
     {
         **ACTION_KEYS,
         "timeout": Key(LIMIT, "default 5m"),
-        "env": Key(Deferred(lambda: ENV), "environment variables, beside those of the step"),
+        "env": Key(Deferred(lambda: ENV), "environment variables, in addition to those of the step"),
         "cwd": Key(Template("a folder"), "the folder it runs in (default: the step's)"),
     },
     one_of=_ONE_ACTION,
@@ -105,17 +107,15 @@ RULE_KEYS = {
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
     **RULE_BACKOFF,
-    "recovery_script": Key(
-        as_node(SCRIPT), "runs after the retry is reserved and before it starts; the failure is in ${error}"
-    ),
-    "adjust": Key(ADJUST, "what the next attempt gets more of"),
+    "recovery_script": Key(as_node(SCRIPT), "runs before each retry; the failure is in ${error}"),
+    "adjust": Key(ADJUST, "what the next attempt gets more of: memory, processors, time"),
 }
 RULE = Record(
     "rule",
     {
         **RULE_KEYS,
         "max_attempts": Key(
-            whole(1, 1_000_000), "grants nothing once there were so many attempts, by whatever rule (1: no retry)"
+            whole(1, 1_000_000), "grants no retry after this many attempts, whichever rules granted them (1: no retry)"
         ),
     },
 )
@@ -123,9 +123,11 @@ POLICY = Record(
     "policy",
     {
         **RULE_KEYS,
-        "rules": Key(Deferred(lambda: ListOf(RULE, at_least=1)), "codes win over exit_codes over pattern over any"),
-        "max_attempts": Key(whole(1, 1_000_000), "bounds all rules together"),
-        "deadline": Key(LIMIT, "bounds the whole visit in time"),
+        "rules": Key(
+            Deferred(lambda: ListOf(RULE, at_least=1)), "the rules; precedence: codes, exit_codes, pattern, any"
+        ),
+        "max_attempts": Key(whole(1, 1_000_000), "the most attempts, all rules together"),
+        "deadline": Key(LIMIT, "how long all attempts of a visit may take together"),
     },
 )
 RETRY = Either(
@@ -139,10 +141,10 @@ RETRY = Either(
 RESOURCES = Record(
     "resources",
     {
-        "cpus": Key(OrOfMatrix(number(0.001)), "how many processors; a fraction is a share of one"),
-        "memory": Key(OrOfMatrix(SIZE), "how much memory it may take"),
-        "gpus": Key(OrOfMatrix(whole(0)), "how many graphics processors"),
-        "labels": Key(ListOf(PLAIN, or_one=True), "a worker must have them all"),
+        "cpus": Key(OrMatrixValue(number(0.001)), "how many processors; may be a fraction"),
+        "memory": Key(OrMatrixValue(SIZE), "how much memory it may use"),
+        "gpus": Key(OrMatrixValue(whole(0)), "how many graphics processors"),
+        "labels": Key(ListOf(PLAIN, or_one=True), "labels that the worker must have"),
     },
 )
 ENV: Shape = MapOf(ANY_TEXT)
@@ -151,8 +153,8 @@ _LOG = as_node(Template("a path"))
 LOGS = Record(
     "logs",
     {
-        "stdout": Key(_LOG, "leads to what the latest attempt writes to its standard output"),
-        "stderr": Key(_LOG, "leads to what the latest attempt writes to its standard error"),
+        "stdout": Key(_LOG, "a link to the standard output of the latest attempt"),
+        "stderr": Key(_LOG, "a link to the standard error of the latest attempt"),
     },
 )
 
@@ -171,43 +173,43 @@ DO_COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a 
 
 COMMAND_KEYS = {
     **ACTION_KEYS,
-    "timeout": Key(OrOfMatrix(LIMIT), "the time of one attempt"),
-    "deadline": Key(LIMIT, "the time of all attempts together"),
+    "timeout": Key(OrMatrixValue(LIMIT), "how long one attempt may take"),
+    "deadline": Key(LIMIT, "how long all attempts may take together"),
     "retry": Key(as_node(RETRY), "a number, a rule, {rules: […]}, or the name of a retry policy"),
-    "on_failure": Key(HANDLER_FORMS, "what runs when the action has failed and no rule grants a retry"),
-    "on_success": Key(COMMANDS_FORMS, "what runs after a success that was no recovery"),
+    "on_failure": Key(HANDLER_FORMS, "what runs when the action failed and no rule grants a retry"),
+    "on_success": Key(COMMANDS_FORMS, "what runs after a success without recovery"),
     "validate": Key(
         Deferred(lambda: Either("a condition or a command", text=CONDITION, mapping=COMMAND)),
-        "a condition over 'output', or a command that checks",
+        "a condition on 'output', or a command that checks it",
     ),
-    "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
-    "continue_on_error": Key(FLAG, "its failure is recorded and does not count"),
-    "capture": Key(CAPTURE, "what becomes of stdout (default text)"),
+    "handler_failure_fatal": Key(FLAG, "true: if the handler fails, the failure is critical"),
+    "continue_on_error": Key(FLAG, "true: its failure is recorded but does not count"),
+    "capture": Key(CAPTURE, "how stdout is read (default text)"),
     "env": Key(as_node(ENV), "environment variables"),
     "cwd": Key(as_node(Template("a folder")), "the folder it runs in"),
     "resources": Key(RESOURCES, "what an attempt may use"),
-    "on_lost": Key(ON_LOST, "what happens when its worker is lost (default rerun)"),
+    "on_lost": Key(ON_LOST, "what to do when its worker is lost (default rerun)"),
     "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
     "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
-    "logs": Key(LOGS, "paths that lead to what each attempt wrote: {stdout: PATH, stderr: PATH}"),
+    "logs": Key(LOGS, "links to the logs of the latest attempt: {stdout: PATH, stderr: PATH}"),
 }
 COMMAND: Record = ActionRecord("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 DO_COMMAND: Record = ActionRecord(
     "do_command",
-    {**COMMAND_KEYS, "when": Key(as_node(CONDITION), "skipped unless this holds")},
+    {**COMMAND_KEYS, "when": Key(as_node(CONDITION), "skipped unless this is true")},
     one_of=_ONE_ACTION,
 )
 
 HANDLER_OPTIONS = {
-    "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
+    "commands": Key(COMMANDS_FORMS, "the commands, run in order"),
     "strategy": Key(Choice(("recovery", "fallback", "cleanup", "custom")), "what its success means (default recovery)"),
-    "timeout": Key(LIMIT, "the time of the whole handler"),
-    "capture": Key(Deferred(lambda: HANDLER_CAPTURE), "the output of the step after a recovery: name → expression"),
-    "rerun": Key(whole(0, 1000), "how often the step's own action runs again after the handler"),
-    "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
+    "timeout": Key(LIMIT, "how long the whole handler may take"),
+    "capture": Key(Deferred(lambda: HANDLER_CAPTURE), "the step's output after a recovery: name → expression"),
+    "rerun": Key(whole(0, 1000), "how many times the step's action runs again after the handler"),
+    "handler_failure_fatal": Key(FLAG, "true: if the handler fails, the failure is critical"),
 }
 HANDLER_CAPTURE: Shape = MapOf(EXPRESSION)
-# A handler's own keys win over those of the command that may stand in the place of `commands`.
+# The keys of a handler override those of the single command that may replace `commands`.
 HANDLER: Record = ActionRecord(
     "handler",
     {
@@ -228,7 +230,7 @@ NEED = Record(
     {
         "step": Key(A_STEP, "a step"),
         "matrix": Key(TEXT, "all steps of a matrix"),
-        "match": Key(PATTERN, "all steps whose whole name matches"),
+        "match": Key(PATTERN, "all steps whose full name matches"),
         "on": Key(Choice(("success", "success_or_skipped", "always")), "default success"),
     },
     one_of=(("step",), ("matrix",), ("match",)),
@@ -238,17 +240,17 @@ NEEDS = ListOf(Either("a step's name", text=TEXT, number=STEP_NUMBER, mapping=NE
 EDGE = Record(
     "edge",
     {
-        "to": Key(A_STEP, "the step it leads to", is_required=True),
+        "to": Key(A_STEP, "the target step", is_required=True),
         "on": Key(Choice(("success", "failure", "always")), "default success"),
-        "when": Key(as_node(CONDITION), "taken only if this holds; not on failure edges"),
+        "when": Key(as_node(CONDITION), "taken only if this is true; not on failure edges"),
         "priority": Key(
             whole(-1_000_000),
-            "the lowest is looked at first: of failure edges the first that fits is taken, of others with take: first",
+            "the lowest is tried first; with failure edges and 'take: first' the first that matches is taken",
         ),
         "codes": CODES,
         "exit_codes": EXIT_CODES,
-        "handles": Key(FLAG, "false: taken beside the chosen one, and handles nothing"),
-        "then": Key(Choice(("rerun", "continue")), "what the remediation's success does for this step"),
+        "handles": Key(FLAG, "false: taken in addition to the chosen edge, and does not handle the failure"),
+        "then": Key(Choice(("rerun", "continue")), "what this step does after the remediation succeeds"),
         **LOOP_BACKOFF,
     },
 )
@@ -257,17 +259,19 @@ NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NUMBER, mapping=EDG
 TRIAGE = Record(
     "triage",
     {
-        "when": Key(Choice(("unmatched", "exhausted", "always")), "default unmatched: no rule matched"),
+        "when": Key(
+            Choice(("unmatched", "exhausted", "always")), "which failures (default unmatched: no rule matched)"
+        ),
         "timeout": Key(LIMIT, "how long to wait for a verdict"),
-        "default": Key(Choice(("retry", "fail")), "the verdict when nobody gives one (default fail)"),
+        "default": Key(Choice(("retry", "fail")), "the verdict after the timeout (default fail)"),
     },
 )
 
 SORT = Record(
     "sort_by",
     {
-        "by": Key(as_node(EXPRESSION), "what the items are compared by", is_required=True),
-        "descending": Key(FLAG, "true: the largest first"),
+        "by": Key(as_node(EXPRESSION), "the sort key", is_required=True),
+        "descending": Key(FLAG, "true: largest first"),
     },
 )
 OVER_RECORD = ActionRecord(
@@ -289,52 +293,55 @@ MAP = Record(
         ),
         "as": Key(TEXT, "the item's name (default item)"),
         "max_parallel": Key(whole(1), "how many items run at the same time"),
-        "filter": Key(as_node(CONDITION), "only items for which this holds"),
+        "filter": Key(as_node(CONDITION), "only items for which this is true"),
         "sort_by": Key(as_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
         "distinct": Key(as_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
-        "offset": Key(whole(0), "how many items to leave out first"),
-        "max_items": Key(whole(0), "how many items at most"),
+        "offset": Key(whole(0), "how many items to skip at the start"),
+        "max_items": Key(whole(0), "the most items to run"),
         "on_item_failure": Key(Choice(("fail", "stop", "collect")), "default fail: all items run, then the step fails"),
-        "max_failures": Key(whole(0), "more failed items than this fail the step"),
-        "failure_threshold": Key(number(0, 1), "a larger share of failed items fails the step"),
+        "max_failures": Key(whole(0), "the step fails if more items fail"),
+        "failure_threshold": Key(number(0, 1), "the step fails if a larger share of items fails"),
     },
 )
 
-# Within these a range has no more digits than a float keeps.
+# Within these limits a float keeps all digits of a value of a range.
 RANGE_MAX = 1e15
 RANGE_STEP_MIN = 1e-12
 RANGE = Record(
     "range",
     {
         "from": Key(number(-RANGE_MAX, RANGE_MAX), "the first value", is_required=True),
-        "to": Key(number(-RANGE_MAX, RANGE_MAX), "no value is beyond this", is_required=True),
-        "step": Key(number(-RANGE_MAX, RANGE_MAX), "from one value to the next (default 1); below 0 it goes down"),
+        "to": Key(number(-RANGE_MAX, RANGE_MAX), "the last possible value", is_required=True),
+        "step": Key(number(-RANGE_MAX, RANGE_MAX), "the difference between values (default 1); negative to count down"),
     },
 )
 MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=as_node(ListOf(Json())), mapping=RANGE))
-MATRIX_ZIP = Record("matrix_zip", {"zip": Key(as_node(MATRIX_LISTS), "the first with the first, and so on")})
+MATRIX_ZIP = Record(
+    "matrix_zip",
+    {"zip": Key(as_node(MATRIX_LISTS), "combines the first values of all lists, then the second values, and so on")},
+)
 MATRIX_PRODUCT = Record(
-    "matrix_product", {"product": Key(as_node(MATRIX_LISTS), "each with each, as without this word")}
+    "matrix_product", {"product": Key(as_node(MATRIX_LISTS), "combines every value with every other; the default")}
 )
 MATRIX = AnyOf("a mapping of lists, {product: …} or {zip: …}", (MATRIX_ZIP, MATRIX_PRODUCT, MATRIX_LISTS))
 
 CACHE = Record(
     "cache",
-    {"key": Key(Template("a text"), "what else must be the same, such as '${inputs.day}'", is_required=True)},
+    {"key": Key(Template("a text"), "what must also be equal, such as '${inputs.day}'", is_required=True)},
 )
 
 GROUP = Record(
     "group",
     {
         "steps": Key(
-            Deferred(lambda: ListOf(STEP, at_least=1)), "what is done, and tried again as a whole", is_required=True
+            Deferred(lambda: ListOf(STEP, at_least=1)), "the steps; they are retried together", is_required=True
         ),
-        "retry": Key(COMMAND_KEYS["retry"].shape, "the same as the step's own 'retry': when the whole is tried again"),
+        "retry": Key(COMMAND_KEYS["retry"].shape, "the same as 'retry' of the step: when the whole group is retried"),
         "inputs": Key(
             as_node(MapOf(TEMPLATED)),
-            "values of other steps, read inside as ${inputs.NAME}; those of the file are there",
+            "values from other steps, read inside as ${inputs.NAME}, in addition to the inputs of the file",
         ),
-        "order": Key(Choice(("sequential", "graph")), "as at the top of the file, which holds where this says nothing"),
+        "order": Key(Choice(("sequential", "graph")), "as at the top of the file (default: the same)"),
     },
 )
 _A_NAME = "a name of letters, digits, '_' and '-'"
@@ -342,27 +349,31 @@ STEP_KEYS = {
     "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
     "description": Key(TEXT, "what it is for"),
     **COMMAND_KEYS,
-    "group": Key(as_node(GROUP), "steps that are tried again together, each time from the first"),
+    "group": Key(as_node(GROUP), "steps that are retried together, from the first one"),
     "map": Key(as_node(MAP), "runs 'do' once per item"),
-    "do": Key(DO_FORMS, "what runs for each item, one after the other"),
-    "needs": Key(as_node(NEEDS), "steps that must have ended first"),
+    "do": Key(DO_FORMS, "the commands for each item, run in order"),
+    "needs": Key(as_node(NEEDS), "steps that must end first"),
     "next": Key(as_node(NEXT), "steps that follow"),
     "take": Key(Choice(("all", "first")), "which success edges are taken (default all)"),
-    "no_match": Key(Choice(("record", "fail")), "what happens when no success edge is taken (default record)"),
-    "join": Key(Choice(("any", "all", "first", "each")), "when arrivals start it (default any)"),
-    "when": Key(as_node(CONDITION), "skipped unless this holds"),
-    "triage": Key(Either("true or a mapping", flag=FLAG, mapping=TRIAGE), "parks a failure for a person or an agent"),
-    "undo": Key(COMMAND_FORMS, "takes back what it did when the run does not complete"),
+    "no_match": Key(Choice(("record", "fail")), "what to do when no success edge is taken (default record)"),
+    "join": Key(Choice(("any", "all", "first", "each")), "which arrivals start it (default any)"),
+    "when": Key(as_node(CONDITION), "skipped unless this is true"),
+    "triage": Key(
+        Either("true or a mapping", flag=FLAG, mapping=TRIAGE), "holds a failure until a person or an agent decides"
+    ),
+    "undo": Key(COMMAND_FORMS, "undoes its work if the run does not complete"),
     "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
-    "start": Key(FLAG, "starts the loop it is in"),
+    "start": Key(FLAG, "true: its loop starts here"),
     "reads": Key(ListOf(TEXT, or_one=True), "files that it reads: names from 'files', or paths"),
     "writes": Key(ListOf(TEXT, or_one=True), "files that it writes: names from 'files', or paths"),
     "cache": Key(
         Either("true, false or a mapping", flag=FLAG, mapping=CACHE),
-        "takes over the result of an earlier run where nothing that goes in has changed",
+        "reuses the result of an earlier run if no input has changed",
     ),
     "matrix": Key(as_node(MATRIX), "one step per combination of these values"),
-    "budget": Key(BUDGET, "what its agents may spend, with those of its items and handlers: {tokens, cost, calls}"),
+    "budget": Key(
+        BUDGET, "what its agents may spend, including those of its items and handlers: {tokens, cost, calls}"
+    ),
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("group",), ("map", "do")))
 
@@ -381,7 +392,7 @@ DEFAULTS = Record(
             SHELL_PROGRAM, "the program that is started with '-c' and the text of a shell action (default bash)"
         ),
         "strict": STRICT,
-        "python": Key(PLAIN, "the interpreter of python actions: a name, or a path from where 'run' was called"),
+        "python": Key(PLAIN, "the interpreter of python actions: a name, or a path relative to where 'run' was called"),
         "agent": Key(STEP_NAME, "the provider of agent actions (default claude)"),
     },
 )
@@ -390,8 +401,8 @@ INPUT = Record(
     "input",
     {
         "type": Key(Choice(INPUT_TYPES), "default string"),
-        "default": Key(as_node(Json()), "required without one"),
-        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the values it may have"),
+        "default": Key(as_node(Json()), "its value if none is given; without it the input is required"),
+        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the allowed values"),
         "description": Key(TEXT, "what it is for"),
     },
 )
@@ -407,10 +418,10 @@ SECRET = SecretShape(
 BREAKER = Record(
     "breaker",
     {
-        "failures": Key(whole(1), "how many in a row open it (default 5)"),
-        "reset": Key(DURATION, "when it lets a probe through (default 60s)"),
-        "ignore": Key(ListOf(CODE, or_one=True), "codes that do not count"),
-        "when_open": Key(Choice(("wait", "fail")), "default wait"),
+        "failures": Key(whole(1), "how many failures in a row open it (default 5)"),
+        "reset": Key(DURATION, "after how long it allows a probe (default 60s)"),
+        "ignore": Key(ListOf(CODE, or_one=True), "error codes that do not count"),
+        "when_open": Key(Choice(("wait", "fail")), "what steps do while it is open (default wait)"),
     },
 )
 
@@ -425,27 +436,27 @@ _NAMES_IN_WORDS = "letters, digits, '_' and '-'"
 WORKFLOW = Record(
     "workflow",
     {
-        "name": Key(TEXT, "what it is called (default: the file's name)"),
+        "name": Key(TEXT, "its name (default: the name of the file)"),
         "description": Key(TEXT, "what it is for"),
         "inputs": Key(
             MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
             "typed inputs",
         ),
-        "defaults": Key(as_node(DEFAULTS), "what holds where a step says nothing"),
+        "defaults": Key(as_node(DEFAULTS), "settings for all steps that do not set them"),
         "retry_policies": Key(MapOf(as_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
         "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),
         "secrets": Key(MapOf(SECRET), "where workers find secrets"),
         "breakers": Key(MapOf(BREAKER, _NAMES, names=_NAMES_IN_WORDS), "circuit breakers, shared by all runs"),
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),
-        "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "what is done", is_required=True),
+        "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "the steps", is_required=True),
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
         "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
-        "timeout": Key(LIMIT, "the time of the whole run"),
+        "timeout": Key(LIMIT, "how long the whole run may take"),
         "budget": Key(BUDGET, "what the agents of a run may spend: {tokens, cost, calls}"),
-        "max_parallel": Key(whole(1), "how many steps are under way at a time (default: all that can be)"),
+        "max_parallel": Key(whole(1), "how many steps run at the same time (default: no limit)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
-        "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),
+        "cancel_grace": Key(GRACE, "how long running actions may take to stop when the run is cancelled (default 10s)"),
         "hide_credentials": Key(
             FLAG, "hide what looks like a credential from agents and in failure contexts (default true)"
         ),

@@ -1,4 +1,4 @@
-"""The graph of resolved steps as plain links, for the questions that the checks ask. A group is a vertex."""
+"""The graph of resolved steps as plain links, for the checks. A group is a vertex."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Links = dict[str, list[str]]
 
 
 def vertex(need: Need) -> str:
-    """The vertex that a need waits for; no step's name has a colon."""
+    """The vertex of a need. Names of steps have no colon."""
     return f"group:{need.of}" if need.is_group else need.of
 
 
@@ -20,7 +20,7 @@ def readable(name: str) -> str:
 
 
 def forward_links(resolved: Resolved) -> Links:
-    """Every way that what one step yields can come to another: needs, edges, and back from a remediation."""
+    """The links along which a result can reach another step: needs, edges, and back from a remediation."""
     links = _vertices(resolved)
     for step in resolved.steps.values():
         for need in step.needs:
@@ -33,7 +33,7 @@ def forward_links(resolved: Resolved) -> Links:
 
 
 def success_links(resolved: Resolved) -> Links:
-    """Who waits for whom to succeed."""
+    """The links from a step to the steps that wait for its success."""
     links = _vertices(resolved)
     for step in resolved.steps.values():
         for need in step.needs:
@@ -44,7 +44,7 @@ def success_links(resolved: Resolved) -> Links:
 
 
 def need_links(resolved: Resolved) -> Links:
-    """Who needs whom, the other way round: from a step to what it needs."""
+    """The links from a step to the steps that it needs."""
     links: Links = {name: [] for name in resolved.steps}
     for group, members in resolved.groups.items():
         links[f"group:{group}"] = list(members)

@@ -1,4 +1,4 @@
-"""Map steps: what they run over, and how."""
+"""Reads `map`: the items and how they are processed."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from mulligan.language.scope import (
     LOCAL_ROOTS,
     ROOTS,
     Scope,
-    bare,
-    condition,
-    path_template,
+    bare_expression,
+    read_condition,
+    read_path_template,
     refuse_name,
-    without_secrets,
+    require_no_secrets,
 )
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
-from mulligan.language.values import value_expression
+from mulligan.language.value_templates import value_expression
 
-_AS_THEY_ARE = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
+_COPIED_KEYS = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
-    """A map, and the scope of its commands: with the item's name and `index`."""
+    """A map, and the scope of its commands, which knows the item and `index`."""
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
     inner = msgspec.structs.replace(scope, names=scope.names | {name, "index"})
     return Map(
-        name=name, **_over(fields, scope, settings), **_choice(fields, inner), **fields.pick(*_AS_THEY_ARE)
+        name=name,
+        **_over_fields(fields, scope, settings),
+        **_selection_fields(fields, inner),
+        **fields.pick(*_COPIED_KEYS),
     ), inner
 
 
@@ -49,22 +52,22 @@ def _item_name(fields: Fields, scope: Scope) -> str:
     return str(name)
 
 
-def _over(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+def _over_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     if "over" not in fields:
         return {}
     node = fields.at("over")
     if isinstance(node, Sequence):
-        return {"over": without_secrets(value_expression(node, scope), node, scope)}
+        return {"over": require_no_secrets(value_expression(node, scope), node, scope)}
     if isinstance(node, Mapping):
         return {"lister": _lister(node, scope, settings)}
     if not node.is_text:
         raise scope.source.refuse(
             "type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node
         )
-    return {"over": bare(node, scope)}
+    return {"over": bare_expression(node, scope)}
 
 
-# Of what is there, only a file is opened: nobody may ever write to a pipe.
+# Open regular files only: reading a pipe without a writer would block.
 _PRINT_ITEMS = (
     f'[ ! -e "${ITEMS_FILE}" ] || [ -f "${ITEMS_FILE}" ] || {{ echo "${ITEMS_FILE} is not a file" >&2; exit 1; }}\n'
     f'cat -- "${ITEMS_FILE}"'
@@ -72,7 +75,7 @@ _PRINT_ITEMS = (
 
 
 def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
-    """A command that prints the items: the lines of a file (or its JSON), or what a command of the user's prints."""
+    """A command that prints the items: the lines (or JSON) of a file, or a command of the user."""
     if "file" not in node.entries:
         return read_command(node, "'over'", scope, settings)
     others = [key for key in node.entries if key != "file"]
@@ -81,36 +84,36 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     file = node.get("file")
     if not isinstance(file, Scalar) or not file.is_text:
         raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
-    # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
-    path = path_template(file, scope)
+    # The path reaches the shell as a variable, so blanks in it are safe.
+    path = read_path_template(file, scope)
     paths = {ITEMS_FILE: ITEMS_FILE} if path.reads else {}
     action = Action("shell", {"text": _PRINT_ITEMS}, {ITEMS_FILE: path}, paths)
     capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 
 
-def _choice(fields: Fields, scope: Scope) -> dict[str, Any]:
-    """Which items, and in which order."""
-    said: dict[str, Any] = {}
+def _selection_fields(fields: Fields, scope: Scope) -> dict[str, Any]:
+    """The fields that select and sort items."""
+    values: dict[str, Any] = {}
     if "filter" in fields:
-        said["filter"] = condition(fields.at("filter"), scope)
+        values["filter"] = read_condition(fields.at("filter"), scope)
     if "sort_by" in fields:
-        said.update(_sorted(fields.at("sort_by"), scope))
+        values.update(_sort_fields(fields.at("sort_by"), scope))
     if "distinct" in fields:
-        said.update(_distinct(fields.at("distinct"), fields, scope))
-    return said
+        values.update(_distinct_fields(fields.at("distinct"), fields, scope))
+    return values
 
 
-def _sorted(node: Node, scope: Scope) -> dict[str, Any]:
+def _sort_fields(node: Node, scope: Scope) -> dict[str, Any]:
     if not isinstance(node, Mapping):
-        return {"sort_by": bare(node, scope)}
+        return {"sort_by": bare_expression(node, scope)}
     form: Fields = SORT.read(node, "'sort_by'", scope.source)
-    by = {"sort_by": bare(form.at("by"), scope)} if "by" in form else {}
+    by = {"sort_by": bare_expression(form.at("by"), scope)} if "by" in form else {}
     return {**by, "sort_descending": form.get("descending", False)}
 
 
-def _distinct(node: Node, fields: Fields, scope: Scope) -> dict[str, Any]:
+def _distinct_fields(node: Node, fields: Fields, scope: Scope) -> dict[str, Any]:
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         name = fields.get("as", "item")
         return {"distinct": Expression(name, (name,))} if node.value else {}
-    return {"distinct": bare(node, scope)}
+    return {"distinct": bare_expression(node, scope)}

@@ -1,6 +1,6 @@
-"""What a file says, with the place of every key and value: the tree that the readers walk.
+"""The tree of a file: every key and value with its position.
 
-Lines and columns count from 0 here, as the parser's do; a `Problem` counts from 1.
+Lines and columns count from 0 here, as in the parser; a `Problem` counts from 1.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import WARNING, Problem
 
 PROBLEMS_MAX = 100
-# What is shown for what nobody may see.
+# Shown in place of hidden values.
 HIDDEN = "•••"
 
-# What YAML calls a line break; `str.splitlines` knows more of them, which would shift every line after.
+# Line breaks of YAML. `str.splitlines` knows more, which would shift the following lines.
 _LINE_BREAK = lazy_regex("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 class Scalar:
-    """One value. `text` is what was written, `value` what YAML 1.2 makes of it."""
+    """One value. `text` is as written, `value` as YAML 1.2 reads it."""
 
     __slots__ = ("column", "end_column", "line", "style", "text", "value")
 
@@ -51,7 +51,7 @@ class Sequence:
 
 
 class Mapping:
-    """Keys in the order of the file, each with its own place."""
+    """Keys in the order of the file, each with its position."""
 
     __slots__ = ("column", "entries", "line")
 
@@ -75,19 +75,19 @@ Node: TypeAlias = "Scalar | Sequence | Mapping"
 
 
 class Refusal(Exception):
-    """A reader stops at this place; whoever holds the next one up notes the problem and goes on."""
+    """A reader stops here; its caller notes the problem and continues."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
 
-class Enough(Exception):
-    """So much is wrong with a file that nobody reads on."""
+class TooManyProblems(Exception):
+    """A file has so many problems that reading stops."""
 
 
-class Noting:
-    """`with source.noting:` notes a refusal inside and goes on after it, so that one reading finds all problems."""
+class ProblemCollector:
+    """`with source.noting:` notes a refusal and continues after the block, so that one reading finds all problems."""
 
     __slots__ = ("problems",)
 
@@ -106,20 +106,20 @@ class Noting:
         return False
 
     def note(self, refusal: Refusal) -> None:
-        """Note a problem, once: a reader may stop at one that is noted already."""
+        """Note a problem once: a reader may stop at one that is already noted."""
         if refusal.problem in self.problems:
             return
         self.problems.append(refusal.problem)
         if len(self.problems) >= PROBLEMS_MAX:
-            raise Enough
+            raise TooManyProblems
 
 
-# The password of an address, also of one that is written wrong: `scheme://user:PASSWORD@host`, `password=PASSWORD`.
+# The password in a URL, even a malformed one: `scheme://user:PASSWORD@host`, `password=PASSWORD`.
 _PASSWORD = lazy_regex(r"""(?<=:)[^\s:@'"${}]+(?=@[\w\[.-])|(?<=\bpassword=)[^\s&'"${}]+""", re.IGNORECASE)
 
 
-def _without_passwords(line: str) -> str:
-    """A line as it is shown: everything else stays in its column."""
+def _mask_passwords(line: str) -> str:
+    """The line with passwords replaced by as many `*`, so that columns stay the same."""
     return _PASSWORD.sub(lambda found: "*" * len(found[0]), line) if "@" in line or "password=" in line else line
 
 
@@ -129,11 +129,11 @@ class Source:
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
-        # The system whose file this is; "" where it is ours.
+        # The system whose file this is; "" for our own.
         self.origin = ""
         self.problems: list[Problem] = []
-        self.noting = Noting(self.problems)
-        # As keys: a policy is read wherever it is used, and what is said about it is said once.
+        self.noting = ProblemCollector(self.problems)
+        # A dict keeps them unique: a policy is read at each use, but its warnings are shown once.
         self.warnings: dict[Problem, None] = {}
         self._lines: list[str] | None = None
 
@@ -147,7 +147,7 @@ class Source:
         return self.lines[number] if 0 <= number < len(self.lines) else ""
 
     def number(self, node: Node) -> int:
-        """The line of a node, as people count."""
+        """The line of a node, counted from 1."""
         return node.line + 1
 
     def refuse(self, code: str, message: str, node: Node, *, hint: str = "") -> Refusal:
@@ -158,24 +158,24 @@ class Source:
         self, code: str, message: str, scalar: Scalar, offset: int, length: int, *, hint: str = ""
     ) -> Refusal:
         """A refusal that points into the text of `scalar`."""
-        place = self.place(scalar, offset)
-        if place is None:
+        position = self.position(scalar, offset)
+        if position is None:
             return self.refuse(code, message, scalar, hint=hint)
-        return self.refuse_at(code, message, *place, length, hint=hint)
+        return self.refuse_at(code, message, *position, length, hint=hint)
 
     def refuse_at(self, code: str, message: str, line: int, column: int, length: int = 1, *, hint: str = "") -> Refusal:
-        shown = _without_passwords(self.line(line))
+        shown = _mask_passwords(self.line(line))
         length = max(1, min(length, len(shown) - column))
         return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))
 
     def hide(self, scalar: Scalar) -> None:
-        """Forget what a scalar says: no message and no line that is shown has it. Its place stays the same."""
+        """Forget the value of a scalar, so that no message or shown line contains it. Its position stays the same."""
         if scalar.value is None:
             return
         scalar.value = scalar.text = HIDDEN
         if scalar.line < len(self.lines):
             shown = self.lines[scalar.line]
-            # Of what goes on in further lines, which nobody is shown, all of the first.
+            # A multi-line value hides the rest of its first line; the other lines are never shown.
             end = scalar.end_column if scalar.end_column > scalar.column else len(shown)
             hidden = HIDDEN[0] * (end - scalar.column)
             self.lines[scalar.line] = shown[: scalar.column] + hidden + shown[end:]
@@ -184,7 +184,7 @@ class Source:
         self.noting.note(refusal)
 
     def warn(self, code: str, message: str, node: Node, *, hint: str = "") -> None:
-        """Note what is lawful and most likely a slip."""
+        """Note what is allowed but most likely a mistake."""
         self._warn(self.refuse(code, message, node, hint=hint).problem)
 
     def warn_in(self, code: str, message: str, scalar: Scalar, offset: int, length: int, *, hint: str = "") -> None:
@@ -195,31 +195,31 @@ class Source:
         self.warnings[msgspec.structs.replace(problem, code=WARNING + problem.code)] = None
 
     def width(self, node: Node) -> int:
-        """How many characters to underline: a scalar of one line whole, of anything longer its first one."""
+        """How many characters to underline: a whole single-line scalar, otherwise the first character."""
         if isinstance(node, Scalar) and node.style not in ("|", ">"):
             return max(1, node.end_column - node.column)
         return 1
 
-    def place(self, scalar: Scalar, offset: int) -> tuple[int, int] | None:
-        """Where the character at `offset` of the scalar's text stands in the file, if the text was written as it is."""
+    def position(self, scalar: Scalar, offset: int) -> tuple[int, int] | None:
+        """The line and column of a character of the scalar's text; None if the text was not written literally."""
         if scalar.style == "|":
-            return self._place_in_block(scalar, offset)
+            return self._position_in_block(scalar, offset)
         quotes = 1 if scalar.style in ("'", '"') else 0
         if scalar.end_column - scalar.column - 2 * quotes == len(scalar.text):
             return scalar.line, scalar.column + quotes + offset
         return None
 
-    def _place_in_block(self, scalar: Scalar, offset: int) -> tuple[int, int]:
+    def _position_in_block(self, scalar: Scalar, offset: int) -> tuple[int, int]:
         before = scalar.text[:offset]
         number = scalar.line + 1 + before.count("\n")
         start = before.rfind("\n") + 1
         content = scalar.text[start:].partition("\n")[0]
-        # A line of a block is the end of the file's line: the rest of that is indentation.
+        # A block line is the end of the file's line; the rest is indentation.
         return number, max(0, len(self.line(number)) - len(content)) + offset - start
 
 
 def describe(node: Node) -> str:
-    """What a value is, in the words of an error message."""
+    """A value as an error message names it."""
     if isinstance(node, Sequence):
         return "a list"
     if isinstance(node, Mapping):
@@ -230,7 +230,7 @@ def describe(node: Node) -> str:
 
 
 def shorten(text: str) -> str:
-    """Enough of a value to recognise it, on one line."""
+    """The start of a value, on one line."""
     flat = " ".join(text.split())
     return flat if len(flat) <= 40 else flat[:39] + "…"
 
@@ -245,13 +245,13 @@ def plain(node: Node) -> Any:
 
 
 def refuse_not_json(node: Node, source: Source) -> None:
-    """Infinity and "not a number" are YAML; no JSON reader takes them. And nothing but a fact refers to an artifact."""
+    """Refuse infinity and NaN, which JSON does not have, and references to artifacts, which only facts may contain."""
     if isinstance(node, Scalar):
         if isinstance(node.value, float) and not abs(node.value) < float("inf"):
             raise source.refuse("number", f"'{shorten(node.text)}' is a number that JSON does not have", node)
         return
     if isinstance(node, Mapping) and [*node.entries] == [ARTIFACT]:
-        message = f"'{ARTIFACT}' cannot be the only key of a mapping: so artifacts are referred to"
+        message = f"'{ARTIFACT}' cannot be the only key of a mapping: this is how artifacts are referenced"
         raise source.refuse("name", message, node.key(ARTIFACT))
     for child in node.items if isinstance(node, Sequence) else [value for _, value in node.items()]:
         refuse_not_json(child, source)

@@ -1,4 +1,4 @@
-"""Inline Python: checked at load, so that a typo never costs a run."""
+"""Checks inline Python when the file is loaded, so that a typo does not cost a run."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from functools import lru_cache
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Mapping, Refusal, Scalar
 from mulligan.language.scope import Scope
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
-_HOLE = lazy_regex(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
+_PLACEHOLDER = lazy_regex(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
 
 
 def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *, is_ours: bool = True) -> None:
-    """The code parses and has a `main` that takes exactly the arguments in `args`.
+    """Check that the code parses and has a `main` that takes exactly the arguments in `args`.
 
-    What another interpreter is to run may be right there, though it is not for ours.
+    Syntax errors are ignored if another interpreter runs the code, since it may be valid there.
     """
-    if found := _HOLE.search(code.text):
-        message = "a value never becomes text of a program, so '${…}' has no meaning in python code"
+    if found := _PLACEHOLDER.search(code.text):
+        message = "'${…}' cannot be used in python code: values are passed as arguments"
         raise scope.source.refuse_in(
-            "python", message, code, found.start(), 2, hint="name it under 'args:' and make it a parameter of main"
+            "python", message, code, found.start(), 2, hint="add it under 'args:' and make it a parameter of main"
         )
     try:
-        module = _parsed(code, scope)
+        module = _parse(code, scope)
     except Refusal:
         if is_ours:
             raise
         return
-    main = _main(module)
+    main = _find_main(module)
     if main is None:
         hint = "define main(…): its parameters come from 'args'"
         raise scope.source.refuse("python", "the python code has no function 'main'", key, hint=hint)
     _check_arguments(main, code, args, scope)
 
 
-def _parsed(code: Scalar, scope: Scope) -> ast.Module:
+def _parse(code: Scalar, scope: Scope) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _tree(code.text)
+            return _parse_cached(code.text)
     except SyntaxError as error:
         raise _refuse_syntax(error, code, scope) from None
     except (ValueError, RecursionError, MemoryError):
@@ -49,7 +49,7 @@ def _parsed(code: Scalar, scope: Scope) -> ast.Module:
 
 
 @lru_cache(maxsize=256)
-def _tree(text: str) -> ast.Module:
+def _parse_cached(text: str) -> ast.Module:
     """Parsed once, however many steps have the same text."""
     return ast.parse(text)
 
@@ -63,7 +63,7 @@ def _refuse_syntax(error: SyntaxError, code: Scalar, scope: Scope) -> Refusal:
     return scope.source.refuse_in("python", message, code, offset, 1)
 
 
-def _main(module: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def _find_main(module: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     functions = (node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return next((function for function in functions if function.name == "main"), None)
 
@@ -79,7 +79,7 @@ def _check_arguments(
             scope.note(scope.source.refuse("python", f"main has no parameter '{name}'", key, hint=hint))
     for name in required:
         if name not in given:
-            message = f"main has the parameter '{name}', and 'args' does not name it"
+            message = f"main has the parameter '{name}', but 'args' does not set it"
             offset = sum(len(line) + 1 for line in code.text.split("\n")[: main.lineno - 1]) + main.col_offset
             scope.note(scope.source.refuse_in("python", message, code, offset, 8, hint="add it under 'args:'"))
 

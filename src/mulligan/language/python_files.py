@@ -1,4 +1,4 @@
-"""Python files into workflows. What such a file does is its own affair, so it runs in a process of its own."""
+"""Builds workflows from Python files. The file runs in a separate process, since it may do anything."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 
 SUFFIX = ".py"
-# The folder of this package comes last: what lies beside the file is meant first.
+# The folder of this package comes last, so that modules next to the file take precedence.
 _PROGRAM = (
-    "import sys; parent, *told = sys.argv[1:]; sys.path.append(parent); "
-    "from mulligan.language.python_building import main; main(*told)"
+    "import sys; parent, *args = sys.argv[1:]; sys.path.append(parent); "
+    "from mulligan.language.python_file_process import main; main(*args)"
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
-_NOTHING = "the file has ended its process before its workflow was there"
+_NOTHING = "the file ended its process before it made a workflow"
 
 
 class Built(msgspec.Struct, omit_defaults=True):
-    """What a Python file came to: a workflow and its warnings, or what is wrong with it."""
+    """The result of a Python file: a workflow with warnings, or problems."""
 
     workflow: Workflow | None = None
     warnings: tuple[Problem, ...] = ()
@@ -30,7 +30,7 @@ class Built(msgspec.Struct, omit_defaults=True):
 
 
 def build(path: Path) -> tuple[Workflow, tuple[Problem, ...]]:
-    """The checked workflow that the file makes, and its warnings. LanguageError where it makes none, or a wrong one."""
+    """The checked workflow that the file makes, and its warnings. LanguageError if it makes no valid workflow."""
     answer = _run(path)
     built = msgspec.json.decode(answer, type=Built) if answer else Built()
     if built.workflow is None:
@@ -39,7 +39,7 @@ def build(path: Path) -> tuple[Workflow, tuple[Problem, ...]]:
 
 
 def _run(path: Path) -> bytes:
-    """What it answers, through a pipe that nothing else writes to: what the file prints is for the person there."""
+    """Run the file and return its answer from a separate pipe: what it prints goes to the terminal."""
     reader, writer = os.pipe()
     argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(path), str(writer)]
     os.set_inheritable(writer, True)

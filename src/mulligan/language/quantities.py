@@ -1,4 +1,4 @@
-"""Durations, sizes and factors: `1h30m`, `PT5M`, `512MiB`, `x1.5`, as numbers."""
+"""Parses durations, sizes and factors: `1h30m`, `PT5M`, `512MiB`, `x1.5`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.model.durations import DURATION, is_number, parse_duration
 from mulligan.core.model.lazy_regex import lazy_regex
 
-__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "factor", "meant_duration", "parse_duration", "size"]
+__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "factor", "parse_duration", "size", "suggest_duration"]
 
 # Other spellings of our units.
 _WORDS = {
@@ -25,7 +25,7 @@ _SIZE = lazy_regex(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
 _FACTOR = lazy_regex(r"x\s*(\d+(?:\.\d+)?)")
 
 SIZE_BYTES_MAX = 2**60
-# Nobody means a duration by more.
+# Longer texts are not durations.
 _MEANT_CHARS_MAX = 100
 
 # The same forms, for the JSON Schema.
@@ -34,8 +34,8 @@ SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
 FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
 
 
-def meant_duration(text: str) -> str | None:
-    """Our spelling of `5 minutes`, `10 s` or `1:30:00`; None where it is anybody's guess."""
+def suggest_duration(text: str) -> str | None:
+    """Our spelling of `5 minutes`, `10 s` or `1:30:00`; None if the meaning is unclear."""
     if len(text) > _MEANT_CHARS_MAX:
         return None
     clock = _CLOCK.fullmatch(text)
@@ -47,7 +47,7 @@ def meant_duration(text: str) -> str | None:
 
 
 def size(value: Any) -> int:
-    """Bytes of `512MiB` or `4GB`. Anything else is a ValueError, also a bare number: some mean bytes by it, some MB."""
+    """The bytes in `512MiB` or `4GB`. ValueError for anything else, including a number without a unit."""
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError(value)
@@ -60,7 +60,7 @@ def size(value: Any) -> int:
 
 
 def factor(value: Any) -> float:
-    """`x1.5` or 1.5: how much more. Less than 1 is a ValueError."""
+    """The factor in `x1.5` or 1.5. ValueError if it is less than 1."""
     found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
     if not found and not is_number(value):
         raise ValueError(value)

@@ -1,8 +1,8 @@
-"""The reference of the language as Markdown, made from the same keys that the reader reads.
+"""The reference of the language as Markdown, made from the tables of keys.
 
     python -m mulligan.language.reference          writes docs/reference/reference.md
 
-A test holds the page to what this module makes of the keys, so that it cannot fall behind.
+A test compares the page with the tables, so that it is never out of date.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mulligan.language.shapes import (
     ListOf,
     MapOf,
     Nothing,
-    OrOfMatrix,
+    OrMatrixValue,
     Record,
     Shape,
     Template,
     Value,
 )
-from mulligan.language.words import joined
+from mulligan.language.suggestions import join_list
 from mulligan.plugins import ACTIONS, BUILT_IN
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
@@ -38,14 +38,14 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 HEAD = """\
 # Reference
 
-Every key of a workflow file and what may stand there. This page is made from the tables that read your file
-(`python -m mulligan.language.reference` writes it), so it is never behind. What the keys are for, with examples, is in
-[the language](language.md); `mulligan schema` prints the same as JSON Schema, for editors.
+Every key of a workflow file and its values. This page is generated from the tables that read your file
+(`python -m mulligan.language.reference`), so it is always up to date. [The language](language.md) explains the keys
+with examples; `mulligan schema` prints the same as JSON Schema, for editors.
 
-Keys that are not here are refused, with the one that was probably meant. At the top of the file alone, keys that start
-with `x-` are skipped: a place for YAML anchors. `${…}` marks texts that may hold [expressions](expressions.md).
+Keys that are not listed are refused, with a suggestion. At the top level of the file, keys that start with `x-` are
+skipped: use them for YAML anchors. `${…}` marks texts that may contain [expressions](expressions.md).
 """
-# The heading of a record that is not called what its key is called.
+# Headings of records that differ from the name of the key.
 TITLES = {
     "workflow": "The file",
     "step": "A step",
@@ -59,10 +59,10 @@ TITLES = {
     "edge": "An edge",
     "handler": "A handler",
 }
-# Records whose keys others have too: there, one line stands for all of them.
+# Records whose keys other records share: one line replaces these keys there.
 SHARED = (COMMAND, RULE)
-# Texts in which `${…}` means nothing: a name, and code, whose values come from `args`.
-WITHOUT_HOLES = frozenset({"step", "python"})
+# Texts without placeholders: a name, and code, whose values come from `args`.
+WITHOUT_PLACEHOLDERS = frozenset({"step", "python"})
 MARK = " `${…}`"
 KINDS_OF_JSON = {"string": "a text", "number": "a number", "boolean": "true or false", "null": "nothing"}
 
@@ -74,24 +74,20 @@ def reference() -> str:
 
 
 def records(root: Record) -> tuple[Record, ...]:
-    """`root` and every record that can be reached from it, in the order in which a reader meets them."""
+    """`root` and every record below it, in breadth-first order."""
     found: dict[str, Record] = {root.name: root}
     waiting = [root]
     while waiting:
-        for record in _below(waiting.pop(0)):
+        keys = waiting.pop(0).keys.values()
+        for record in (below for key in keys for below in _records_of(key.shape)):
             if record.name not in found:
                 found[record.name] = record
                 waiting.append(record)
     return tuple(found.values())
 
 
-def _below(record: Record) -> Iterator[Record]:
-    for key in record.keys.values():
-        yield from _records_of(key.shape)
-
-
 def _records_of(shape: Shape) -> Iterator[Record]:
-    """The records that may stand where `shape` is expected; not those within them."""
+    """The records that `shape` accepts, without those inside them."""
     if isinstance(shape, Record):
         yield shape
     for inner in _parts(shape):
@@ -125,73 +121,75 @@ def _section(record: Record) -> Iterator[str]:
     yield f"## {_title(record)}\n"
     if record.one_of:
         choices = (" with ".join(f"`{word}`" for word in group) for group in record.one_of)
-        yield f"Exactly one of {joined(choices)}.\n"
-    borrowed = _borrowed(record)
+        yield f"Exactly one of {join_list(choices)}.\n"
+    borrowed = _shared_keys(record)
     yield from (f"{sentence}\n" for sentence in borrowed.values())
     yield "| key | value | |\n|---|---|---|"
     yield from (_row(word, key) for word, key in record.keys.items() if word not in set().union(*borrowed))
     yield ""
 
 
-def _borrowed(record: Record) -> dict[frozenset[str], str]:
-    """The keys that are another record's, and the sentence that stands for them."""
+def _shared_keys(record: Record) -> dict[frozenset[str], str]:
+    """The keys that belong to another record, and the sentence that replaces them."""
     found: dict[frozenset[str], str] = {}
     for lender in SHARED:
         same = [word for word, key in record.keys.items() if lender.keys.get(word) is key]
         if record is lender or len(same) < len(lender.keys) // 2:
             continue
         others = [word for word in lender.keys if word not in same and word not in record.keys]
-        but = f" but {joined((f'`{word}`' for word in others), 'and')}" if others else ""
+        but = f" but {join_list((f'`{word}`' for word in others), 'and')}" if others else ""
         found[frozenset(same)] = f"It has all keys of {_link(lender)}{but}, and:"
     return found
 
 
 def _row(word: str, key: Key) -> str:
-    value = in_words(key.shape)
-    if word in WITHOUT_HOLES:
+    value = describe_shape(key.shape)
+    if word in WITHOUT_PLACEHOLDERS:
         value = value.replace(MARK, "")
-    about = "; ".join(filter(None, (_marked(key.about), "required" if key.is_required else "")))
+    about = "; ".join(filter(None, (_mark_code(key.about), "required" if key.is_required else "")))
     return f"| `{word}` | {value} | {about} |".replace("  |", " |")
 
 
-def _marked(about: str) -> str:
-    """Braces and brackets are code to a reader."""
+def _mark_code(about: str) -> str:
+    """Format braces and brackets as code."""
     marked = re.sub(r"\$?\{(?:[^{}]|\{[^{}]*\})*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
     return marked.replace(" | ", r" \| ")
 
 
-def in_words(shape: Shape) -> str:
-    """What may stand at a place, in a few words."""
+def describe_shape(shape: Shape) -> str:
+    """The values that a shape accepts, in a few words."""
     if isinstance(shape, Deferred):
-        return in_words(shape.of())
+        return describe_shape(shape.of())
     if isinstance(shape, Record):
         return _link(shape)
     if isinstance(shape, Choice):
-        return joined(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
+        return join_list(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
     if isinstance(shape, ListOf):
-        return f"{in_words(shape.of)}, or a list of them" if shape.or_one else f"a list: {in_words(shape.of)}"
+        return (
+            f"{describe_shape(shape.of)}, or a list of them" if shape.or_one else f"a list: {describe_shape(shape.of)}"
+        )
     if isinstance(shape, MapOf):
-        return f"names, each with {in_words(shape.of)}"
+        return f"names, each with {describe_shape(shape.of)}"
     if isinstance(shape, Either | AnyOf):
-        return joined(dict.fromkeys(in_words(part) for part in _parts(shape)))
-    return _scalar_in_words(shape)
+        return join_list(dict.fromkeys(describe_shape(part) for part in _parts(shape)))
+    return _describe_scalar(shape)
 
 
-def _scalar_in_words(shape: Shape) -> str:
+def _describe_scalar(shape: Shape) -> str:
     if isinstance(shape, Template):
         is_more = shape.expected == "a text" and shape.types != ("string",)
-        return (joined(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
+        return (join_list(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
     if isinstance(shape, Json):
         return "any value"
-    if isinstance(shape, OrOfMatrix):
+    if isinstance(shape, OrMatrixValue):
         return f"{shape.expected}; with a matrix also `${{matrix.NAME}}`"
     if isinstance(shape, Value | Nothing):
         return shape.expected
-    raise TypeError(f"there are no words for {type(shape).__name__}")
+    raise TypeError(f"no description for {type(shape).__name__}")
 
 
 def _plugin_actions() -> Iterator[str]:
-    """Our own plugins: actions that only translated files have."""
+    """Our own plugins: actions that only translated files use."""
     for name in BUILT_IN[ACTIONS]:
         plugin = find(name)
         assert plugin is not None, f"'{name}' is in the table"
@@ -199,17 +197,17 @@ def _plugin_actions() -> Iterator[str]:
         yield f"## `{name}`\n"
         yield f"An action of files that `mulligan convert` wrote: {action.about}. Each key may hold `${{…}}`.\n"
         yield "| key | |\n|---|---|"
-        yield from (f"| `{word}` | {_marked(about)} |" for word, about in action.keys.items())
+        yield from (f"| `{word}` | {_mark_code(about)} |" for word, about in action.keys.items())
         yield ""
 
 
 def _codes() -> Iterator[str]:
     """The table of failure codes, for `codes:` in rules and edges."""
     yield "## Error codes\n"
-    yield "What `codes` of a rule or a failure edge can name. A step may report codes of its own beside them.\n"
+    yield "The values of `codes` in rules and failure edges. A step may also report its own codes.\n"
     yield "| code | severity | retryable | |\n|---|---|---|---|"
     for code in SEVERITY:
-        engines = "only the engine says it " if code in ENGINE_CODES else ""
+        engines = "set only by the engine " if code in ENGINE_CODES else ""
         yield f"| `{code}` | {SEVERITY[code]} | {'yes' if RETRYABLE[code] else 'no'} | {engines}|"
     yield ""
 

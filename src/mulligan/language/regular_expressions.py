@@ -1,10 +1,9 @@
-"""Regular expressions that a file may hold: valid ones, whose search comes to an end.
+"""Regular expressions in a file: valid, and fast enough to search.
 
-For what is searched for in the words of a step there is `core.searching`, where nothing takes long. What is held
-against the file's own words has Python's search, and there some take for ever: a group that is repeated, with a choice
-inside (how often, which of these), is tried in every way there is, and `(a+)+$` on thirty letters already takes longer
-than anybody waits. What gives nothing back once it has matched, possessive (`a++`) or atomic (`(?>…)`), leaves no such
-choice.
+Texts from steps are searched by `core.deciding.bounded_regex`, which does not backtrack. Names in the file are matched
+by Python's `re`, which may take exponential time: a repeated group with a choice inside is tried in every combination,
+so `(a+)+$` on thirty letters takes too long. Possessive quantifiers (`a++`) and atomic groups (`(?>…)`) do not
+backtrack.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _PART = lazy_regex(
 )
 
 
-def may_take_for_ever(text: str) -> bool:
-    """Whether a choice stands in a repeated group of this (valid) regular expression. Errs on the safe side."""
-    # Of each group that is open: whether there is a choice in it, and whether that is over with the group.
+def may_backtrack_exponentially(text: str) -> bool:
+    """Whether a repeated group of this valid pattern contains a choice. Errs on the safe side."""
+    # For each open group: whether it contains a choice, and whether it is atomic.
     groups = [(False, False)]
     has_choice = False
     for part in _PART.finditer(text):
@@ -54,16 +53,16 @@ def may_take_for_ever(text: str) -> bool:
 
 
 def _is_repeated(part: re.Match[str]) -> bool:
-    """More than once, and what one time has taken can be given back for another."""
+    """Whether the quantifier repeats and can backtrack."""
     return part["how"] != "+" and part["times"] not in ("?", "{1}", "{0,1}", "{,1}")
 
 
 def _is_open(part: re.Match[str]) -> bool:
-    """Not always the same number of times."""
+    """Whether the number of repetitions varies."""
     return not (part["least"] and (part["to"] is None or part["most"] == part["least"]))
 
 
-def _valid(value: Any) -> str:
+def _require_valid(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(value)
     try:
@@ -80,29 +79,29 @@ class PatternShape(Value, frozen=True):
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         found = Value.read(self, node, label, source)
-        if may_take_for_ever(found):
+        if may_backtrack_exponentially(found):
             message = (
-                f"{label} is {describe(node)}, whose search may take for ever: a choice stands in a repeated group"
+                f"{label} is {describe(node)}, which may take exponential time: a repeated group contains a choice"
             )
             raise source.refuse("pattern", message, node, hint=_HINT)
         return found
 
 
 class SearchShape(Value, frozen=True):
-    """A regular expression in Python's dialect, without what has to go back in the text."""
+    """A regular expression in Python's dialect, without constructs that need backtracking."""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         found = Value.read(self, node, label, source)
         try:
             refuse_unsearchable(found)
         except NotSearchable as reason:
-            message = f"{label} is {describe(node)}, whose search might take too long: {reason}"
+            message = f"{label} is {describe(node)}, which might take too long to search: {reason}"
             raise source.refuse("pattern", message, node, hint=_SEARCH_HINT) from None
         return found
 
 
-_SEARCH_HINT = "all ways to match are looked at together here: (a+)+ and (a|b)* take no longer than a"
-_HINT = "let it give nothing back once it has matched: (a++)+ in place of (a+)+, (?>a|b)+ in place of (a|b)+"
+_SEARCH_HINT = "this search does not backtrack, so repeated groups such as (a+)+ and (a|b)* are safe"
+_HINT = "use a possessive quantifier or an atomic group: (a++)+ instead of (a+)+, (?>a|b)+ instead of (a|b)+"
 
-SEARCHED = SearchShape("a regular expression", _valid, {"type": "string", "minLength": 1, "format": "regex"})
-PATTERN = PatternShape("a regular expression", _valid, {"type": "string", "minLength": 1, "format": "regex"})
+SEARCHED = SearchShape("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})
+PATTERN = PatternShape("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})

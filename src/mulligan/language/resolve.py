@@ -1,4 +1,4 @@
-"""Names into links: every step in its place, matrix steps multiplied, needs on many steps made groups."""
+"""Resolves names into links: expands matrix steps, and makes groups of needs on many steps."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import NamedTuple
 import msgspec
 
 from mulligan.core.model.workflow import END, Edge, Need, NeedOn, Step
-from mulligan.language.beginnings import Beginnings, plain_beginning
-from mulligan.language.binding import Values, binder
 from mulligan.language.edges import EdgeDraft, NeedDraft
 from mulligan.language.matrix import format_name
+from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.nodes import Node, Refusal, shorten
+from mulligan.language.prefix_index import PrefixIndex, literal_prefix
 from mulligan.language.scope import Draft, Scope
 from mulligan.language.steps import StepDraft
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 
 class Resolved(msgspec.Struct):
-    """All steps with their links, and for each the draft it came from."""
+    """All steps with their links, and the draft of each."""
 
     steps: dict[str, Step] = {}
     groups: dict[str, tuple[str, ...]] = {}
     drafts: dict[str, StepDraft] = {}
-    # Where an edge of a step was written, by the step and the edge's index; one that names a matrix has many indexes.
+    # The drafts of edges by step and index. An edge to a matrix has many indexes.
     edges: dict[tuple[str, int], EdgeDraft] = {}
-    # The steps inside groups, each with its group; of a group, the steps around it. Neither can be named here.
+    # The steps inside groups with their group, and for a group the steps outside it. Neither can be named here.
     grouped: dict[str, str] = {}
     outside: frozenset[str] = frozenset()
 
@@ -50,8 +50,8 @@ def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Re
 def _add_sequence(drafts: list[StepDraft], resolved: Resolved) -> None:
     """Let each step need the one before it, unless it has needs or an edge leads to it.
 
-    A step that only failures lead to is no part of the sequence: where nothing fails it is skipped, and whoever needed
-    it would be skipped too.
+    A step that only failure edges lead to is not part of the sequence: without a failure it is skipped, and a step
+    that needs it would be skipped too.
     """
     edges = [edge for step in resolved.steps.values() for edge in step.edges]
     targets = {edge.to for edge in edges}
@@ -61,12 +61,12 @@ def _add_sequence(drafts: list[StepDraft], resolved: Resolved) -> None:
         names = [name for name in each.names if name not in targets and resolved.drafts.get(name) is each]
         if each.needs is not None or not names:
             continue
-        need = _whole(before, resolved)
+        need = _need_for_all(before, resolved)
         for name in names:
             resolved.steps[name] = msgspec.structs.replace(resolved.steps[name], needs=(need,))
 
 
-def _whole(draft: StepDraft, resolved: Resolved) -> Need:
+def _need_for_all(draft: StepDraft, resolved: Resolved) -> Need:
     """The need for a step, or for all steps of a matrix."""
     if not draft.combinations:
         return Need(draft.name)
@@ -75,24 +75,24 @@ def _whole(draft: StepDraft, resolved: Resolved) -> Need:
     return Need(name, is_group=True)
 
 
-class _Matched(NamedTuple):
-    """The steps that match a pattern, in file order, and as a set: thousands may ask whether they are among them."""
+class _Matches(NamedTuple):
+    """The steps that match a pattern, in file order and as a set for fast lookups."""
 
     members: tuple[str, ...]
     known: frozenset[str]
 
 
 class _Names:
-    """Which names there are: of steps, and of matrices as a whole. One that is there twice is refused."""
+    """The names of steps and of whole matrices. Duplicates are refused."""
 
     def __init__(self, drafts: list[StepDraft], whole: Draft) -> None:
         source = whole.source
         self.whole = whole
         self.steps: dict[str, StepDraft] = {}
         self.matrices: dict[str, tuple[str, ...]] = {}
-        self.matches: dict[str, _Matched] = {}
-        # Of all steps, once one asks.
-        self._beginnings: Beginnings | None = None
+        self.matches: dict[str, _Matches] = {}
+        # Built at the first use.
+        self._prefix_index: PrefixIndex | None = None
         self.source = source
         for draft in drafts:
             with source.noting:
@@ -110,16 +110,18 @@ class _Names:
         self.steps.update(dict.fromkeys(draft.names, draft))
 
     def members(self, name: str) -> tuple[str, ...]:
-        """The steps that `name` stands for: itself, or all of a matrix."""
+        """The steps of that name: one, or all of a matrix."""
         return (name,) if name in self.steps else self.matrices.get(name, ())
 
-    def matching(self, pattern: str) -> _Matched:
+    def matches_of(self, pattern: str) -> _Matches:
         if pattern not in self.matches:
-            if self._beginnings is None:
-                self._beginnings = Beginnings(self.steps)
+            if self._prefix_index is None:
+                self._prefix_index = PrefixIndex(self.steps)
             fits = re.compile(pattern).fullmatch
-            members = tuple(name for name in self._beginnings.starting(plain_beginning(pattern)) if fits(name))
-            self.matches[pattern] = _Matched(members, frozenset(members))
+            members = tuple(
+                name for name in self._prefix_index.names_with_prefix(literal_prefix(pattern)) if fits(name)
+            )
+            self.matches[pattern] = _Matches(members, frozenset(members))
         return self.matches[pattern]
 
     def refuse_unknown(self, name: str, node: Node, message: str) -> Refusal:
@@ -132,7 +134,7 @@ class _Names:
 
 
 class _Linker:
-    """Gives one draft's steps their links."""
+    """Adds the links to the steps of one draft."""
 
     def __init__(self, each: StepDraft, names: _Names, resolved: Resolved, draft: Draft) -> None:
         self.draft = each
@@ -176,10 +178,10 @@ class _Linker:
         return Need(name, need.on)
 
     def _match(self, need: NeedDraft, step: str) -> Need:
-        members, known = self.names.matching(need.name)
+        members, known = self.names.matches_of(need.name)
         others = tuple(name for name in members if name != step) if step in known else members
         if not others:
-            message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', and there are none"
+            message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', but no step does"
             raise self.scope.source.refuse("unknown_step", message, need.node)
         name = f"match {need.name}" + (f" without {step}" if step in known else "")
         return self._group(name, others, need.on)

@@ -22,7 +22,7 @@ _OCTAL = lazy_regex(r"0o[0-7]+")
 _HEXADECIMAL = lazy_regex(r"0x[0-9a-fA-F]+")
 _FLOAT = lazy_regex(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
-# What JSON readers, CEL and both databases agree on.
+# The range that JSON readers, CEL and both databases support.
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 _DIGITS_MAX = 25
 
@@ -30,7 +30,7 @@ TAG = "tag:yaml.org,2002:"
 
 
 def resolve(text: str) -> Any:
-    """The value of a plain scalar. A number that does not fit into 64 bits is a ValueError."""
+    """The value of a plain scalar. ValueError for a number that does not fit into 64 bits."""
     if not text:
         return None
     if text[0] in _NUMBER_STARTS:
@@ -39,7 +39,7 @@ def resolve(text: str) -> Any:
 
 
 def resolve_tagged(text: str, tag: str) -> Any:
-    """The value of a scalar with an explicit tag. ValueError where they do not fit, KeyError for a tag unknown here."""
+    """The value of a scalar with an explicit tag. ValueError if they do not match, KeyError for an unknown tag."""
     return _TAGGED[tag](text)
 
 

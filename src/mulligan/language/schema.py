@@ -1,4 +1,4 @@
-"""The JSON Schema of the language, for editors: made from the same keys that the reader reads.
+"""The JSON Schema of the language, for editors, made from the tables of keys.
 
 `python -m mulligan.language.schema` writes it to the file that is installed with the package.
 """
@@ -15,12 +15,12 @@ from mulligan.language.plugins import Plugin, find, names
 from mulligan.language.shapes import Definitions
 from mulligan.plugins import PluginError
 
-# Where an action may stand.
-ACTING = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
+# The records that contain an action.
+ACTION_RECORDS = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# What the schema is called, for ever: ADR 32. It is no address, and nothing is looked for there.
+# The permanent id of the schema (ADR 32). It is not a URL.
 ID = "urn:uuid:ee02fa88-65df-4d6f-bed9-b06409c8d0ac"
-# Without what packages add.
+# Without the actions of plugins.
 FILE = Path(__file__).parent.parent / "workflow.schema.json"
 
 
@@ -31,32 +31,32 @@ def schema() -> dict[str, Any]:
     for plugin in _plugins():
         _add(plugin, definitions)
     head = {"$schema": DIALECT, "$id": ID, "title": "Mulligan workflow"}
-    # The file itself is at the root: until draft 7, a name beside a '$ref' counts for nothing.
+    # The workflow is inlined at the root: up to draft 7, keywords next to a '$ref' are ignored.
     root, definitions[WORKFLOW.name] = definitions[WORKFLOW.name], {"$ref": "#"}
     return {**head, **root, "$defs": dict(sorted(definitions.items()))}
 
 
 def schema_text() -> str:
-    """The same as the text of a file."""
+    """The schema as the text of a file."""
     return json.dumps(schema(), indent=2) + "\n"
 
 
 def _plugins() -> list[Plugin]:
-    """All that packages add. Refused, with the package's name, where one of them can never be used."""
+    """The actions of all plugins. Refused, with the name of the package, if one cannot be used."""
     try:
         found = [plugin for name in sorted(names()) if (plugin := find(name))]
     except PluginError as problem:
         raise Refused(str(problem)) from None
     for plugin in found:
-        if any(plugin.name in record.keys for record in ACTING):
-            message = f"the action '{plugin.name}' of '{plugin.package}' is called what a key of ours is called"
-            raise Refused(message, hint="its package must give it another name")
+        if any(plugin.name in record.keys for record in ACTION_RECORDS):
+            message = f"the action '{plugin.name}' of '{plugin.package}' has the name of a built-in key"
+            raise Refused(message, hint="the package must rename it")
     return found
 
 
 def _add(plugin: Plugin, definitions: Definitions) -> None:
     shape = {**plugin.shape.schema(definitions), "description": plugin.definition.about}
-    for record in ACTING:
+    for record in ACTION_RECORDS:
         definitions[record.name]["properties"][plugin.name] = shape
         definitions[record.name]["oneOf"].append({"required": [plugin.name]})
 

@@ -1,4 +1,4 @@
-"""What holds where a command says nothing itself: from `defaults`, from its step, from its map."""
+"""Settings that a command inherits from `defaults`, from its step or from its map."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from mulligan.core.model.workflow import Capture, Resources, Rule, Template
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
-from mulligan.language.scope import Scope, path_template, template
+from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.shapes import Fields
-from mulligan.language.shell_dangers import of_variable
+from mulligan.language.shell_safety import variable_danger
 
 _KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker")
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """The rules of a place, and what bounds them together."""
+    """Retry rules and their common limits."""
 
     rules: tuple[Rule, ...] = ()
     max_attempts: int | None = None
@@ -29,32 +29,32 @@ class Settings(msgspec.Struct, frozen=True):
     cwd: Template | None = None
     on_lost: str = "rerun"
     timeout: float | None = None
-    # From `defaults`: not for what the engine does itself, since a person may take longer than any program.
+    # From `defaults`. Not for engine actions: a person may take longer than a program.
     default_timeout: float | None = None
     resources: Resources | None = None
-    # Read anew at each place: a recovery script inherits the env and cwd of its own.
+    # Read at each use, since a recovery script inherits the env and cwd of its command.
     retry: Node | None = None
     breaker: str | None = None
-    # From `defaults` alone, and for steps alone: those of their commands would all lead to the same paths.
+    # From `defaults`, for steps only: the commands of a step would all use the same paths.
     logs: dict[str, Template] = {}
 
     def for_commands(self) -> Settings:
-        """What the commands of a handler inherit: how things run, not how often or how long."""
+        """The settings that commands of a handler inherit: without retries and limits."""
         return Settings(capture=self.capture, env=self.env, cwd=self.cwd, on_lost=self.on_lost)
 
     def for_effects(self) -> Settings:
-        """What commands inherit whose output is nobody's: it need not have the step's format."""
+        """The settings of commands whose output is not used: it need not have the step's format."""
         return msgspec.structs.replace(self, capture="text")
 
-    def merged(self, fields: Fields, scope: Scope) -> Settings:
-        """These settings with what a place says itself on top; what is wrong with it is noted."""
+    def merge(self, fields: Fields, scope: Scope) -> Settings:
+        """These settings overridden by the given fields. Problems are noted."""
         if not any(key in fields for key in _KEYS):
             return self
         scope = scope.in_attempt
         return Settings(
             capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
             env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,
-            cwd=_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
+            cwd=_read_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
             on_lost=fields.get("on_lost", self.on_lost),
             timeout=fields.get("timeout", self.timeout),
             default_timeout=self.default_timeout,
@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_env(node: Node, scope: Scope) -> dict[str, Template]:
-    """Environment variables. Names that start with MULLIGAN_ are ours."""
+    """Environment variables. Names that start with MULLIGAN_ are reserved."""
     env: dict[str, Template] = {}
     with scope.noting:
         for name, value in ENV.read(node, "'env'", scope.source).items():
@@ -74,25 +74,25 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                 key = node.key(name) if isinstance(node, Mapping) else value
                 scope.note(scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key))
             with scope.noting:
-                env[name] = template(value, scope)
-                if env[name].reads and (danger := of_variable(name)):
+                env[name] = read_template(value, scope)
+                if env[name].reads and (danger := variable_danger(name)):
                     message = f"'{name}' in 'env' {danger.reason}"
                     raise scope.source.refuse("shell", message, value, hint=danger.hint)
     return env
 
 
 def read_logs(form: Fields, scope: Scope) -> dict[str, Template]:
-    """Paths that are to lead to the logs of each attempt."""
-    paths = {name: path_template(node, scope.in_attempt) for name, node in form.values.items()}
+    """The paths of links to the logs of each attempt."""
+    paths = {name: read_path_template(node, scope.in_attempt) for name, node in form.values.items()}
     secret = next((name for name, path in paths.items() if reads_secrets(path)), None)
     if secret:
-        raise scope.source.refuse("secret", "a path with a secret in it would be seen by all", form.at(secret))
+        raise scope.source.refuse("secret", "a path cannot contain a secret: paths are recorded", form.at(secret))
     return paths
 
 
-def _cwd(node: Node, scope: Scope) -> Template | None:
+def _read_cwd(node: Node, scope: Scope) -> Template | None:
     with scope.noting:
-        return path_template(node, scope)
+        return read_path_template(node, scope)
     return None
 
 

@@ -1,7 +1,7 @@
-"""Shapes: what may stand at a place of the file. One description reads it, refuses it and makes its JSON Schema.
+"""Shapes describe the values that a file may contain. Reading, error messages and the JSON Schema use the same shape.
 
-A shape reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and goes
-on without them, so that one reading finds all problems of a file.
+A shape reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and continues
+without them, so that one reading finds all problems of a file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mulligan.language.nodes import (
     refuse_not_json,
     shorten,
 )
-from mulligan.language.words import closest_choice, closest_key, did_you_mean, key_hint, listed
+from mulligan.language.suggestions import closest_choice, closest_key, did_you_mean, key_hint, quote_list
 
 Schema = dict[str, Any]
 Definitions = dict[str, Any]
@@ -37,7 +37,7 @@ NAME = lazy_regex(r"[A-Za-z0-9_-]+")
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What is expected at a place: in words, as a reader, and as JSON Schema."""
+    """What is expected at a position: in words, as a reader, and as JSON Schema."""
 
     @property
     def expected(self) -> str:
@@ -54,12 +54,12 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Value(Shape, frozen=True):
-    """One scalar, converted. A ValueError of the conversion is a refusal."""
+    """A converted scalar. A ValueError of the conversion is a refusal."""
 
     expected: str
     convert: Callable[[Any], Any]
     json_schema: Schema
-    # Words that are often meant; for "did you mean".
+    # Common values, for "did you mean".
     known: tuple[str, ...] = ()
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -73,7 +73,7 @@ class Value(Shape, frozen=True):
         raise self.refuse(node, label, source)
 
     def hint(self, node: Scalar) -> str:
-        """What was probably meant by a scalar that is refused."""
+        """A suggestion for a refused scalar."""
         return did_you_mean(node.text, self.known)
 
     def schema(self, definitions: Definitions) -> Schema:
@@ -81,21 +81,21 @@ class Value(Shape, frozen=True):
 
 
 class Size(Value, frozen=True):
-    """A number with its unit. One without is refused: where we come from it means bytes to some, and MB to others."""
+    """A number with a unit. A bare number is refused: systems disagree whether it means bytes or MB."""
 
     def hint(self, node: Scalar) -> str:
-        return f"say of what: {node.text}MiB, or {node.text}B" if node.text.isdigit() else ""
+        return f"add a unit: {node.text}MiB or {node.text}B" if node.text.isdigit() else ""
 
 
 class Flag(Value, frozen=True):
-    """True or false. What was a flag before YAML 1.2 is a text, and refused with what to write."""
+    """True or false. YAML 1.1 words such as `yes` are text in YAML 1.2, and are refused with a suggestion."""
 
     def hint(self, node: Scalar) -> str:
-        meant = _FLAGS_ONCE.get(node.text.lower(), "")
+        meant = _YAML_1_1_FLAGS.get(node.text.lower(), "")
         return f"write {meant}" if meant else super().hint(node)
 
 
-_FLAGS_ONCE = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_YAML_1_1_FLAGS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 def _text(value: Any) -> str:
@@ -151,15 +151,15 @@ def number(least: float, most: float | None = None) -> Value:
 
 
 TEXT = Value("a text", _text, {"type": "string", "pattern": r"\S"})
-# Where nothing is filled in: taken literally, a value would be looked for under the name '${…}'.
+# For texts in which placeholders are not replaced.
 PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "pattern": r"\S", "not": {"pattern": r"\$\{"}})
 FLAG = Flag("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
 
 
-class OrOfMatrix(Shape, frozen=True):
-    """A value; or, in a step with a matrix, an expression over its values, which is read before: see `varying`."""
+class OrMatrixValue(Shape, frozen=True):
+    """A value, or in a step with a matrix an expression over its values: see `matrix_limits`."""
 
     inner: Value
 
@@ -170,14 +170,14 @@ class OrOfMatrix(Shape, frozen=True):
     def read(self, node: Node, label: str, source: Source) -> Any:
         if isinstance(node, Scalar) and "${" in node.text:
             message = f"{label} is {describe(node)}, {self.expected} is expected"
-            raise source.refuse("type", message, node, hint=_OF_MATRIX)
+            raise source.refuse("type", message, node, hint=_MATRIX_HINT)
         return self.inner.read(node, label, source)
 
     def schema(self, definitions: Definitions) -> Schema:
         return {"anyOf": [self.inner.schema(definitions), {"type": "string", "pattern": r"\$\{.*matrix.*\}"}]}
 
 
-_OF_MATRIX = "it is known before the run starts: only a step with 'matrix' may have its values here"
+_MATRIX_HINT = "this must be known before the run starts: only a step with 'matrix' may use its values here"
 
 SIZE = Size("a size such as 512MiB", quantities.size, {"type": "string", "pattern": quantities.SIZE_PATTERN})
 FACTOR = Value(
@@ -187,30 +187,63 @@ FACTOR = Value(
 )
 
 
+class DurationShape(Value, frozen=True):
+    """A duration. Other spellings are refused with ours as a suggestion."""
+
+    def hint(self, node: Scalar) -> str:
+        meant = quantities.suggest_duration(node.text)
+        return f"write {meant}" if meant else super().hint(node)
+
+
+class LimitShape(DurationShape, frozen=True):
+    """A duration of more than zero."""
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        seconds = super().read(node, label, source)
+        if not seconds:
+            hint = f"leave {label} out, or write a time such as 30s"
+            raise source.refuse("type", f"{label} is {describe(node)}, which leaves no time", node, hint=hint)
+        return seconds
+
+
+_DURATION_EXPECTED = "a duration such as 30s"
+_DURATION_TEXT = {"type": "string", "pattern": quantities.DURATION_PATTERN}
+DURATION = DurationShape(
+    _DURATION_EXPECTED, quantities.parse_duration, {"anyOf": [_DURATION_TEXT, {"type": "number", "minimum": 0}]}
+)
+# A text without a digit from 1 to 9 is zero.
+_SOME_DURATION_TEXT = {**_DURATION_TEXT, "not": {"pattern": "^[^1-9]*$"}}
+LIMIT = LimitShape(
+    _DURATION_EXPECTED,
+    quantities.parse_duration,
+    {"anyOf": [_SOME_DURATION_TEXT, {"type": "number", "exclusiveMinimum": 0}]},
+)
+
+
 class Choice(Shape, frozen=True):
-    """One of a few words; `flags` says which of them true and false stand for."""
+    """One of a few words; `flags` maps true and false to words."""
 
     words: tuple[str, ...]
     flags: dict[bool, str] = {}
 
     @property
     def expected(self) -> str:
-        return listed(self.words) if len(self.words) <= 2 else f"one of {listed(self.words)}"
+        return quote_list(self.words) if len(self.words) <= 2 else f"one of {quote_list(self.words)}"
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         if isinstance(node, Scalar):
             if isinstance(node.value, bool) and node.value in self.flags:
                 return self.flags[node.value]
             if node.value in self.words:
-                # Our own word: an encoder that leaves out defaults knows them by identity, and bytes must not differ.
+                # Return our own object: msgspec omits defaults by identity, and the encoded bytes must not differ.
                 return self.words[self.words.index(node.value)]
             meant = closest_choice(node.text, self.words)
             hint = f"did you mean '{meant}'?" if meant else ""
-            raise source.refuse("choice", self._sentence(node, label), node, hint=hint)
-        raise source.refuse("type", self._sentence(node, label), node)
+            raise source.refuse("choice", self._message(node, label), node, hint=hint)
+        raise source.refuse("type", self._message(node, label), node)
 
-    def _sentence(self, node: Node, label: str) -> str:
-        """A semicolon, since what is there and what is expected would otherwise read as one list."""
+    def _message(self, node: Node, label: str) -> str:
+        """The message. It has a semicolon because with a comma both lists would read as one."""
         return f"{label} is {describe(node)}; {self.expected} is expected"
 
     def schema(self, definitions: Definitions) -> Schema:
@@ -218,7 +251,7 @@ class Choice(Shape, frozen=True):
 
 
 class Json(Shape, frozen=True):
-    """Any value that JSON has too."""
+    """Any JSON value."""
 
     expected: str = "a value"
 
@@ -231,7 +264,7 @@ class Json(Shape, frozen=True):
 
 
 class Deferred(Shape, frozen=True):
-    """Handed on as a node, for a reader that needs to know where it stands. `of` says its schema."""
+    """Returned as a node, for a reader that needs its scope. `of` is the shape for the schema."""
 
     of: Callable[[], Shape]
 
@@ -247,7 +280,7 @@ class Deferred(Shape, frozen=True):
 
 
 class Template(Shape, frozen=True):
-    """Text that may hold `${…}`; read later, in its scope."""
+    """Text that may contain placeholders; read later, in its scope."""
 
     expected: str = "a text"
     types: tuple[str, ...] = ("string",)
@@ -267,7 +300,7 @@ def _json_type(value: Any) -> str:
 
 
 class ListOf(Shape, frozen=True):
-    """A list; with `or_one`, one entry may stand without the brackets."""
+    """A list; with `or_one`, a single entry needs no brackets."""
 
     of: Shape
     or_one: bool = False
@@ -300,7 +333,7 @@ class ListOf(Shape, frozen=True):
 
 
 class MapOf(Shape, frozen=True):
-    """A mapping from names to values of one shape; read as a dict in the order of the file."""
+    """A mapping from names to values of one shape, read as a dict in the order of the file."""
 
     of: Shape
     pattern: str = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -316,7 +349,7 @@ class MapOf(Shape, frozen=True):
         for key, value in node.items():
             with source.noting:
                 if not re.fullmatch(self.pattern, key.text):
-                    message = f"the name '{shorten(key.text)}' in {label} has more than {self.names}"
+                    message = f"the name '{shorten(key.text)}' in {label} may contain only {self.names}"
                     raise source.refuse("name", message, key)
                 yield key.text, self.of.read(value, f"'{key.text}' in {label}", source)
 
@@ -329,7 +362,7 @@ class MapOf(Shape, frozen=True):
 
 
 class Either(Shape, frozen=True):
-    """What fits the kind of node that is there: a list, a mapping, true or false, a number, or text."""
+    """One shape per type of node: a list, a mapping, true or false, a number, text, or empty."""
 
     expected: str
     text: Shape | None = None
@@ -340,7 +373,7 @@ class Either(Shape, frozen=True):
     empty: Shape | None = None
 
     def read(self, node: Node, label: str, source: Source) -> Any:
-        shape = self._fitting(node)
+        shape = self._shape_for(node)
         if shape is None and isinstance(node, Scalar) and isinstance(self.flag, Flag):
             message = f"{label} is {describe(node)}, {self.expected} is expected"
             raise source.refuse("type", message, node, hint=self.flag.hint(node))
@@ -348,7 +381,7 @@ class Either(Shape, frozen=True):
             raise self.refuse(node, label, source)
         return shape.read(node, label, source)
 
-    def _fitting(self, node: Node) -> Shape | None:
+    def _shape_for(self, node: Node) -> Shape | None:
         if isinstance(node, Sequence):
             return self.list
         if isinstance(node, Mapping):
@@ -370,7 +403,7 @@ class Either(Shape, frozen=True):
 
 
 class AnyOf(Shape, frozen=True):
-    """Several mappings that only their reader can tell apart; for the schema alone."""
+    """Several mappings that only their reader can distinguish; used for the schema only."""
 
     expected: str
     shapes: tuple[Shape, ...]
@@ -392,7 +425,7 @@ class Nothing(Shape, frozen=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One key of a record. `about` is its sentence in editors."""
+    """One key of a record. `about` is its description in editors and in the reference."""
 
     shape: Shape
     about: str = ""
@@ -400,17 +433,17 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Fields:
-    """What a record says: the values of its keys, and the node of each."""
+    """A record that was read: the values of its keys, and their nodes."""
 
-    __slots__ = ("added", "has_strangers", "node", "values")
+    __slots__ = ("added", "has_unknown_keys", "node", "values")
 
     def __init__(
-        self, node: Mapping, values: dict[str, Any], *, has_strangers: bool = False, added: tuple[str, ...] = ()
+        self, node: Mapping, values: dict[str, Any], *, has_unknown_keys: bool = False, added: tuple[str, ...] = ()
     ) -> None:
         self.node = node
         self.values = values
-        self.has_strangers = has_strangers
-        # Those of its keys that are not in our tables.
+        self.has_unknown_keys = has_unknown_keys
+        # Keys that plugins have added.
         self.added = added
 
     def __contains__(self, key: str) -> bool:
@@ -429,15 +462,15 @@ class Fields:
         return self.node.key(key)
 
     def pick(self, *keys: str) -> dict[str, Any]:
-        """The keys that are there, as keyword arguments."""
+        """The given keys that are present, as keyword arguments."""
         return {key: self.values[key] for key in keys if key in self.values}
 
 
 class Record(Shape, frozen=True, dict=True):
-    """A mapping with known keys. An unknown one is refused with the one that was meant.
+    """A mapping with known keys. An unknown key is refused with a suggestion.
 
-    `one_of`: exactly one of these keys is there (each may be a group of keys that go together).
-    `may_extend`: keys that start with `x-` are skipped, so that a file has a place for its anchors.
+    `one_of`: exactly one of these keys is required (each may be a group of keys that belong together).
+    `may_extend`: keys that start with `x-` are skipped, so that a file can define YAML anchors there.
     """
 
     name: str
@@ -469,30 +502,30 @@ class Record(Shape, frozen=True, dict=True):
         if not others:
             return Fields(node, values)
         added = tuple(word for word in others if self.known(word))
-        return Fields(node, values, has_strangers=len(added) < len(others), added=added)
+        return Fields(node, values, has_unknown_keys=len(added) < len(others), added=added)
 
     def known(self, word: str) -> Key | None:
-        """What a word of the mapping is; None where it is no key of ours, nor of anybody's."""
+        """The key of this name; None if neither we nor a plugin has it."""
         return self.keys.get(word)
 
     @property
     def words(self) -> Collection[str]:
-        """The keys that may have been meant."""
+        """The keys for suggestions."""
         return self.keys
 
     def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
-        hint = key_hint(key.text, self.words) or self._what_there_is(node)
+        hint = key_hint(key.text, self.words) or self._key_choices(node)
         return source.refuse("unknown_key", f"'{shorten(key.text)}' is not a key of {label}", key, hint=hint)
 
-    def _what_there_is(self, node: Mapping) -> str:
-        """The keys to choose from, where they are few or one of a few is missing."""
+    def _key_choices(self, node: Mapping) -> str:
+        """The keys to choose from, if there are few or if one of a few is missing."""
         choices = [group[0] for group in self.one_of if len(group) == 1]
         if choices and not any(word in node.entries for word in choices):
-            return f"there are {listed(choices, 'and')}"
-        return f"there are {listed(self.keys, 'and')}" if len(self.keys) <= 8 else ""
+            return f"there are {quote_list(choices, 'and')}"
+        return f"there are {quote_list(self.keys, 'and')}" if len(self.keys) <= 8 else ""
 
     def _note_missing(self, node: Mapping, label: str, source: Source) -> None:
-        """A required key that is there under another name was noted as that."""
+        """Note missing keys, except those that were misspelled: these are already noted."""
         missing = [word for word in self.required if word not in node.entries]
         meant = {closest_key(word, self.keys) for word in node.entries if word not in self.keys} if missing else ()
         for word in missing:
@@ -507,7 +540,10 @@ class Record(Shape, frozen=True, dict=True):
         return {"$ref": f"#/$defs/{self.name}"}
 
     def _own_schema(self, definitions: Definitions) -> Schema:
-        properties = {word: {**key.shape.schema(definitions), **_about(key)} for word, key in self.keys.items()}
+        properties = {
+            word: {**key.shape.schema(definitions), **({"description": key.about} if key.about else {})}
+            for word, key in self.keys.items()
+        }
         schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
         if self.required:
             schema["required"] = list(self.required)
@@ -516,7 +552,3 @@ class Record(Shape, frozen=True, dict=True):
         if self.may_extend:
             schema["patternProperties"] = {"^x-": {}}
         return schema
-
-
-def _about(key: Key) -> Schema:
-    return {"description": key.about} if key.about else {}

@@ -1,4 +1,4 @@
-"""Steps: each read once into a draft, its links still names."""
+"""Reads steps into drafts, whose links are still names."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import msgspec
 
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTIONS, Action, Command, Step, Triage
 from mulligan.language.action_keys import ACTIONS
-from mulligan.language.binding import Values, binder
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
-from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
+from mulligan.language.commands import action_field, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
-from mulligan.language.file_names import Files, files_of_each, read_files, with_files
 from mulligan.language.groups import with_retry_of_group
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
+from mulligan.language.matrix_binding import Values, binder
+from mulligan.language.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
 from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
-from mulligan.language.scope import Draft, Scope, condition
+from mulligan.language.scope import Draft, Scope, read_condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
-from mulligan.language.varying import limits_of_each, varying_keys, with_limits, without
-from mulligan.language.words import closest_key
+from mulligan.language.step_files import StepFiles, files_per_step, read_files, with_files
+from mulligan.language.suggestions import closest_key
 
-_AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
-# On a map step these are the defaults of its commands, and not its own.
-_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
+_COPIED_KEYS = ("take", "no_match", "join", "max_visits")
+# On a map step these are the defaults of its commands, not settings of the step itself.
+_COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
 
 
 class StepDraft(msgspec.Struct):
-    """A step as read: `step` without its links, the links by name, and one name per matrix combination."""
+    """A step as written: `step` without links, the links by name, and one name per matrix combination."""
 
     name: str
     node: Mapping
@@ -43,13 +43,13 @@ class StepDraft(msgspec.Struct):
     edges: list[EdgeDraft] = []
     combinations: list[Values] = []
     names: list[str] = []
-    # What each step of a matrix reads and writes, where that differs from one to the next.
-    files: list[Files] = []
-    # Their resources and timeouts, where those have values of the matrix in them.
+    # The files of each step of a matrix, if they differ.
+    files: list[StepFiles] = []
+    # The resources and timeout of each step of a matrix, if they differ.
     limits: list[dict[str, Any]] = []
 
     def instances(self) -> Iterator[tuple[Step, Values]]:
-        """The steps it stands for: itself, or one per combination of its matrix."""
+        """The steps of this draft: one, or one per combination of its matrix."""
         if not self.combinations:
             yield self.step, {}
             return
@@ -59,12 +59,12 @@ class StepDraft(msgspec.Struct):
             if self.files:
                 bound = with_files(bound, self.files[index])
             if self.limits:
-                bound = with_limits(bound, self.limits[index])
+                bound = msgspec.structs.replace(bound, **self.limits[index])
             yield msgspec.structs.replace(bound, name=name, matrix=values, sweep=self.name), values
 
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
-    """A step of the list. What is wrong is noted; None where it has not even a name."""
+    """A step of the list. Problems are noted; None if it has no name."""
     with draft.source.noting:
         return _step(node, draft, settings)
     return None
@@ -80,20 +80,23 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     node = with_retry_of_group(node, source)
     name = name_node.text
     label = f"step '{shorten(name)}'"
-    fields: Fields = STEP.read(without(node, varying_keys(node)), label, source)
-    scope = Scope(draft, label, reader=name).within(fields)
-    name, names, combinations = _named(name_node, fields, scope)
+    fields: Fields = STEP.read(without_keys(node, keys_with_matrix_values(node)), label, source)
+    scope = Scope(draft, label, reader=name).for_fields(fields)
+    name, names, combinations = _read_names(name_node, fields, scope)
     if "matrix" in fields:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
         scope = msgspec.structs.replace(scope, matrix=frozenset(values))
-    step = Step(name=name, **_fields(fields, label, scope, settings))
+    step = Step(name=name, **_step_fields(fields, label, scope, settings))
     if step.budget is not None:
         warn_of_idle_budget(fields, [step], label, source)
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
-    found.files = files_of_each(fields, combinations, scope)
+    found.files = files_per_step(fields, combinations, scope)
     with scope.noting:
-        found.limits = limits_of_each(node, step, combinations, scope)
-    _read_links(found, fields, scope)
+        found.limits = limits_per_step(node, step, combinations, scope)
+    if "needs" in fields:
+        found.needs = read_needs(fields.at("needs"), scope)
+    if "next" in fields:
+        found.edges = read_next(fields.at("next"), scope)
     return found
 
 
@@ -111,8 +114,8 @@ def _name_node(node: Mapping, draft: Draft) -> Scalar:
     return found
 
 
-def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
-    """The step's name (of a matrix: of the whole), the names of all its steps, and their values."""
+def _read_names(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
+    """The name of the step (or of the whole matrix), the names of all its steps, and their values."""
     name = base_name(node.text) if "matrix" in fields.node.entries else node.text
     with scope.noting:
         if "matrix" in fields:
@@ -128,60 +131,60 @@ def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], 
     return name, [name], []
 
 
-def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """The step's fields as far as they can be read, so that one problem does not hide the next."""
-    said: dict[str, Any] = {}
+def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """The fields of the step that can be read, so that one problem does not hide others."""
+    values: dict[str, Any] = {}
     if "map" in fields.node.entries or "do" in fields.node.entries:
         with scope.noting:
-            said = _map_fields(fields, label, scope, settings)
+            values = _map_fields(fields, label, scope, settings)
     else:
-        said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
-    said = {**said, **_place(fields, scope, settings)}
-    _warn_of_idle_triage(said, fields, scope)
-    return _vouched(said)
+        values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
+    values = {**values, **_graph_fields(fields, scope, settings)}
+    _warn_of_idle_triage(values, fields, scope)
+    return _with_file_check(values)
 
 
-def _warn_of_idle_triage(said: dict[str, Any], fields: Fields, scope: Scope) -> None:
-    """A map that does without its failed items does not fail for them: nobody would be asked."""
-    mapped = said.get("map")
-    if mapped is None or said.get("triage") is None or mapped.on_item_failure != "collect":
+def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
+    """Warn about triage on a map that completes without its failed items: they never reach triage."""
+    mapped = values.get("map")
+    if mapped is None or values.get("triage") is None or mapped.on_item_failure != "collect":
         return
     if mapped.max_failures is None and mapped.failure_threshold is None:
-        message = "nobody is asked about failed items: with 'on_item_failure: collect' the step completes without them"
-        hint = "say how many may fail ('max_failures', 'failure_threshold'), or leave out 'collect'"
+        message = "failed items do not reach triage: with 'on_item_failure: collect' the step completes without them"
+        hint = "set 'max_failures' or 'failure_threshold', or remove 'collect'"
         scope.source.warn("idle_triage", message, fields.key("triage"), hint=hint)
 
 
-def _vouched(said: dict[str, Any]) -> dict[str, Any]:
-    """A step that no worker carries out has nobody to look for the files it writes: its check does, made if need be."""
-    action = said.get("action")
-    is_engines = "map" in said or (action is not None and action.kind in ENGINE_ACTIONS)
-    if not is_engines or not said.get("writes"):
-        return said
-    check = said.get("validator") or Command(action=Action("shell", {"text": ":"}))
-    return {**said, "validator": msgspec.structs.replace(check, writes=said["writes"])}
+def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
+    """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
+    action = values.get("action")
+    is_engines = "map" in values or (action is not None and action.kind in ENGINE_ACTIONS)
+    if not is_engines or not values.get("writes"):
+        return values
+    check = values.get("validator") or Command(action=Action("shell", {"text": ":"}))
+    return {**values, "validator": msgspec.structs.replace(check, writes=values["writes"])}
 
 
 def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
-    _refuse_half_a_map(fields, label, scope)
+    _refuse_incomplete_map(fields, label, scope)
     if "map" not in fields or "do" not in fields:
         return {}
-    own = msgspec.structs.replace(settings.merged(fields, scope), logs={})
+    own = msgspec.structs.replace(settings.merge(fields, scope), logs={})
     mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
     within = msgspec.structs.replace(inner, names=inner.names | {"output", "outputs"})
     commands = read_commands(fields.at("do"), "'do'", within, own, read=read_command_of_item)
-    said = command_fields(fields, scope, settings)
-    for key in _OF_THE_COMMANDS:
-        said.pop(key, None)
-    said["deadline"] = fields.get("deadline")
-    return {**said, "map": mapped, "do": commands}
+    values = command_fields(fields, scope, settings)
+    for key in _COMMAND_DEFAULTS:
+        values.pop(key, None)
+    values["deadline"] = fields.get("deadline")
+    return {**values, "map": mapped, "do": commands}
 
 
-def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
+def _refuse_incomplete_map(fields: Fields, label: str, scope: Scope) -> None:
     source, entries = scope.source, fields.node.entries
     actions = [*(action for action in ACTIONS if action in entries), *fields.added]
-    if fields.has_strangers and ("do" not in entries or "map" not in entries):
-        return  # most likely the other half by another name, which was noted
+    if fields.has_unknown_keys and ("do" not in entries or "map" not in entries):
+        return  # most likely a misspelled key, which is already noted
     if "do" not in entries:
         hint = f"put '{actions[0]}' into it" if actions else "add 'do: [{shell: …}]'"
         raise source.refuse("map", f"{label} has 'map' and no 'do'", fields.key("map"), hint=hint)
@@ -192,31 +195,31 @@ def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
         raise source.refuse("several_actions", message, fields.key(actions[0]), hint=f"move '{actions[0]}' into 'do'")
 
 
-def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """What a step has beyond a command: its place in the graph."""
-    said: dict[str, Any] = fields.pick(*_AS_THEY_ARE)
+def _graph_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """The fields that a step has in addition to those of a command."""
+    values: dict[str, Any] = fields.pick(*_COPIED_KEYS)
     if "when" in fields:
         with scope.noting:
-            said["when"] = condition(fields.at("when"), scope)
+            values["when"] = read_condition(fields.at("when"), scope)
     if "triage" in fields:
-        said["triage"] = _triage(fields["triage"])
+        values["triage"] = _triage(fields["triage"])
     if "undo" in fields:
         with scope.noting:
-            own = settings.merged(fields, scope).for_commands()
-            said["undo"] = _undo(read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own))
-    said.update(read_files(fields, scope))
+            own = settings.merge(fields, scope).for_commands()
+            values["undo"] = _with_timeout(read_command(fields.at("undo"), "'undo'", scope.with_names("output"), own))
+    values.update(read_files(fields, scope))
     if "cache" in fields:
         with scope.noting:
-            said.update(read_cache(fields, scope))
+            values.update(read_cache(fields, scope))
     if fields.get("start"):
-        said["is_start"] = True
+        values["is_start"] = True
     if "budget" in fields:
-        said["budget"] = read_budget(fields["budget"], scope.source)
-    return said
+        values["budget"] = read_budget(fields["budget"], scope.source)
+    return values
 
 
-def _undo(command: Command) -> Command:
-    """An undo always has a time limit: it runs when a run is ending, and nothing may hold that up for ever."""
+def _with_timeout(command: Command) -> Command:
+    """The undo command with a timeout: it runs while the run ends, which must not take forever."""
     return command if command.timeout else msgspec.structs.replace(command, timeout=END_TIMEOUT_SECONDS)
 
 
@@ -226,15 +229,8 @@ def _triage(form: Fields | bool) -> Triage | None:
     return Triage() if form else None
 
 
-def _read_links(found: StepDraft, fields: Fields, scope: Scope) -> None:
-    if "needs" in fields:
-        found.needs = read_needs(fields.at("needs"), scope)
-    if "next" in fields:
-        found.edges = read_next(fields.at("next"), scope)
-
-
 def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
-    """The explicit `end`: an action with a few keys; it may read every step."""
+    """The explicit `end`: an action with few keys, which may read every step."""
     source = draft.source
     if not isinstance(node, Mapping):
         raise source.refuse("type", f"'end' is {describe(node)}, a mapping with an action is expected", node)
@@ -242,10 +238,10 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     own = Mapping(node.line, node.column)
     own.entries = {key: entry for key, entry in node.entries.items() if END_SHAPE.known(key)}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
-    scope = Scope(draft, "'end'", reader=None).within(fields)
-    calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
-    said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
-    return Step(name=END, **said)
+    scope = Scope(draft, "'end'", reader=None).for_fields(fields)
+    defaults = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
+    values = {**action_field(fields, "'end'", scope), **command_fields(fields, scope, defaults)}
+    return Step(name=END, **values)
 
 
 def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
@@ -264,5 +260,5 @@ def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
 
 
 def default_end() -> Step:
-    """The end that only evaluates."""
+    """The end without an action, which only evaluates outputs."""
     return Step(name=END, timeout=END_TIMEOUT_SECONDS)

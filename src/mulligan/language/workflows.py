@@ -1,4 +1,4 @@
-"""A whole file: its top-level keys, its steps, its checks, in that order."""
+"""Reads a whole file: top-level keys, steps, checks."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ import msgspec
 
 from mulligan.core.model.workflow import END, MAX_PARALLEL_STEPS, Breaker, Input, Secret, Step, Template, Workflow
 from mulligan.errors import LanguageError
-from mulligan.language import files
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
-from mulligan.language.check import check_graph, check_uses
-from mulligan.language.clear_secrets import hide_clear_secrets
 from mulligan.language.commands import named_handler
+from mulligan.language.file_dependencies import add_needs
+from mulligan.language.graph_checks import check_graph, check_uses
 from mulligan.language.groups import group_tree, step_names
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
-from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, describe
-from mulligan.language.policies import read_policy, read_retry
+from mulligan.language.likely_mistakes import (
+    item_names,
+    refuse_foreign_templates,
+    warn_matrix_placeholders,
+    warn_unused,
+)
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
+from mulligan.language.plaintext_secrets import hide_plaintext_secrets
 from mulligan.language.resolve import Resolved, resolve
-from mulligan.language.scope import NOBODY, Draft, Includes, Scope
+from mulligan.language.retry_policies import read_policy, read_retry
+from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
-from mulligan.language.slips import item_names, refuse_foreign_templates, warn_placeholders
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
-from mulligan.language.unused import warn_unused
-from mulligan.language.values import value_template
+from mulligan.language.value_templates import value_template
 
 Declared = TypeVar("Declared")
 
-# Problems that take a link away: what then looks like a missing path may only be its shadow.
+# Problems that remove links. After one of them a missing path is not reported, since it may be a consequence.
 _LINK_PROBLEMS = frozenset(
     f"language.{code}"
     for code in ("unknown_step", "duplicate_step", "missing_key", "unknown_key", "name", "matrix", "need")
@@ -37,13 +41,13 @@ _LINK_PROBLEMS = frozenset(
 
 
 def read_workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
-    """The checked workflow in a document, or a LanguageError with all that is wrong with it."""
+    """The checked workflow in a document, or a LanguageError with all its problems."""
     try:
-        workflow = _workflow(root, source, default_name, includes)
+        workflow, _ = _read(root, source, default_name, includes)
     except Refusal as refusal:
         source.note(refusal)
-    except Enough:
-        pass  # the problems so far say it all
+    except TooManyProblems:
+        pass  # the problems so far are reported
     except RecursionError:
         source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
     if source.problems:
@@ -51,20 +55,16 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
     return workflow
 
 
-def _workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
-    return _read(root, source, default_name, includes)[0]
-
-
 def _group(
     root: Mapping, outer: Draft, group: Mapping, step: str, given: tuple[str, ...], outside: frozenset[str]
 ) -> Workflow:
-    """The workflow that a group stands for. It declares the inputs that are read inside; the file uses what it uses."""
+    """The workflow of a group. It declares the inputs that are read inside, which count as used by the file."""
     tree = group_tree(root, group, step)
     extra = {name: Input(type="any") for name in given}
     inner = frozenset(step_names(group))
     outer.grouped.update(dict.fromkeys(inner, step))
     workflow, draft = _read(tree, outer.source, step, outer.includes, extra, outside - inner)
-    # What is handed in has another name than any input of the file.
+    # Inputs of the group have other names than those of the file.
     outer.used |= {(section, name) for section, name in draft.used if section != "inputs" or name not in extra}
     outer.used_handlers.update(draft.used_handlers)
     is_all = ("inputs", "*") in draft.used
@@ -81,11 +81,11 @@ def _read(
     extra: dict[str, Input] | None = None,
     outside: frozenset[str] = frozenset(),
 ) -> tuple[Workflow, Draft]:
-    """The workflow in a tree, and what was found on the way. With `extra` inputs it is a group of another one."""
+    """The workflow in a tree, and its draft. With `extra` inputs it is a group of another workflow."""
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
-    hide_clear_secrets(root, source)
+    hide_plaintext_secrets(root, source)
     fields: Fields = WORKFLOW.read(root, "the workflow", source)
     draft = _draft(fields, source, includes)
     draft.inputs.update(extra or {})
@@ -96,10 +96,10 @@ def _read(
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
-    files.add_needs(resolved, source)
+    add_needs(resolved, source)
     outputs = _outputs(fields, draft)
     if extra is None:
-        _look_over(root, fields, draft, settings)
+        _check_for_mistakes(root, fields, draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
         description=fields.get("description", ""),
@@ -123,19 +123,19 @@ def _read(
     return workflow, draft
 
 
-def _look_over(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
-    """What is asked of a file as a whole, with its groups: what nobody uses, and what most likely is a slip."""
+def _check_for_mistakes(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
+    """Check the file with its groups for unused declarations and likely mistakes."""
     warn_unused(fields, draft)
     if not draft.source.origin:
         refuse_foreign_templates(root, draft.source)
-        warn_placeholders(root, draft.source)
+        warn_matrix_placeholders(root, draft.source)
     _check_unused(draft, settings)
 
 
 def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:
     if workflow.max_parallel is not None and len(workflow.steps) > MAX_PARALLEL_STEPS:
         message = f"'max_parallel' is for workflows of up to {MAX_PARALLEL_STEPS:,} steps, and this one has "
-        hint = "say it when you run it: mulligan run --parallel N"
+        hint = "set it for the run: mulligan run --parallel N"
         key = fields.key("max_parallel")
         source.note(source.refuse("limit", f"{message}{len(workflow.steps):,}", key, hint=hint))
 
@@ -149,10 +149,10 @@ def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
 def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
     draft = Draft(
         source,
-        inputs=_stand_ins(fields, "inputs", Input()),
-        files=_stand_ins(fields, "files", ""),
-        secrets=_stand_ins(fields, "secrets", Secret()),
-        breakers=_stand_ins(fields, "breakers", Breaker()),
+        inputs=_fallbacks(fields, "inputs", Input()),
+        files=_fallbacks(fields, "files", ""),
+        secrets=_fallbacks(fields, "secrets", Secret()),
+        breakers=_fallbacks(fields, "breakers", Breaker()),
         includes=includes,
     )
     for name, form in fields.get("inputs", {}).items():
@@ -163,18 +163,18 @@ def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
         draft.secrets[name] = _secret(name, form, source)
     for name, form in fields.get("breakers", {}).items():
         draft.breakers[name] = Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
-    draft.policies = _mapping(fields, "retry_policies")
-    draft.handlers = _mapping(fields, "handlers")
+    draft.policies = _mapping_at(fields, "retry_policies")
+    draft.handlers = _mapping_at(fields, "handlers")
     return draft
 
 
-def _stand_ins(fields: Fields, section: str, value: Declared) -> dict[str, Declared]:
-    """What stands for a refused entry of a section, so that what reads it is not refused as well."""
-    node = _mapping(fields, section)
+def _fallbacks(fields: Fields, section: str, value: Declared) -> dict[str, Declared]:
+    """Values for all entries of a section, so that reading a refused entry is not refused as well."""
+    node = _mapping_at(fields, section)
     return dict.fromkeys(node.entries, value) if node else {}
 
 
-def _mapping(fields: Fields, key: str) -> Mapping | None:
+def _mapping_at(fields: Fields, key: str) -> Mapping | None:
     node = fields.at(key) if key in fields else None
     return node if isinstance(node, Mapping) else None
 
@@ -182,23 +182,23 @@ def _mapping(fields: Fields, key: str) -> Mapping | None:
 def _secret(name: str, form: Fields, source: Source) -> Secret:
     if len(form.node.entries) != 1:
         hint = "write one of 'env', 'file' and 'command'"
-        message = f"a secret is found in one place, and '{name}' has {len(form.node.entries) or 'none'}"
+        message = f"a secret has one source, and '{name}' has {len(form.node.entries) or 'none'}"
         source.note(source.refuse("secret", message, form.node, hint=hint))
     return Secret(**form.values)
 
 
 def _settings(fields: Fields, draft: Draft) -> Settings:
-    """What `defaults` says. Its expressions hold for all steps, so they read none."""
+    """The settings in `defaults`. They apply to all steps, so their expressions can read none."""
     if "defaults" not in fields:
         return Settings()
-    scope = Scope(draft, "'defaults'", reader=NOBODY)
+    scope = Scope(draft, "'defaults'", reader=NO_STEPS)
     with draft.source.noting:
         form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
         draft.shell_interpreter = form.get("shell")
         draft.is_shell_strict = form.get("strict", True)
         draft.python_interpreter = form.get("python")
         draft.agent_provider = form.get("agent")
-        settings = Settings().merged(form, scope)
+        settings = Settings().merge(form, scope)
         if "logs" in form:
             settings = msgspec.structs.replace(settings, logs=read_logs(form["logs"], scope))
         read_retry(settings.retry, scope, settings)
@@ -207,7 +207,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
 
 
 def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepDraft], Step]:
-    """The steps in file order, and the end: from the list, from the top, or the default one."""
+    """The steps in file order, and the end: from the list, from the top level, or the default."""
     source = draft.source
     node = fields.at("steps") if "steps" in fields else None
     if node is None:
@@ -233,7 +233,7 @@ def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
         return default_end()
     with draft.source.noting:
         if len(found) > 1:
-            message = f"there are two ends: first in line {draft.source.number(found[0])}"
+            message = f"'end' appears twice: first in line {draft.source.number(found[0])}"
             raise draft.source.refuse("duplicate_step", message, found[1], hint="remove one of them")
         return read_end(found[0], draft, settings)
     return default_end()
@@ -246,12 +246,14 @@ def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
         with draft.source.noting:
             outputs[name] = value_template(node, scope)
             if any(read.startswith("secrets.") for read in outputs[name].reads):
-                raise draft.source.refuse("secret", "a secret is known to workers only, and never put out", node)
+                raise draft.source.refuse(
+                    "secret", "an output cannot contain a secret: only workers know secrets", node
+                )
     return outputs
 
 
 def _check_unused(draft: Draft, settings: Settings) -> None:
-    """Read what no step uses, too: a typo there is a typo."""
+    """Read unused handlers and policies as well, to find their problems."""
     scope = Scope(draft, "", reader=None, names=frozenset({"item", "index"}))
     for name, (key, node) in (draft.handlers.entries if draft.handlers else {}).items():
         if name not in draft.used_handlers:

@@ -10,7 +10,7 @@ from mulligan.core.model.formatting import format_time
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownBreaker
 from mulligan.history.obstacles import Obstacle
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import BreakerRecord, Store
 from mulligan.service.run_reader import RunReader
 

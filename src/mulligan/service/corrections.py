@@ -22,7 +22,7 @@ from mulligan.errors import InputInvalid, MulliganError
 from mulligan.formats import NOETL, OURS, load
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
-from mulligan.language.inputs import convert, shown
+from mulligan.language.inputs import convert, format_input
 from mulligan.ports import Store
 from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
 from mulligan.service.run_reader import RunReader
@@ -107,7 +107,7 @@ def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[st
     for name, value in corrected.given.items():
         if name in kept and convert(name, declared[name], value) != kept[name]:
             raise InputInvalid(
-                f"run {run.run_id} already has the input '{name}': {shown(kept[name])}",
+                f"run {run.run_id} already has the input '{name}': {format_input(kept[name])}",
                 hint=f"for another value start another run: mulligan fork {run.run_id} --from STEP -i {name}=VALUE",
                 input=name,
             )

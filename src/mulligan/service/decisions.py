@@ -22,7 +22,7 @@ from mulligan.errors import InputInvalid, MulliganError, StoreUnavailable, Unkno
 from mulligan.history.phrases import describe_adjustment
 from mulligan.history.story import story
 from mulligan.language.expressions import Cel
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.service.pending import PendingEntry
 from mulligan.service.run_control import RunControl
 from mulligan.service.values import parse_duration, parse_size, read_budgets

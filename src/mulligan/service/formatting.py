@@ -20,7 +20,7 @@ from mulligan.history.matrices import (
     values_text,
 )
 from mulligan.history.phrases import up_to_date_since
-from mulligan.language.inputs import shown as format_input
+from mulligan.language.inputs import format_input
 
 __all__ = [
     "ATTENTION",

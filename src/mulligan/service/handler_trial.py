@@ -20,7 +20,7 @@ from mulligan.core.model.workflow import Action, Command, Expression, Handler, I
 from mulligan.core.state.state import Place
 from mulligan.errors import InputInvalid, NotFound, Refused
 from mulligan.history.phrases import describe_failure
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.driver import Ending, machine
 from mulligan.service.run_control import Prepared, RunControl

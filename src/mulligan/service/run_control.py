@@ -44,7 +44,7 @@ from mulligan.errors import (
 )
 from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver

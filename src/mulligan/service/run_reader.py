@@ -17,7 +17,7 @@ from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownRun, UnknownStep
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks

@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
-from mulligan.language.inputs import shown
+from mulligan.language.inputs import format_input
 from mulligan.ports import RunRecord
 from mulligan.service.preflight import refuse_missing_secrets
 from mulligan.service.run_control import Prepared, RunControl
@@ -65,7 +65,7 @@ def find_existing_run(reader: RunReader, prepared: Prepared, key: str, used: Key
     had = _inputs(reader, record)
     if had is not None and had != prepared.inputs:
         names = [name for name in {**had, **prepared.inputs} if had.get(name) != prepared.inputs.get(name)]
-        theirs = ", ".join(f"{name}={shown(had.get(name))}" for name in names)
+        theirs = ", ".join(f"{name}={format_input(had.get(name))}" for name in names)
         raise KeyUsed(
             f"run {record.run_id} was started with the key '{key}' and other inputs: {theirs}",
             hint="use another key for another run",

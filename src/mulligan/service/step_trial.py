@@ -13,8 +13,8 @@ from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model.events import Kept
 from mulligan.core.model.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
-from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
-from mulligan.language.words import did_you_mean
+from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
+from mulligan.language.suggestions import did_you_mean
 
 # What is removed from a command: everything that reacts to a failure, and all that comes after.
 BARE: dict[str, Any] = {
@@ -118,7 +118,7 @@ def find_step(workflow: Workflow, step: str) -> Step:
             message = f"'{step}' is a matrix of workflow '{workflow.name}': name one of its steps"
             raise UnknownStep(message, hint=f"for example '{first}'", step=step)
         names = [one.name for one in workflow.steps]
-        hint = did_you_mean(step, names) or "list them: mulligan graph FILE"
+        hint = did_you_mean(step, names) or "list the steps: mulligan graph FILE"
         raise UnknownStep(f"'{step}' is not a step of workflow '{workflow.name}'", hint=hint, step=step)
     return found
 
@@ -151,8 +151,8 @@ Fakes = dict[str, tuple[FakeEnd, ...]]
 
 def read_fakes_given(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
     """How the faked steps end, as the command line says and, for other steps, as the file says."""
-    in_file = {} if file is None else fakes_in(file)
-    return read_fakes(workflow, {**in_file, **given_fakes(workflow, words)})
+    in_file = {} if file is None else load_fakes(file)
+    return read_fakes(workflow, {**in_file, **parse_fakes(workflow, words)})
 
 
 def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:

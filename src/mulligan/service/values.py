@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
 from mulligan.language import quantities as q
-from mulligan.language.budgets import given_budgets
+from mulligan.language.budgets import parse_budgets
 
 
 def parse_duration(text: str) -> float:
@@ -43,7 +43,7 @@ def parse_time(text: str, now: datetime) -> datetime:
 def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
     """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run."""
     try:
-        return given_budgets(words)
+        return parse_budgets(words)
     except ValueError as error:
         raise InputInvalid(
             f"'{error}' is not a budget",

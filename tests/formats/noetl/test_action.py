@@ -67,7 +67,7 @@ def test_no_value_is_filled_in_where_the_action_evaluates_a_text(said: str):
 
     (problem,) = refused.value.problems
     assert problem.code == "language.plugin"
-    assert problem.hint == "hand it over under another key; for the characters themselves write '$${'"
+    assert problem.hint == "pass it under another key; for the characters themselves write '$${'"
     assert action(f"{{step: one, noetl: {{{said.replace('${', '$${')}}}}}").bindings == {}
 
 

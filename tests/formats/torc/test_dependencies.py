@@ -343,15 +343,15 @@ REFUSED = [
     (
         "- {name: a, command: x, depends_on_regexes: ['(a+)+$']}",
         "error[language.pattern]: w.yaml:3:46: "
-        "the expression is '(a+)+$', whose search may take for ever: a choice stands in a repeated group\n"
+        "the expression is '(a+)+$', which may take exponential time: a repeated group contains a choice\n"
         "  3 | - {name: a, command: x, depends_on_regexes: ['(a+)+$']}\n"
-        "    |                                              ^^^^^^^^ let it give nothing back once it has matched: "
-        "(a++)+ in place of (a+)+, (?>a|b)+ in place of (a|b)+",
+        "    |                                              ^^^^^^^^ use a possessive quantifier or an atomic group: "
+        "(a++)+ instead of (a+)+, (?>a|b)+ instead of (a|b)+",
     ),
     # a circle
     (
         "- {name: a, command: x, depends_on: [b]}\n- {name: b, command: x, depends_on_regexes: [^a]}",
-        "error[language.cycle]: w.yaml:3:38: steps that need each other would wait for ever: a → b → a\n"
+        "error[language.cycle]: w.yaml:3:38: these steps need each other and could never start: a → b → a\n"
         "  3 | - {name: a, command: x, depends_on: [b]}\n"
         "    |                                      ^",
     ),

@@ -218,8 +218,8 @@ REFUSALS = [
      "  1 | name \"\\q\"\n    |       ^^ write '\\\\' for a backslash, '\\u{e9}' for a character"),
     (r'name "\u{110000}"', "error[language.kdl]: w.kdl:1:7: the escape '\\u{110000}' is unknown\n"
      "  1 | name \"\\u{110000}\"\n    |       ^^^^^^^^^^ write '\\\\' for a backslash, '\\u{e9}' for a character"),
-    (r'name "\u{d800}"', "error[language.character]: w.kdl:1:6: the text holds the character U+D800, "
-     'which no program takes\n  1 | name "\\u{d800}"\n    |      ^^^^^^^^^^ remove it'),
+    (r'name "\u{d800}"', "error[language.character]: w.kdl:1:6: the text contains the character U+D800, "
+     'which is not allowed\n  1 | name "\\u{d800}"\n    |      ^^^^^^^^^^ remove it'),
     ("name 99999999999999999999", "error[language.number]: w.kdl:1:6: the number 99999999999999999999 does not fit "
      "into 64 bits\n  1 | name 99999999999999999999\n    |      ^^^^^^^^^^^^^^^^^^^^ quote it to keep it as text"),
     ('job "a" {', "error[language.kdl]: w.kdl:1:9: the brace that starts here is not closed\n"
@@ -252,7 +252,7 @@ REFUSALS = [
      "  1 | job a { depends_on }\n    |         ^^^^^^^^^^ write it as depends_on …"),
     ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' is not allowed in 'command', which only takes "
      "values\n  1 | job a { command x { y } }\n    |                     ^"),
-    ("job a { command x; command y }", "error[language.duplicate_key]: w.kdl:1:20: 'command' is here twice: first in "
+    ("job a { command x; command y }", "error[language.duplicate_key]: w.kdl:1:20: 'command' appears twice: first in "
      "line 1\n  1 | job a { command x; command y }\n    |                    ^^^^^^^ remove one of them"),
     ("parameters x", "error[language.kdl]: w.kdl:1:12: 'x' has no name in 'parameters'\n"
      "  1 | parameters x\n    |            ^ write it as parameters { name value }"),

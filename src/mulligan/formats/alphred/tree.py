@@ -9,7 +9,7 @@ from mulligan.formats.alphred.keys import DRAFT, EDGE, MAX_CHILDREN_DEFAULT, NOD
 from mulligan.formats.names import Names
 from mulligan.language.nodes import Mapping, Node, Refusal, Source
 from mulligan.language.shapes import Fields, Record
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from mulligan.formats.alphred.steps import StepBuilder
 from mulligan.formats.alphred.tree import Tree, TreeNode, read_tree
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, shorten
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 
 def translate(root: Node, translation: Translation) -> Mapping:

@@ -18,7 +18,7 @@ from mulligan.formats.translation import scalar
 from mulligan.language.document import parse
 from mulligan.language.loading import file_bytes, read_tree
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):

@@ -20,8 +20,8 @@ from mulligan.formats.noetl.routes import Router, cases_for_action, router_for_a
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Enough, Mapping, Node, Scalar, Sequence, plain
-from mulligan.language.reach import Reach
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, TooManyProblems, plain
+from mulligan.language.reachability import Reachability
 
 # Arcs may lead back, for pages or polls. More visits than this are taken for a mistake.
 MAX_VISITS = 1000
@@ -126,10 +126,10 @@ class Plan:
         for step in self._steps:
             self._add(step)
         if self._source.problems:
-            raise Enough  # a refused step is not planned, and others lead to it
-        reach = Reach({place.name: place.links for place in self.planned})
+            raise TooManyProblems  # a refused step is not planned, and others lead to it
+        reach = Reachability({place.name: place.links for place in self.planned})
         self._add_seen(reach)
-        rounds = reach.holding((place.name, place.name) for place in self.planned)
+        rounds = reach.connected((place.name, place.name) for place in self.planned)
         entered = {target for place in self.planned for target in place.links}
         start = self.names[entry.name].entry
         return [
@@ -376,10 +376,12 @@ class Plan:
 
     # -- what a step reads --------------------------------------------------------------------------------------------
 
-    def _add_seen(self, reach: Reach) -> None:
+    def _add_seen(self, reach: Reachability) -> None:
         """Give each step the outputs that it reads of steps that lead to it, and of those that may set something."""
         reading = {place.name: self._read_by(place.reads) for place in self.planned if place.actions}
-        reachable = reach.holding((source, name) for name, read in reading.items() for _, source in self._sources(read))
+        reachable = reach.connected(
+            (source, name) for name, read in reading.items() for _, source in self._sources(read)
+        )
         for name, read in reading.items():
             before = [pair for pair in self._sources(read) if (pair[1], name) in reachable]
             for action in self._at[name].actions:

@@ -16,7 +16,7 @@ from mulligan.formats.noetl.tools import Workbook
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node, Scalar, Source, plain, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 START = "start"
 _OLDEST = "noetl.io/v1"

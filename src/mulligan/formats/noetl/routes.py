@@ -14,7 +14,7 @@ from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
 
 # Words in a condition that is about failures. A condition without any of them is about successes.
 _FAILURE_WORDS = re.compile(r"\b(?:error|errors|failed|failure)\b")
@@ -179,7 +179,7 @@ def check_sink(node: Node, source: Source) -> None:
         if not isinstance(kind, Scalar):
             raise source.refuse("missing_key", "the sink has no 'tool'", sink, hint="add 'tool: …'")
         if kind.value not in SINKS:
-            hint = MISSING_TOOLS.get(kind.text) or f"there are {listed(SINKS, 'and')}"
+            hint = MISSING_TOOLS.get(kind.text) or f"there are {quote_list(SINKS, 'and')}"
             raise source.refuse("noetl", f"there is no sink '{shorten(kind.text)}'", kind, hint=hint)
 
 

@@ -199,7 +199,9 @@ def read_loop(form: Fields, workload: dict[str, Any], source: Source) -> Loop | 
     over = form.node.get("in") or form.node.get("collection")
     iterator = form.get("iterator") or form.get("element")
     for found, key in ((over, "in"), (iterator, "iterator")):
-        if found is None and not form.has_strangers:  # otherwise it most likely has a misspelled name, which was noted
+        if (
+            found is None and not form.has_unknown_keys
+        ):  # otherwise it most likely has a misspelled name, which was noted
             source.note(source.refuse("missing_key", f"'loop' has no '{key}'", form.node, hint=f"add '{key}: …'"))
     if over is None or iterator is None:
         return None

@@ -22,7 +22,7 @@ from mulligan.language.shapes import (
     number,
     whole,
 )
-from mulligan.language.words import key_hint
+from mulligan.language.suggestions import key_hint
 
 # A value that may contain templates: it is passed on as it is written.
 ANY = Deferred(Json)

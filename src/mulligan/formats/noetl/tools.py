@@ -15,7 +15,7 @@ from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, quote_list
 
 # Keys that the action does not get: they are honoured elsewhere, or ignored.
 _NOT_FOR_ACTION = ("desc", "output", "retry", "pool", "version")
@@ -158,7 +158,7 @@ class Workbook:
             message = f"the tool '{kind}' is not supported"
             raise source.refuse("noetl", message, written, hint=MISSING_TOOLS[kind])
         if kind not in TOOLS:
-            hint = did_you_mean(kind, TOOLS) or f"there are {listed(TOOLS, 'and')}"
+            hint = did_you_mean(kind, TOOLS) or f"there are {quote_list(TOOLS, 'and')}"
             raise source.refuse("noetl", f"there is no tool '{shorten(written.text)}'", written, hint=hint)
         return kind, written
 

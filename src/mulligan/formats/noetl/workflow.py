@@ -16,7 +16,7 @@ from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.translation import Translation, mapping
-from mulligan.language.nodes import Enough, Mapping, Node, Scalar, plain
+from mulligan.language.nodes import Mapping, Node, Scalar, TooManyProblems, plain
 from mulligan.language.shapes import Fields
 
 __all__ = ["RECORDS", "translate"]
@@ -34,7 +34,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
             final = () if playbook.final is None else (playbook.final,)
             refuse_programs_from_steps((*playbook.steps, *final), translation.source)
     if playbook is None or translation.source.problems:
-        raise Enough
+        raise TooManyProblems
     plan = Plan(playbook.steps, playbook.final, _workload_value(playbook.workload), playbook.credentials, translation)
     plan.derived = _template_defaults(playbook.fields)
     plan.defaults = playbook.fields.get("workload") or {}
@@ -42,7 +42,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
     steps = plan.steps(playbook.entry)
     end = plan.end(playbook.final) if playbook.final is not None else None
     if translation.source.problems:
-        raise Enough
+        raise TooManyProblems
     outputs = _outputs(plan, playbook, translation)
     secrets = {name: {"env": variable} for name, variable in playbook.credentials.secrets.items()}
     return mapping(

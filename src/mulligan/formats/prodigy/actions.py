@@ -29,14 +29,13 @@ from mulligan.formats.prodigy.variables import (
     with_default,
 )
 from mulligan.formats.translation import Translation, made
-from mulligan.language.expressions import Hole, check, find_holes
+from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
-from mulligan.language.shell_dangers import SINGLE_QUOTES
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.language.shell_scan import scan
-from mulligan.language.shell_spots import Spot
-from mulligan.language.words import did_you_mean
+from mulligan.language.shell_lexer import PlaceholderSite, scan
+from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
+from mulligan.language.shell_safety import SINGLE_QUOTES
+from mulligan.language.suggestions import did_you_mean
 
 # -- variables that a script assigns itself --------------------------------------------------------------------------
 
@@ -153,8 +152,8 @@ def _close_single_quotes(naive: str, context: Context) -> str | None:
     """Close single quotes around values; None if a value is meant as code or cannot be passed safely."""
     names = Names(context.names, ROOTS)
     pieces, position = [], 0
-    for slot in scan(naive, names).spots:
-        start, end = slot.ours.offset, slot.ours.end if slot.close is None else slot.close + 1
+    for slot in scan(naive, names).sites:
+        start, end = slot.placeholder.offset, slot.placeholder.end if slot.close is None else slot.close + 1
         if _is_command(slot, naive, end):
             return None
         if slot.danger == SINGLE_QUOTES:
@@ -164,12 +163,12 @@ def _close_single_quotes(naive: str, context: Context) -> str | None:
             pieces.append('"' if is_last else "\"'")
             position = end + is_last
     text = "".join([*pieces, naive[position:]])
-    return None if any(slot.danger for slot in scan(text, names).spots) else text
+    return None if any(slot.danger for slot in scan(text, names).sites) else text
 
 
-def _is_command(slot: Spot, text: str, end: int) -> bool:
+def _is_command(slot: PlaceholderSite, text: str, end: int) -> bool:
     """Whether the value is a whole word in the position of a command."""
-    before, after = text[slot.ours.offset - 1 : slot.ours.offset], text[end : end + 1]
+    before, after = text[slot.placeholder.offset - 1 : slot.placeholder.offset], text[end : end + 1]
     return (
         slot.quoting == "bare"
         and not slot.words
@@ -233,8 +232,8 @@ def write_action(form: Fields, context: Context, translation: Translation) -> di
 def path_prefix(path: Node) -> dict[str, Node]:
     """The argument `below`: the literal start of a path, if a value of the run follows it."""
     assert isinstance(path, Scalar)
-    for part in find_holes(path.text):
-        if isinstance(part, Hole) and literal_prefix(Template((check(part.source),))) is not None:
+    for part in find_placeholders(path.text):
+        if isinstance(part, Placeholder) and literal_prefix(Template((check(part.source),))) is not None:
             return {"below": made(path.text[: part.offset], path)}
     return {}
 

@@ -36,7 +36,7 @@ from mulligan.formats.prodigy.variables import agent_answer, captured_names, fil
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
 from mulligan.language.shapes import Fields, Key, ListOf, Record, number
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
 
 # -- on_failure ------------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ def _backoff_kind(form: Fields, translation: Translation) -> tuple[str, Fields |
         return backoff, None
     if len(backoff.node.entries) != 1:
         message = f"'backoff' has {len(backoff.node.entries)} kinds, but only one is allowed"
-        raise translation.source.refuse("prodigy", message, backoff.node, hint=f"use one of {listed(BACKOFFS)}")
+        raise translation.source.refuse("prodigy", message, backoff.node, hint=f"use one of {quote_list(BACKOFFS)}")
     require_keys(backoff, *backoff.node.entries, translation=translation)
     kind = next(iter(backoff.values))
     node = backoff.at(kind)

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from mulligan.language.action_keys import ANY_TEXT, as_node
-from mulligan.language.durations import DurationShape
 from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.shapes import (
@@ -14,6 +13,7 @@ from mulligan.language.shapes import (
     TEXT,
     Choice,
     Deferred,
+    DurationShape,
     Either,
     Json,
     Key,

@@ -51,7 +51,7 @@ from mulligan.formats.prodigy.variables import (
 from mulligan.formats.translation import Translation, literal_value, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
 
 # -- foreach ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,12 @@ def _map_source(
         raise translation.source.refuse("type", message, listed)
     assert isinstance(context.slots, StepSlots)
     lister = context.slots.take(f"{slot.name}_list")
-    step = {"step": lister.name, **shell_action(listed, context, translation), "capture": "lines", "cwd": context.cwd}
+    step = {
+        "step": lister.name,
+        **shell_action(listed, context, translation),
+        "capture": "lines",
+        "cwd": context.cwd,
+    }
     over = made(f"${{{lister.output}}}", listed)
     return [step], over, f"size({lister.output}.filter(line, line.trim() != ''))", {"filter": "item.trim() != ''"}
 
@@ -214,13 +219,13 @@ def _refuse_removed(form: Fields, translation: Translation) -> None:
 def _step_kind(form: Fields, translation: Translation) -> str:
     kinds = [kind for kind in KINDS if kind in form.node.entries]
     if len(kinds) > 1:
-        message = f"a step has one action, but this one has {listed(kinds, 'and')}"
+        message = f"a step has one action, but this one has {quote_list(kinds, 'and')}"
         raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="split it into two steps")
     if kinds:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
-    message, hint = "the step has no action", f"add one of {listed(KINDS[:5])}"
+    message, hint = "the step has no action", f"add one of {quote_list(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
 

@@ -155,7 +155,7 @@ def translate_regular(root: Node, translation: Translation) -> Mapping:
 def _step_list(form: Fields, translation: Translation) -> Sequence:
     root = form.node
     found = [key for key in LISTS if key in root.entries]
-    if form.has_strangers and not found:
+    if form.has_unknown_keys and not found:
         raise Refusal(translation.source.problems[-1])  # an unknown key was meant as one of them, which is noted
     if len(found) != 1:
         message = "the workflow has no steps" if not found else f"the workflow has both '{found[0]}' and '{found[1]}'"

@@ -17,7 +17,7 @@ from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
 
 _STARTS = ("on_workflow_start", "on_worker_start")
 _ENDS = ("on_worker_complete", "on_workflow_complete")
@@ -92,7 +92,7 @@ def _read_action(form: Fields, torc: TorcFile) -> _Action | None:
         _keep_node_scheduling(form, torc)
         return None
     if not form.get("commands"):
-        if form.has_strangers or ("commands" in form.node.entries and "commands" not in form):
+        if form.has_unknown_keys or ("commands" in form.node.entries and "commands" not in form):
             return None  # noted
         hint = "add 'commands: […]'"
         raise torc.source.refuse("missing_key", "the action has no 'commands'", form.node, hint=hint)
@@ -137,7 +137,7 @@ def _warn_of_cluster(form: Fields, torc: TorcFile) -> None:
     keys = [key for key in _CLUSTER_KEYS if form.get(key)]
     if keys:
         verb = "is" if len(keys) == 1 else "are"
-        message = f"{listed(keys, 'and')} {verb} for a cluster: on one machine the commands run once"
+        message = f"{quote_list(keys, 'and')} {verb} for a cluster: on one machine the commands run once"
         torc.translation.warn("cluster", message, form.key(keys[0]))
 
 

@@ -11,7 +11,7 @@ from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries_of
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.suggestions import did_you_mean, quote_list
 
 _KEPT_KEYS = (
     "user",
@@ -52,7 +52,7 @@ def _warn_of_cluster_keys(found: dict[str, Any], form: Fields, translation: Tran
     nodes = [word for word in found if word.startswith(_COMPUTE_NODE_PREFIX)]
     for words in filter(None, (slurm, nodes)):
         verb = "are" if len(words) > 1 else "is"
-        message = f"{listed(words, 'and')} {verb} for a cluster: kept but not used"
+        message = f"{quote_list(words, 'and')} {verb} for a cluster: kept but not used"
         translation.warn("cluster", message, form.key(words[0]))
 
 

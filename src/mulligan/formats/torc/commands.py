@@ -9,9 +9,9 @@ from mulligan.formats.torc.jobs import DataItem, Job
 from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.translation import scalar
 from mulligan.language.nodes import Node, Scalar, Source
-from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
-from mulligan.language.shell_scan import scan
+from mulligan.language.shell_lexer import scan
+from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused
+from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
 
 _LIKE_EXPRESSION = lazy_regex(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
 # Contexts in which the shell expands nothing.
@@ -69,10 +69,10 @@ def escape_shell(text: str) -> str:
     if not _LIKE_EXPRESSION.search(text):
         return text
     try:
-        spots = scan(text, Names(frozenset(), ROOTS)).spots
+        spots = scan(text, Names(frozenset(), ROOTS)).sites
     except ShellRefused:
         return text  # the language reports why
-    for offset in sorted((spot.ours.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
+    for offset in sorted((spot.placeholder.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
         text = f"{text[:offset]}${text[offset:]}"
     return text
 

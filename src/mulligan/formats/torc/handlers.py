@@ -12,7 +12,7 @@ from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries_
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Scalar, Sequence, Source
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 # Torc has no limit.
 SCRIPT_TIMEOUT = "1h"

@@ -17,9 +17,9 @@ from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.scanner import put
 from mulligan.formats.torc import records
 from mulligan.formats.translation import made, scalar
-from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, shorten
 from mulligan.language.shapes import Record
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _EMPTY: Dict[str, Any] = MappingProxyType({})
 
@@ -100,7 +100,7 @@ def parse(source: Source) -> Node:
     root = Mapping(first.line, first.column)
     try:
         _fill(root, nodes, _TOP, "the workflow", source)
-    except Enough:
+    except TooManyProblems:
         pass  # enough problems were noted
     if source.problems:
         raise LanguageError(source.problems)

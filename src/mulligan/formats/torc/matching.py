@@ -14,10 +14,10 @@ from itertools import accumulate
 from typing import Generic, TypeVar
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
+from mulligan.language.prefix_index import PrefixIndex, literal_prefix
 from mulligan.language.regular_expressions import PATTERN
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 # -- Rust's regular expressions --------------------------------------------------------------------------------------
 
@@ -228,16 +228,16 @@ class NameIndex(Generic[Entry]):
             yield from self._lines.matching_names(expression)
         else:
             search = re.compile(expression).search
-            beginning = plain_beginning(expression[1:]) if expression.startswith("^") else ""
-            yield from filter(search, self._beginnings.starting(beginning))
+            beginning = literal_prefix(expression[1:]) if expression.startswith("^") else ""
+            yield from filter(search, self._beginnings.names_with_prefix(beginning))
 
     @cached_property
     def _lines(self) -> _NameLines:
         return _NameLines(list(self.by_name))
 
     @cached_property
-    def _beginnings(self) -> Beginnings:
-        return Beginnings(self.by_name)
+    def _beginnings(self) -> PrefixIndex:
+        return PrefixIndex(self.by_name)
 
     def _note(self, code: str, message: str, node: Node, hint: str) -> None:
         """Note a problem once per node: a name with parameters would otherwise be noted for each value."""

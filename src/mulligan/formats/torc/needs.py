@@ -9,8 +9,8 @@ from typing import Any
 
 from mulligan.formats.torc.jobs import DataItem, Dependency, Job
 from mulligan.formats.translation import made
-from mulligan.language.beginnings import Beginnings
 from mulligan.language.nodes import Node
+from mulligan.language.prefix_index import PrefixIndex
 
 # More steps than this are needed as a group, by a pattern over their names.
 NAMED_MAX = 8
@@ -22,7 +22,7 @@ class StepPatterns:
     """Patterns that match the names of given steps and of no others."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = Beginnings(names)
+        self._names = PrefixIndex(names)
         self._known: dict[tuple[Job, ...], str] = {}
 
     def pattern_for(self, jobs: tuple[Job, ...]) -> str:
@@ -39,7 +39,7 @@ class StepPatterns:
         """Find a short pattern. Step names have no characters that need escaping."""
         shared = _shared_prefix(min(members), max(members))
         for start in filter(None, dict.fromkeys((shared.rstrip("0123456789"), shared))):
-            alike = self._names.starting(start)
+            alike = self._names.names_with_prefix(start)
             for ending in _ENDINGS:
                 matched = alike if ending == ".*" else [name for name in alike if re.fullmatch(start + ending, name)]
                 if len(matched) == len(members) and set(matched) == set(members):

@@ -26,7 +26,7 @@ from mulligan.language.nodes import (
     shorten,
 )
 from mulligan.language.shapes import Fields, Record
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 # -- combinations ----------------------------------------------------------------------------------------------------
 

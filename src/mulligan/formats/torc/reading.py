@@ -12,7 +12,7 @@ from mulligan.formats.torc.parameters import Expansion
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.shapes import Fields
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
 
 
 class TorcFile:
@@ -67,7 +67,7 @@ class TorcFile:
         found = [each for each in self.user_data.by_name.values() if not each.is_in_command and not each.writers]
         self.kept_user_data += [item.node for item in found]
         if found:
-            names = listed([item.name for item in found], "and")
+            names = quote_list([item.name for item in found], "and")
             hint = f"write ${{user_data.input.{found[0].name}}} in a command to insert its value"
             message = f"no command refers to user data {names}: kept but not used"
             self.translation.warn("user_data", message, found[0].name_node, hint=hint)

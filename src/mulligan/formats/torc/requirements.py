@@ -11,7 +11,7 @@ from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Node, Scalar, Source, describe, plain
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 # Built into every Torc workflow: one processor, and memory without a limit.
 DEFAULT = "default"

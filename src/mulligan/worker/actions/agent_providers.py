@@ -16,7 +16,7 @@ import msgspec
 from mulligan.core.model.spending import parse_cost
 from mulligan.errors import InputInvalid, Problem
 from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Source
+from mulligan.language.nodes import Mapping, Node, Refusal, Source, TooManyProblems
 from mulligan.language.shapes import TEXT, Choice, Either, Fields, Json, Key, ListOf, MapOf, Record, Value
 from mulligan.worker.actions.agent_output import FORMS, Field, Form, Prices
 from mulligan.worker.programs import Programs
@@ -111,7 +111,7 @@ def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
         )
     except Refusal as refusal:
         raise _invalid(refusal.problem) from None
-    except Enough:
+    except TooManyProblems:
         raise _invalid(source.problems[0]) from None
 
 

@@ -9,11 +9,10 @@ from mulligan.errors import InputInvalid
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.placeholders import MARK, Command, MarkedText, Placeholder
 from mulligan.formats.noetl.runtime.templates import excerpt
-from mulligan.language import shell_dangers as dangers
+from mulligan.language import shell_safety as dangers
 from mulligan.language.shell import ShellRefused, environment_value, rewrite
-from mulligan.language.shell_holes import Names as Reserved
-from mulligan.language.shell_scan import scan
-from mulligan.language.shell_spots import Spot
+from mulligan.language.shell_lexer import PlaceholderSite, scan
+from mulligan.language.shell_placeholders import Names as Reserved
 
 # The scanner sees a mark as a field of this name, like a field of `inputs` in a workflow of ours.
 _ROOT = "template"
@@ -35,7 +34,7 @@ def bind_command(marked_text: MarkedText) -> Command:
         return Command(marked_text.text, {})
     try:
         text = _with_harmless(_with_fields(marked_text), marked_text)
-        for spot in scan(text, _RESERVED).spots:
+        for spot in scan(text, _RESERVED).sites:
             _refuse(spot, _placeholder(spot, marked_text))
         found = rewrite(text, roots=_RESERVED.roots)
     except ShellRefused as reason:
@@ -53,31 +52,33 @@ def _with_fields(marked_text: MarkedText) -> str:
     if f"${{{_ROOT}." in marked_text.text:
         raise invalid_input(f"'${{{_ROOT}.…}}' cannot be expanded by a shell")
     text = MARK.sub(lambda mark: f"${{{_ROOT}.v{mark[1]}}}", marked_text.text)
-    for spot in reversed(scan(text, _RESERVED).spots):
+    for spot in reversed(scan(text, _RESERVED).sites):
         if spot.quoting == "single":
-            field = text[spot.ours.offset : spot.ours.end]
-            text = f"{text[: spot.ours.offset]}'\"{field}\"'{text[spot.ours.end :]}"
+            field = text[spot.placeholder.offset : spot.placeholder.end]
+            text = f"{text[: spot.placeholder.offset]}'\"{field}\"'{text[spot.placeholder.end :]}"
     return text
 
 
 def _with_harmless(text: str, marked_text: MarkedText) -> str:
     """Fill in empty values and numbers as text, except in a word outside of quotes."""
     while True:
-        spots = [spot for spot in scan(text, _RESERVED).spots if _placeholder(spot, marked_text).is_harmless]
+        spots = [spot for spot in scan(text, _RESERVED).sites if _placeholder(spot, marked_text).is_harmless]
         spots = [spot for spot in spots if not _is_word(spot)]
         # An empty name of a command makes the next word the name, so the others are checked again.
         command = next((spot for spot in spots if spot.is_command), None)
         for spot in [command] if command else reversed(spots):
-            text = f"{text[: spot.ours.offset]}{_placeholder(spot, marked_text).text}{text[spot.ours.end :]}"
+            text = (
+                f"{text[: spot.placeholder.offset]}{_placeholder(spot, marked_text).text}{text[spot.placeholder.end :]}"
+            )
         if command is None:
             return text
 
 
-def _is_word(spot: Spot) -> bool:
+def _is_word(spot: PlaceholderSite) -> bool:
     return spot.quoting == "bare" and not (spot.danger or spot.is_command or spot.words[:1] == ["for"])
 
 
-def _refuse(spot: Spot, placeholder: Placeholder) -> None:
+def _refuse(spot: PlaceholderSite, placeholder: Placeholder) -> None:
     if spot.is_command:
         raise placeholder.refusal("names a command", _COMMAND)
     if spot.danger is not None:
@@ -90,8 +91,8 @@ def _refuse(spot: Spot, placeholder: Placeholder) -> None:
         raise placeholder.refusal("writes quotes itself", "write '{{ … }}' in quotes of the command")
 
 
-def _placeholder(spot: Spot, marked_text: MarkedText) -> Placeholder:
-    return _of(spot.ours.source, marked_text)
+def _placeholder(spot: PlaceholderSite, marked_text: MarkedText) -> Placeholder:
+    return _of(spot.placeholder.source, marked_text)
 
 
 def _of(source: str, marked_text: MarkedText) -> Placeholder:

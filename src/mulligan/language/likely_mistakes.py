@@ -1,4 +1,4 @@
-"""Texts that are most likely a slip: another system's `{{ … }}`, `{i}`, an item's name without an item."""
+"""Likely mistakes: `{{ … }}` of other systems, `{i}` outside names, items outside maps, unused declarations."""
 
 from __future__ import annotations
 
@@ -8,26 +8,35 @@ from functools import lru_cache
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.errors import Problem
-from mulligan.language import shell_holes
 from mulligan.language.matrix import written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
-from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
-from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
-from mulligan.language.shell_holes import Names, ShellRefused
-from mulligan.language.shell_scan import scan
+from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Draft, Scope
+from mulligan.language.shapes import Fields
+from mulligan.language.shell_lexer import scan
+from mulligan.language.shell_placeholders import ROOTS as SHELL_ROOTS
+from mulligan.language.shell_placeholders import Names, ShellRefused
+from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
-# What names steps, and the matrix itself.
+# Keys that contain step names, and the matrix itself.
 _NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
 _WITH_BRACES = frozenset({"python", "noetl"})
-# Below these keys no text is run by a shell.
+# Texts below these keys are not shell text.
 _WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
-# A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
-_FOREIGN = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+# Only paths of names: anything else, such as `{{.Names}}`, belongs to another program.
+_FOREIGN_TEMPLATE = lazy_regex(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+# Per section: the noun for an entry, and the verb for its use.
+_SECTIONS = {
+    "inputs": ("input", "read"),
+    "secrets": ("secret", "read"),
+    "files": ("file", "read or written"),
+    "retry_policies": ("retry policy", "used"),
+    "handlers": ("handler", "used"),
+}
 
 
 def item_names(root: Mapping) -> frozenset[str]:
-    """The names that the maps of a file give to what they run over, without those that some `env` sets."""
+    """The names that maps of a file give to their items, without those that an `env` sets."""
     names = {"item", "index"}
     variables = set(_env_names(root.get("defaults")))
     steps = root.get("steps")
@@ -46,41 +55,41 @@ def _env_names(node: Node | None) -> Iterator[str]:
 
 
 def warn_unbound_items(node: Scalar, scope: Scope) -> None:
-    """Warn where a shell text reads the name of an item that is not bound there, and that it does not set itself."""
+    """Warn if a shell text reads the name of an item that is not bound there and that it does not set itself."""
     unbound = scope.draft.item_names - scope.bare_names
-    found = list(_bare(unbound).finditer(node.text)) if unbound else []
-    expanded = _expanded(node.text, unbound | scope.bare_names) if found else set()
-    for name, offset in ((match["name"], match.start("name")) for match in found if match.start() in expanded):
-        if not _setting(name).search(node.text):
+    found = list(_reference_pattern(unbound).finditer(node.text)) if unbound else []
+    offsets = _expanded_offsets(node.text, unbound | scope.bare_names) if found else set()
+    for name, offset in ((match["name"], match.start("name")) for match in found if match.start() in offsets):
+        if not _assignment_pattern(name).search(node.text):
             what = f"'${{{name}}}' is not known here"
-            message = f"{what}, so the shell expands a variable of its own, which is most likely empty"
+            message = f"{what}, so the shell expands its own variable, which is probably empty"
             scope.source.warn_in("unbound_item", message, node, offset, len(name))
 
 
-def _expanded(text: str, names: frozenset[str]) -> set[int]:
-    """Where the shell expands a `${…}` of ours or of these names: not in single quotes, and not after a backslash."""
+def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
+    """The offsets of `${…}` that the shell expands: not in single quotes, and not after a backslash."""
     try:
-        spots = scan(text, Names(names, shell_holes.ROOTS | {"matrix"})).spots
+        sites = scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
     except ShellRefused:
         return set()
-    return {spot.ours.offset for spot in spots if spot.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
+    return {site.placeholder.offset for site in sites if site.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
 
 
 @lru_cache(maxsize=256)
-def _bare(names: frozenset[str]) -> re.Pattern[str]:
-    """`${item}`, also with an operator; one that says what holds where it is empty was meant for the shell."""
+def _reference_pattern(names: frozenset[str]) -> re.Pattern[str]:
+    """Matches `${item}`, also with an operator, except those for unset variables, which are meant for the shell."""
     return re.compile(rf"\$\{{#?(?P<name>{'|'.join(map(re.escape, sorted(names)))})(?:[}}#%/^,@]|:\d)", re.A)
 
 
 @lru_cache(maxsize=256)
-def _setting(name: str) -> re.Pattern[str]:
+def _assignment_pattern(name: str) -> re.Pattern[str]:
     word = re.escape(name)
     commands = "for|select|read|readarray|mapfile|getopts|local|declare|typeset|export|readonly|printf"
     return re.compile(rf"(?<![\w$]){word}\+?=|\b(?:{commands})\b[^;\n|&]*?(?<![\w$.{{]){word}(?!\w)", re.A)
 
 
 def refuse_foreign_templates(root: Mapping, source: Source) -> None:
-    """Refuse `{{ inputs.x }}`: where other systems fill in a value, it would be text here."""
+    """Refuse `{{ inputs.x }}`: a placeholder in other systems, but plain text here."""
     if "{{" not in source.text:
         return
     items = item_names(root)
@@ -90,8 +99,8 @@ def refuse_foreign_templates(root: Mapping, source: Source) -> None:
                 _refuse_foreign(scalar, items, source, is_shell=is_shell)
 
 
-def warn_placeholders(root: Mapping, source: Source) -> None:
-    """Warn about `{i}` in what a step of a matrix does: only in names is that a value of the matrix."""
+def warn_matrix_placeholders(root: Mapping, source: Source) -> None:
+    """Warn about `{i}` in a matrix step outside names, where it is not replaced."""
     steps = root.get("steps")
     for step in steps.items if isinstance(steps, Sequence) else ():
         matrix = step.get("matrix") if isinstance(step, Mapping) else None
@@ -104,13 +113,13 @@ def warn_placeholders(root: Mapping, source: Source) -> None:
 def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) -> None:
     for match in _PLACEHOLDER.finditer(scalar.text):
         if match["name"] in names:
-            message = f"'{match[0]}' is a value of the matrix only in names: here it is taken for text"
+            message = f"'{match[0]}' is replaced by a matrix value only in names: here it is plain text"
             hint = f"write ${{matrix.{match['name']}}}"
             source.warn_in("matrix_placeholder", message, scalar, match.start(), len(match[0]), hint=hint)
 
 
 def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, bool]]:
-    """Every text, as `_texts`, and whether it may be shell text: that is known by what it is not."""
+    """Every text as in `_texts`, and whether it may be shell text."""
     if isinstance(node, Scalar):
         yield node, is_shell
     elif isinstance(node, Sequence):
@@ -123,15 +132,15 @@ def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, 
 
 
 def _texts(node: Node) -> Iterator[Scalar]:
-    """Every text but for Python code, in which `{{` is a brace, and NoETL's steps, whose templates they are."""
+    """Every text except Python code, where `{{` is a brace, and NoETL steps, which use such templates."""
     return (scalar for scalar, _ in _texts_with_shells(node, is_shell=True))
 
 
 def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is_shell: bool) -> None:
-    for match in _FOREIGN.finditer(scalar.text):
+    for match in _FOREIGN_TEMPLATE.finditer(scalar.text):
         is_ours = match["root"] in (items | ROOTS | LOCAL_ROOTS if match["fields"] else items)
         if is_ours and not _is_quoted(scalar.text, match.start(), is_shell=is_shell):
-            message = f"'{match[0]}' is not filled in: values stand in ${{…}}"
+            message = f"'{match[0]}' is not replaced: values are written as ${{…}}"
             text = f"'{match[0]}' in single quotes" if is_shell else f"${{'{match[0]}'}}"
             hint = f"write ${{{match['path']}}}, or {text} for the text itself"
             refusal = source.refuse_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)
@@ -140,14 +149,26 @@ def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is
 
 
 def _covers(known: Problem, problem: Problem) -> bool:
-    """Whether a problem was reported for the same place: a condition refuses braces by itself, with their quotes."""
+    """Whether a problem was already reported for the same position: conditions refuse braces themselves."""
     end = known.column + known.length
     return known.line == problem.line and known.column <= problem.column + 1 and problem.column <= end
 
 
 def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
-    """Whether this is meant as text: it stands in the single quotes of a shell, or in a string in `${…}`."""
+    """Whether this is meant as text: in single quotes of a shell, or in a string inside `${…}`."""
     if is_shell and text.count("'", 0, offset) % 2 == 1:
         return True
     opened = text.rfind("${", 0, offset)
     return opened >= 0 and "}" not in text[opened:offset]
+
+
+def warn_unused(fields: Fields, draft: Draft) -> None:
+    """Warn about every declaration that is never used."""
+    for section, (what, done) in _SECTIONS.items():
+        node = fields.at(section) if section in fields else None
+        if not isinstance(node, Mapping) or (section, "*") in draft.used:
+            continue
+        for name, (key, _) in node.entries.items():
+            if (section, name) not in draft.used:
+                message = f"the {what} '{name}' is declared and never {done}"
+                draft.source.warn(f"unused_{what.rpartition(' ')[2]}", message, key, hint="remove it, or use it")

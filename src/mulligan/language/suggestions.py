@@ -1,4 +1,4 @@
-"""Which word was meant: near misses, and the words of other systems for ours."""
+"""Suggestions for unknown words: misspellings, and the words that other systems use."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ _FOREIGN = {
     "connection": "dsn url database",
     "on_item_failure": "on_error error_policy",
     "required": "optional",
-    # Keys of Torc's and Prodigy's, whose files are read as well.
+    # Keys of Torc and Prodigy, whose files are read as well.
     "depends_on": "needs depends requires dependencies after upstream",
     "failure_handler": "retry retries on_failure on_error retry_policy",
     "id": "step",
 }
 
-# Where a key is known, what to do with words that belong elsewhere; a text that is empty says that we have no equal,
-# since a word that only looks like one of ours would mislead.
-_ELSEWHERE = {
+# If the first key is known at a position, hints for words that belong elsewhere. An empty hint means that we have no
+# equivalent: a suggestion that only looks similar would mislead.
+_BELONGS_ELSEWHERE = {
     "resources": {
         **dict.fromkeys(
             "cpu cpus num_cpus cores threads mem mem_mb memory ram gpu gpus num_gpus labels".split(),
@@ -99,22 +99,23 @@ _ELSEWHERE = {
         ),
         **dict.fromkeys("requirements resource_requirements".split(), "put it under 'defaults' as 'resources'"),
         **dict.fromkeys(
-            "schedule schedule_interval cron on".split(), "let cron or systemd start it: no file says when it runs"
+            "schedule schedule_interval cron on".split(),
+            "start it with cron or systemd: a workflow file has no schedule",
         ),
         "on_failure": "write it on a step, or name it under 'handlers'",
     },
-    # In an action, what belongs to its step.
+    # Keys that belong to the step, not to its action.
     **{
         key: {
             **dict.fromkeys(
                 "needs when timeout retry on_failure validate resources env cwd capture".split(),
-                f"put it beside '{action}'",
+                f"put it next to '{action}'",
             ),
-            "retries": f"put it beside '{action}' as 'retry'",
+            "retries": f"put it next to '{action}' as 'retry'",
         }
         for action, key in (("http", "url"), ("sql", "query"), ("agent", "prompt"))
     },
-    "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' beside 'resources'"),
+    "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' next to 'resources'"),
     "retry": {
         "max_attempts": "put it under 'retry'",
         **dict.fromkeys("retry_delay backoff_delay".split(), "put it under 'retry' as 'delay'"),
@@ -154,8 +155,8 @@ _FOREIGN_CHOICES = {
 }
 
 
-def _meanings(foreign: dict[str, str]) -> dict[str, list[str]]:
-    """From a foreign word to ours. Several may answer one: the first that the place knows is meant."""
+def _invert(foreign: dict[str, str]) -> dict[str, list[str]]:
+    """Map a foreign word to our words. The first one that is known at the position is meant."""
     meanings: dict[str, list[str]] = {}
     for ours, theirs in foreign.items():
         for word in theirs.split():
@@ -163,41 +164,43 @@ def _meanings(foreign: dict[str, str]) -> dict[str, list[str]]:
     return meanings
 
 
-_KEY_MEANINGS = _meanings(_FOREIGN)
-_CHOICE_MEANINGS = _meanings(_FOREIGN_CHOICES)
+_KEY_MEANINGS = _invert(_FOREIGN)
+_CHOICE_MEANINGS = _invert(_FOREIGN_CHOICES)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant by `word`."""
     known = list(known)
-    folded = {_folded(name): name for name in known}
-    if exact := folded.get(_folded(word)):
+    folded = {_fold(name): name for name in known}
+    if exact := folded.get(_fold(word)):
         return exact
     near = get_close_matches(word, _shortlist(word, known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def _shortlist(word: str, known: list[str]) -> list[str]:
-    """The names that share most pairs of letters with `word`: comparing it with thousands in earnest takes seconds."""
+    """The names that share most letter pairs with `word`: difflib takes seconds for thousands of names."""
     if len(known) <= _COMPARED_MAX:
         return known
-    pairs = _pairs(word)
-    return nlargest(_COMPARED_MAX, known, key=lambda name: len(pairs & _pairs(name)) - abs(len(name) - len(word)))
+    pairs = _letter_pairs(word)
+    return nlargest(
+        _COMPARED_MAX, known, key=lambda name: len(pairs & _letter_pairs(name)) - abs(len(name) - len(word))
+    )
 
 
-def _pairs(word: str) -> set[str]:
+def _letter_pairs(word: str) -> set[str]:
     return {word[index : index + 2] for index in range(len(word))}
 
 
 def closest_key(word: str, known: Collection[str]) -> str | None:
-    """The key that was probably meant: a near miss, else what another system's word stands for."""
+    """The key that was probably meant: the equivalent of another system's word, or a similar key."""
     return _translated(word, known, _KEY_MEANINGS) or closest(word, known)
 
 
 def key_hint(word: str, known: Collection[str]) -> str:
-    """What to do about a key that is not known: where it belongs, or the one that was probably meant; or nothing."""
-    folded = _folded(word)
-    for ours, theirs in _ELSEWHERE.items():
+    """The hint for an unknown key: where it belongs or which key was meant; empty if unclear."""
+    folded = _fold(word)
+    for ours, theirs in _BELONGS_ELSEWHERE.items():
         if ours in known and folded in theirs:
             return theirs[folded]
     meant = closest_key(word, known)
@@ -210,25 +213,25 @@ def closest_choice(word: str, known: Collection[str]) -> str | None:
 
 
 def _translated(word: str, known: Collection[str], meanings: dict[str, list[str]]) -> str | None:
-    return next((ours for ours in meanings.get(_folded(word), ()) if ours in known), None)
+    return next((ours for ours in meanings.get(_fold(word), ()) if ours in known), None)
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     return word.lower().replace("-", "_")
 
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
-    """The hint "did you mean 'x'?", or nothing."""
+    """The hint "did you mean 'x'?", or an empty text."""
     meant = closest(word, known)
     return f"did you mean '{form.format(meant)}'?" if meant else ""
 
 
-def listed(words: Iterable[str], last: str = "or") -> str:
+def quote_list(words: Iterable[str], last: str = "or") -> str:
     """`'a', 'b' or 'c'`."""
-    return joined((f"'{word}'" for word in words), last)
+    return join_list((f"'{word}'" for word in words), last)
 
 
-def joined(words: Iterable[str], last: str = "or") -> str:
-    """`a, b or c`; nothing for none."""
+def join_list(words: Iterable[str], last: str = "or") -> str:
+    """`a, b or c`."""
     found = list(words)
     return f"{', '.join(found[:-1])} {last} {found[-1]}" if len(found) > 1 else "".join(found)

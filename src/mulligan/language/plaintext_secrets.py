@@ -1,4 +1,4 @@
-"""Secrets that a file holds in clear: refused, and never repeated by what is said about the file."""
+"""Secrets written into the file in plain text: they are refused, and no message repeats them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 from mulligan.language.shapes import Record
 
-_HINT = "write where it is found: '{env: NAME}', '{file: PATH}' or '{command: …}'"
-_PLACES = ("env", "file", "command")
+_HINT = "write where workers find it: '{env: NAME}', '{file: PATH}' or '{command: …}'"
+_SOURCES = ("env", "file", "command")
 
 
 class SecretShape(Record, frozen=True):
-    """Where a secret is found; a value in its place is refused as what it is."""
+    """Where workers find a secret. A plain value is refused as a secret in plain text."""
 
     def refuse(self, node: Node, label: str, source: Source) -> Refusal:
         if isinstance(node, Scalar) and node.value is not None:
-            return source.refuse("secret", f"{label} is written in clear", node, hint=_HINT)
+            return source.refuse("secret", f"{label} is written in plain text", node, hint=_HINT)
         return super().refuse(node, label, source)
 
 
-def hide_clear_secrets(root: Mapping, source: Source) -> None:
-    """Hide every value under `secrets` that does not say where a secret is found, before anybody reads the file."""
+def hide_plaintext_secrets(root: Mapping, source: Source) -> None:
+    """Hide every value under `secrets` that is not a source of a secret. Runs before anything else reads the tree."""
     section = root.get("secrets")
     secrets = _children(section) if section is not None else []
     for secret in secrets:
@@ -36,11 +36,11 @@ def _children(node: Node) -> list[Node]:
 
 
 def _values(secret: Node) -> Iterator[Scalar]:
-    """Every scalar of a secret but for those that say where it is found."""
+    """Every scalar of a secret except its sources."""
     if isinstance(secret, Scalar):
         yield secret
         return
     for child in _children(secret):
-        is_place = isinstance(secret, Mapping) and any(child is secret.get(place) for place in _PLACES)
-        if not (is_place and isinstance(child, Scalar)):
+        is_source = isinstance(secret, Mapping) and any(child is secret.get(key) for key in _SOURCES)
+        if not (is_source and isinstance(child, Scalar)):
             yield from _values(child)

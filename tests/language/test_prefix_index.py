@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mulligan.language.beginnings import Beginnings, plain_beginning
+from mulligan.language.prefix_index import PrefixIndex, literal_prefix
 
 NAMES = ["w_2", "a", "w_10", "w_1", "w", "W_1", "aa", "w_1x", "b-c", "w1", "z"]
 EXPRESSIONS = [
@@ -38,12 +38,12 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize(("expression", "beginning"), EXPRESSIONS)
 def test_the_plain_beginning_of_an_expression(expression: str, beginning: str) -> None:
-    assert plain_beginning(expression) == beginning
+    assert literal_prefix(expression) == beginning
 
 
 @pytest.mark.parametrize("expression", [expression for expression, _ in EXPRESSIONS])
 def test_nothing_that_matches_is_left_out_and_the_order_stays(expression: str) -> None:
-    found = Beginnings(NAMES).starting(plain_beginning(expression))
+    found = PrefixIndex(NAMES).names_with_prefix(literal_prefix(expression))
 
     assert [name for name in found if re.fullmatch(expression, name)] == [
         name for name in NAMES if re.fullmatch(expression, name)
@@ -51,4 +51,4 @@ def test_nothing_that_matches_is_left_out_and_the_order_stays(expression: str) -
 
 
 def test_names_that_begin_so_come_in_their_order() -> None:
-    assert Beginnings(NAMES).starting("w_1") == ["w_10", "w_1", "w_1x"]
+    assert PrefixIndex(NAMES).names_with_prefix("w_1") == ["w_10", "w_1", "w_1x"]

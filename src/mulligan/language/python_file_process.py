@@ -1,4 +1,4 @@
-"""Runs a Python file that builds a workflow, and answers with what it came to. In a process of its own."""
+"""Runs a Python file that builds a workflow, in a separate process, and writes the result to a pipe."""
 
 from __future__ import annotations
 
@@ -17,37 +17,36 @@ from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.builder import Workflow
 from mulligan.language.python_files import Built
-from mulligan.language.words import listed
+from mulligan.language.suggestions import quote_list
 
-# The one that is meant where a file makes several.
+# The variable to use if a file makes several workflows.
 PREFERRED = "workflow"
 
 
 def main(path: str, fd: str) -> None:
     """Write the answer to the pipe `fd`."""
     try:
-        built = _built(Path(path))
+        built = _build(Path(path))
     except LanguageError as refused:
-        built = Built(problems=tuple(_as_named(problem, path) for problem in refused.problems))
+        built = Built(
+            problems=tuple(
+                replace(each, file=path) if each.file == os.path.abspath(path) else each for each in refused.problems
+            )
+        )
     with os.fdopen(int(fd), "wb") as answer:
         answer.write(msgspec.json.encode(built))
 
 
-def _as_named(problem: Problem, path: str) -> Problem:
-    """With the file as whoever asks has called it."""
-    return replace(problem, file=path) if problem.file == os.path.abspath(path) else problem
-
-
-def _built(path: Path) -> Built:
-    found = _chosen(_executed(path), path)
+def _build(path: Path) -> Built:
+    found = _choose_workflow(_execute(path), path)
     if isinstance(found, CheckedWorkflow):
         return Built(found)
     examined = found.examine()
     return Built(examined.workflow, examined.warnings)
 
 
-def _executed(path: Path) -> ModuleType:
-    """The file as a module, under the name by which a worker would find it: seen from where `run` was called."""
+def _execute(path: Path) -> ModuleType:
+    """The file as a module, with the name under which a worker imports it from the current folder."""
     sys.path[:0] = [str(Path.cwd()), str(path.parent.resolve())]
     spec = spec_from_file_location(module_name(path), os.path.abspath(path))
     assert spec is not None and spec.loader is not None
@@ -58,12 +57,12 @@ def _executed(path: Path) -> ModuleType:
     except LanguageError:
         raise
     except (Exception, SystemExit) as error:
-        raise LanguageError([_problem(error, path)]) from None
+        raise LanguageError([_error_problem(error, path)]) from None
     return module
 
 
 def module_name(path: Path) -> str:
-    """`flows/release.py` is `flows.release`. What no worker could import has a name that the builder refuses."""
+    """`flows/release.py` is `flows.release`. A file that workers cannot import gets a name that the builder refuses."""
     try:
         parts = path.resolve().relative_to(Path.cwd()).with_suffix("").parts
     except ValueError:
@@ -71,7 +70,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts) if parts and all(map(str.isidentifier, parts)) else f"<{path.stem}>"
 
 
-def _chosen(module: ModuleType, path: Path) -> Workflow | CheckedWorkflow:
+def _choose_workflow(module: ModuleType, path: Path) -> Workflow | CheckedWorkflow:
     found: dict[str, Workflow | CheckedWorkflow] = {
         name: value for name, value in vars(module).items() if isinstance(value, (Workflow, CheckedWorkflow))
     }
@@ -79,24 +78,24 @@ def _chosen(module: ModuleType, path: Path) -> Workflow | CheckedWorkflow:
     if PREFERRED in found or len(distinct) == 1:
         return found.get(PREFERRED) or next(iter(found.values()))
     if not distinct:
-        raise LanguageError([_at_large(path, "the file makes no workflow", f"write {PREFERRED} = Workflow(…)")])
-    message = f"the file makes {len(distinct)} workflows: {listed(found, 'and')}"
-    raise LanguageError([_at_large(path, message, f"call the one that is to run '{PREFERRED}'")])
+        raise LanguageError([_file_problem(path, "the file makes no workflow", f"write {PREFERRED} = Workflow(…)")])
+    message = f"the file makes {len(distinct)} workflows: {quote_list(found, 'and')}"
+    raise LanguageError([_file_problem(path, message, f"name the one to run '{PREFERRED}'")])
 
 
-def _at_large(path: Path, message: str, hint: str) -> Problem:
+def _file_problem(path: Path, message: str, hint: str) -> Problem:
     return Problem("language.python", message, str(path), hint=hint)
 
 
-def _problem(error: BaseException, path: Path) -> Problem:
-    """Where in the file it went wrong, and what Python says."""
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _error_problem(error: BaseException, path: Path) -> Problem:
+    """The error as a problem, at its line in the file."""
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     file = os.path.abspath(path)
     if isinstance(error, SyntaxError) and error.filename == file:
-        said, line = f"{type(error).__name__}: {error.msg}", error.lineno or 1
+        message, line = f"{type(error).__name__}: {error.msg}", error.lineno or 1
     else:
         frames = traceback.extract_tb(error.__traceback__)
         line = next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == file), 1)
     shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
-    return Problem("language.python", said, str(path), line, indent + 1, max(1, len(shown.strip())), shown)
+    return Problem("language.python", message, str(path), line, indent + 1, max(1, len(shown.strip())), shown)

@@ -1,4 +1,4 @@
-"""Retry rules: a number, one rule, `{rules: […]}`, or the name of a policy, all as one list of rules."""
+"""Reads `retry`: a number, one rule, `{rules: […]}` or the name of a policy, all as a list of rules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.scope import Scope
 from mulligan.language.settings import Retry, Settings
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _MATCHERS = tuple(condition.key for condition in CONDITIONS)
 
 
 def read_retry(node: Node | None, scope: Scope, settings: Settings) -> Retry:
-    """The rules at a place; none where there is nothing to read."""
+    """The rules of `retry`; none if there is no node."""
     if node is None:
         return Retry()
     form = RETRY.read(node, "'retry'", scope.source)
@@ -52,7 +52,7 @@ def _policy(form: Fields, scope: Scope, settings: Settings) -> Retry:
         return Retry((_rule(form, scope, settings, is_alone=True),), **bounds)
     for key in form.values:
         if key in RULE_KEYS:
-            message = f"'{key}' stands beside 'rules', and belongs to one of them"
+            message = f"'{key}' is next to 'rules', but belongs in one of them"
             raise scope.source.refuse("stray_key", message, form.key(key), hint="move it into a rule")
     return Retry(_rules(form.at("rules"), scope, settings), **bounds)
 
@@ -75,19 +75,19 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
     _refuse_two_backoffs(form, scope)
     script = _script(form.at("recovery_script"), scope, settings) if "recovery_script" in form else None
     return Rule(
-        # A rule that stands alone and has no condition is for any failure.
+        # A single rule without a condition matches any failure.
         **(form.pick(*matchers) if matchers else {"any": True}),
         max_retries=_max_retries(form),
         backoff=read_backoff(form),
         recovery_script=script,
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
-        # Of one that stands alone it bounds the place, which is the same.
+        # A single rule has its limit in `Retry`, which is equivalent.
         max_attempts=None if is_alone else form.get("max_attempts"),
     )
 
 
 def _max_retries(form: Fields) -> int:
-    """As many as it says; else what the attempts leave, where it bounds those."""
+    """The given number, by default one less than the attempts."""
     attempts: int = form.get("max_attempts", MAX_RETRIES_DEFAULT + 1)
     retries: int = form.get("max_retries", attempts - 1)
     return retries
@@ -96,10 +96,10 @@ def _max_retries(form: Fields) -> int:
 def _refuse_bad_matchers(form: Fields, matchers: list[str], scope: Scope, *, is_alone: bool) -> None:
     if not matchers and not is_alone:
         hint = "add '" + "', '".join(_MATCHERS[:-1]) + "' or 'any: true'"
-        raise scope.source.refuse("rule", "the rule says nothing about which failures it matches", form.node, hint=hint)
+        raise scope.source.refuse("rule", "the rule does not say which failures it matches", form.node, hint=hint)
     if len(matchers) > 1:
-        message = f"a rule matches by one thing, and this one has '{matchers[0]}' and '{matchers[1]}'"
-        raise scope.source.refuse("rule", message, form.key(matchers[1]), hint="make two rules of it")
+        message = f"a rule has one condition, and this one has '{matchers[0]}' and '{matchers[1]}'"
+        raise scope.source.refuse("rule", message, form.key(matchers[1]), hint="make it two rules")
     if form.get("any") is False:
         raise scope.source.refuse("rule", "'any: false' matches nothing", form.at("any"), hint="remove the rule")
 
@@ -111,26 +111,26 @@ def read_backoff(form: Fields) -> Backoff:
 def _refuse_two_backoffs(form: Fields, scope: Scope) -> None:
     both = [key for key in ("delay", "factor") if key in form.node.entries]
     if "delays" in form.node.entries and both:
-        message = f"'delays' says how long each delay is, and so does '{both[0]}'"
+        message = f"'delays' and '{both[0]}' cannot be used together"
         scope.note(scope.source.refuse("rule", message, form.key("delays"), hint="remove one of them"))
 
 
 def _adjust(form: Fields, scope: Scope) -> Adjust:
     for key in ("memory", "cpus", "timeout"):
         if f"max_{key}" in form and key not in form:
-            message = f"'max_{key}' bounds '{key}', which is not there"
+            message = f"'max_{key}' limits '{key}', which is not set"
             raise scope.source.refuse("stray_key", message, form.key(f"max_{key}"), hint=f"add '{key}: x2'")
     return Adjust(**form.pick(*ADJUST.keys))
 
 
 def _script(node: Node, scope: Scope, settings: Settings) -> Command | None:
-    """The recovery script: a command with the step's env and cwd, and the failure in `error`."""
-    inner = scope.knowing("error")
+    """The recovery script: a command with the env and cwd of the step, which can read `error`."""
+    inner = scope.with_names("error")
     own = settings.for_commands()
     if not isinstance(node, Mapping):
         return Command(action=shell_action(node, inner), timeout=SCRIPT_TIMEOUT_SECONDS, env=own.env, cwd=own.cwd)
     form: Fields = SCRIPT.read(node, "'recovery_script'", scope.source)
-    own, inner = own.merged(form, inner), inner.within(form)
+    own, inner = own.merge(form, inner), inner.for_fields(form)
     timeout = SCRIPT_TIMEOUT_SECONDS if own.timeout is None else own.timeout
     action = read_action(form, "'recovery_script'", inner)
     return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd) if action else None

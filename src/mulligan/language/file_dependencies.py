@@ -1,4 +1,4 @@
-"""Files between steps: a reader needs the writer, and two writers of one file have an order."""
+"""Dependencies through files: a reader needs the writers, and two writers of one file must be ordered."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import msgspec
 from mulligan.core.model.workflow import Need
 from mulligan.language.links import forward_links
 from mulligan.language.nodes import Source
-from mulligan.language.reach import Reach
+from mulligan.language.reachability import Reachability
 from mulligan.language.resolve import Resolved
 
 
 def add_needs(resolved: Resolved, source: Source) -> None:
-    """Give each reader the needs that its files imply; refuse writers that could run at the same time."""
+    """Add the needs that files imply; refuse writers of one file that could run at the same time."""
     writers: dict[str, list[str]] = {}
     for step in resolved.steps.values():
         for file in step.writes:
             writers.setdefault(file, []).append(step.name)
     if not writers:
         return
-    reach = Reach(forward_links(resolved))
+    reach = Reachability(forward_links(resolved))
     for file, names in writers.items():
         _refuse_unordered(file, names, reach, resolved, source)
-    implied = _implied(writers, reach, resolved)
+    implied = _implied_needs(writers, reach, resolved)
     for name, needs in implied.items():
         step = resolved.steps[name]
         resolved.steps[name] = msgspec.structs.replace(step, needs=(*step.needs, *needs))
 
 
-def _refuse_unordered(file: str, names: list[str], reach: Reach, resolved: Resolved, source: Source) -> None:
+def _refuse_unordered(file: str, names: list[str], reach: Reachability, resolved: Resolved, source: Source) -> None:
     ordered = sorted(names, key=reach.rank)
     pairs = list(pairwise(ordered))
-    held = reach.holding(pairs)
+    connected = reach.connected(pairs)
     for first, second in pairs:
-        if (first, second) not in held:
+        if (first, second) not in connected:
             earlier, later = sorted((first, second), key=names.index)
             message = f"steps '{earlier}' and '{later}' both write '{file}', and neither comes first"
             node = resolved.drafts[later].node
@@ -44,18 +44,18 @@ def _refuse_unordered(file: str, names: list[str], reach: Reach, resolved: Resol
             return
 
 
-def _implied(writers: dict[str, list[str]], reach: Reach, resolved: Resolved) -> dict[str, list[Need]]:
-    """The writers that each reader does not need yet. One that itself waits for the reader comes later anyway."""
-    wanted = {
+def _implied_needs(writers: dict[str, list[str]], reach: Reachability, resolved: Resolved) -> dict[str, list[Need]]:
+    """The writers that each reader does not need yet, without those that come after the reader."""
+    pairs = {
         (writer, step.name)
         for step in resolved.steps.values()
         for file in step.reads
         for writer in writers.get(file, ())
         if writer != step.name
     }
-    later = reach.holding((reader, writer) for writer, reader in wanted)
+    later = reach.connected((reader, writer) for writer, reader in pairs)
     implied: dict[str, list[Need]] = {}
-    for writer, reader in sorted(wanted):
+    for writer, reader in sorted(pairs):
         is_known = any(need.of == writer and not need.is_group for need in resolved.steps[reader].needs)
         if not is_known and (reader, writer) not in later:
             implied.setdefault(reader, []).append(Need(writer))

@@ -1,7 +1,7 @@
-"""What an expression reads and calls, found from its tokens before any engine sees it.
+"""What an expression reads and calls, found from its tokens before an engine sees it.
 
-A *path* is a name with the fields that follow it as written: `steps.build.output`, `steps["build-image"]`. It ends at
-a computed index, at a method call, or where the fields end. An engine is handed its paths and nothing else.
+A *path* is a name with the literal fields that follow it: `steps.build.output`, `steps["build-image"]`. It ends at a
+computed index, at a method call, or with the last field. An engine gets the values at the paths and nothing else.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from mulligan.language.cel import FUNCTIONS, MACROS, METHODS
 from mulligan.language.cel_tokens import KEYWORDS, RESERVED, TYPE_NAMES, BadToken, Token, closing, literal
 
 Path = tuple[str, ...]
-# One letter per token: l(iteral), n(ame), o(perator), a bracket or dot as it is, and x for all else.
+# One letter per token: l(iteral), n(ame), o(perator), brackets and dots as they are, x for anything else.
 _OPERATORS = frozenset("&& || == != <= >= < > + - * / %".split())
 _PLAIN_TOKEN = lazy_regex(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
-# Fields and operators together are fewer than the 31 steps down that an engine takes.
+# Fewer fields and operators than the 31 levels that an engine accepts.
 _OPERAND = r"(?:l|n(?:\.n|\[l\]){0,8})"
 _SURELY = lazy_regex(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
 _END = Token("end", "", -1)
 
 
 class Analysis(NamedTuple):
-    """`plain` is set where the whole expression is one path, with list indexes: then no engine is needed.
+    """`plain` is set if the whole expression is one path, with list indexes: then no engine is needed.
 
-    `reads_around`: whether a macro reads more than the item that it binds.
+    `reads_around`: whether a macro reads more than the variable that it binds.
     """
 
     paths: tuple[Path, ...]
@@ -34,7 +34,7 @@ class Analysis(NamedTuple):
 
 
 class UnknownFunction(BadToken):
-    """A call of a function that does not exist; `name` and what may stand there instead."""
+    """A call of a function that does not exist; `known` are the functions that do."""
 
     def __init__(self, name: str, offset: int, known: frozenset[str]) -> None:
         super().__init__(f"there is no function '{name}'", offset, len(name))
@@ -43,9 +43,9 @@ class UnknownFunction(BadToken):
 
 
 def analyse(found: list[Token]) -> Analysis:
-    """The paths that the expression reads; BadToken for what we do not take although an engine might."""
+    """The paths that the expression reads; BadToken for syntax that we refuse although an engine accepts it."""
     pairs = closing(found)
-    # So that the tokens around any token can be looked at: beyond the last and before the first there is the end.
+    # Padding, so that the tokens around any token can be read without a bounds check.
     found = [*found, _END, _END, _END]
     scopes = _scopes(found, pairs)
     paths: dict[Path, None] = {}
@@ -55,20 +55,22 @@ def analyse(found: list[Token]) -> Analysis:
             continue
         before, after = found[index - 1].text, found[index + 1].text
         if after == "(":
-            _require_known(token, METHODS if before == "." else FUNCTIONS)
+            known = METHODS if before == "." else FUNCTIONS
+            if token.text not in known:
+                raise UnknownFunction(token.text, token.offset, known)
         elif after == "{" or (before == "." and not _ends_a_value(found[index - 2])):
             raise BadToken(f"'{token.text}' is not expected here", token.offset, len(token.text))
-        elif before != "." and _is_variable(token.text):
+        elif before != "." and token.text not in KEYWORDS and token.text not in TYPE_NAMES:
             reads_around = reads_around or _is_from_around(token.text, index, scopes)
             if not _is_bound(token.text, index, scopes):
                 paths[_path(found, index)] = None
-    return Analysis(tuple(paths), _plain(found), reads_around)
+    return Analysis(tuple(paths), _plain_path(found), reads_around)
 
 
 def is_surely_valid(found: list[Token]) -> bool:
-    """Whether the grammar takes it without an engine's word: paths and plain literals between operators, no more.
+    """Whether the expression is valid for sure: only paths and plain literals between operators.
 
-    Most conditions are of that kind, and compiling is most of the cost of checking one.
+    Most conditions are of this kind, and compiling is most of the cost of a check.
     """
     return _SURELY.fullmatch("".join(map(_letter, found))) is not None
 
@@ -84,7 +86,7 @@ def _letter(token: Token) -> str:
 
 
 def reads(paths: tuple[Path, ...]) -> tuple[str, ...]:
-    """The dotted names of `Expression.reads`: of `steps` and `secrets` the member, of all others the root."""
+    """The names for `Expression.reads`: the member of `steps` and `secrets`, the root of everything else."""
     return tuple(dict.fromkeys(_read(path) for path in paths))
 
 
@@ -94,21 +96,12 @@ def _read(path: Path) -> str:
     return path[0]
 
 
-def _require_known(token: Token, known: frozenset[str]) -> None:
-    if token.text not in known:
-        raise UnknownFunction(token.text, token.offset, known)
-
-
 def _ends_a_value(token: Token) -> bool:
     return token.kind in ("name", "string", "number") or token.text in (")", "]", "}")
 
 
-def _is_variable(name: str) -> bool:
-    return name not in KEYWORDS and name not in TYPE_NAMES
-
-
 def _scopes(found: list[Token], pairs: dict[int, int]) -> list[tuple[str, int, int]]:
-    """The variables that macros bind, each with the first and last token in which it holds."""
+    """The variables that macros bind, each with the first and last token of its scope."""
     scopes = []
     for index, token in enumerate(found):
         is_macro = token.text in MACROS and found[index - 1].text == "." and found[index + 1].text == "("
@@ -122,7 +115,7 @@ def _is_bound(name: str, index: int, scopes: list[tuple[str, int, int]]) -> bool
 
 
 def _is_from_around(name: str, index: int, scopes: list[tuple[str, int, int]]) -> bool:
-    """Whether it stands in a macro that does not bind it itself."""
+    """Whether the name is inside a macro that does not bind it."""
     inside = [(first, bound) for bound, first, last in scopes if first <= index <= last]
     return bool(inside) and max(inside)[1] != name
 
@@ -139,7 +132,7 @@ def _path(found: list[Token], index: int) -> Path:
 
 
 def _field(found: list[Token], index: int) -> tuple[str | int | None, int]:
-    """The field or list index as written at `index`, and how many tokens it takes; None where there is none."""
+    """The literal field or list index at `index`, and how many tokens it takes; None if there is none."""
     sign = found[index].text
     if sign not in (".", "["):
         return None, 0
@@ -154,7 +147,7 @@ def _field(found: list[Token], index: int) -> tuple[str | int | None, int]:
     return None, 0
 
 
-def _plain(found: list[Token]) -> tuple[str | int, ...] | None:
+def _plain_path(found: list[Token]) -> tuple[str | int, ...] | None:
     first = found[0]
     if first.kind != "name" or first.text in RESERVED or first.text in TYPE_NAMES:
         return None

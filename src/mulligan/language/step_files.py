@@ -1,7 +1,7 @@
-"""What a step reads and writes: names from `files`, and plain paths.
+"""Reads `reads` and `writes`: names from `files`, and paths.
 
-A declared name and its path are one file, so that a reader finds its writer however either of them says it. A path with
-values in it is called by its text.
+A declared name and its path are the same file, so a reader finds its writer whichever form they use. A path with
+placeholders is named by its text.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import msgspec
 
 from mulligan.core.model.workflow import Step, Template
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.binding import Values, binder
 from mulligan.language.matrix import format_name, format_path
+from mulligan.language.matrix_binding import Values, binder
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
-from mulligan.language.scope import Scope, path_template
+from mulligan.language.scope import Scope, read_path_template
 from mulligan.language.shapes import Fields
-from mulligan.language.words import did_you_mean
+from mulligan.language.suggestions import did_you_mean
 
 _KEYS = ("reads", "writes")
 _WILDCARDS = frozenset("*?[")
 
 
-class Files(msgspec.Struct, frozen=True):
-    """The files of a step by name, and the paths of those that have values in them."""
+class StepFiles(msgspec.Struct, frozen=True):
+    """The files of a step by name, and the paths of those with placeholders."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
-    """What a step says under `reads` and `writes`. Of a matrix step this stands for all its combinations."""
+    """The files in `reads` and `writes`, for a matrix step those of all its combinations."""
     found: dict[str, tuple[str, ...]] = {}
     paths: dict[str, Template] = {}
     for key in _KEYS:
@@ -47,31 +47,31 @@ def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
     return {**found, **({"file_paths": paths} if paths else {})}
 
 
-def files_of_each(fields: Fields, combinations: list[Values], scope: Scope) -> list[Files]:
-    """The files of each step of a matrix; nothing where they are the same for all."""
+def files_per_step(fields: Fields, combinations: list[Values], scope: Scope) -> list[StepFiles]:
+    """The files of each step of a matrix; empty if they are the same for all."""
     entries = {key: _entries(fields, key) for key in _KEYS}
     if not combinations or not any(_varies(entry) for named in entries.values() for entry in named):
         return []
     with scope.noting:
-        return [_files_of(entries, values, scope) for values in combinations]
-    return [Files() for _ in combinations]
+        return [_read_step_files(entries, values, scope) for values in combinations]
+    return [StepFiles() for _ in combinations]
 
 
-def with_files(step: Step, files: Files) -> Step:
-    """The step with what it reads and writes; its check looks for what it writes, where nobody else does."""
+def with_files(step: Step, files: StepFiles) -> Step:
+    """The step with its files, which its validator checks if no worker does."""
     check = step.validator
     if check is not None and check.writes:
         check = msgspec.structs.replace(check, writes=files.writes)
     return msgspec.structs.replace(step, validator=check, **msgspec.structs.asdict(files))
 
 
-def _files_of(entries: dict[str, list[Scalar]], values: Values, scope: Scope) -> Files:
+def _read_step_files(entries: dict[str, list[Scalar]], values: Values, scope: Scope) -> StepFiles:
     paths: dict[str, Template] = {}
     named = {
         key: tuple(dict.fromkeys(_name(entry, values, scope, paths) for entry in written))
         for key, written in entries.items()
     }
-    return Files(named["reads"], named["writes"], paths)
+    return StepFiles(named["reads"], named["writes"], paths)
 
 
 def _entries(fields: Fields, key: str) -> list[Scalar]:
@@ -82,16 +82,16 @@ def _entries(fields: Fields, key: str) -> list[Scalar]:
 
 
 def _varies(entry: Scalar) -> bool:
-    """Whether it may differ from one step of a matrix to the next."""
+    """Whether it may differ between steps of a matrix."""
     return "{" in entry.text
 
 
 def _name(entry: Scalar, values: Values, scope: Scope, paths: dict[str, Template]) -> str:
-    """What a file is called. One with values in its path is added to `paths`."""
+    """The name of a file. A path with placeholders is added to `paths`."""
     text = entry.text
     if "${" in text:
-        path = _template(entry, values, scope)
-        name = _written(path)
+        path = _path_template(entry, values, scope)
+        name = _source_text(path)
         if all(isinstance(part, str) for part in path.parts):
             return _declared_or_path(name, entry, scope)
         paths[name] = path
@@ -102,23 +102,23 @@ def _name(entry: Scalar, values: Values, scope: Scope, paths: dict[str, Template
     return _declared_or_path(text, entry, scope)
 
 
-def _template(entry: Scalar, values: Values, scope: Scope) -> Template:
-    path = path_template(entry, scope)
+def _path_template(entry: Scalar, values: Values, scope: Scope) -> Template:
+    path = read_path_template(entry, scope)
     if reads_secrets(path):
-        raise scope.source.refuse("secret", "a path with a secret in it would be seen by all", entry)
+        raise scope.source.refuse("secret", "a path cannot contain a secret: paths are recorded", entry)
     bind = binder(path) if values else None
     if bind is not None:
         path = bind(values)
-    # As text, whatever the type of a value that stands alone.
+    # An empty first part makes the result text, even for a single placeholder.
     return Template(("", *path.parts)) if len(path.parts) == 1 else path
 
 
-def _written(path: Template) -> str:
+def _source_text(path: Template) -> str:
     return "".join(part if isinstance(part, str) else f"${{{part.source}}}" for part in path.parts)
 
 
 def _declared_or_path(text: str, entry: Scalar, scope: Scope) -> str:
-    """The name under which a file is declared; else the path itself, in its shortest form."""
+    """The declared name of a file, or its normalized path."""
     declared = scope.draft.files
     if text in declared:
         scope.draft.used.add(("files", text))
@@ -130,7 +130,7 @@ def _declared_or_path(text: str, entry: Scalar, scope: Scope) -> str:
         raise scope.source.refuse("unknown_file", f"there is no file '{shorten(text)}'", entry, hint=hint)
     if not _WILDCARDS.isdisjoint(text):
         message = f"'{shorten(text)}' is a pattern, and files are named one by one"
-        hint = "name the folder: all that is in it counts"
+        hint = "name the folder: it stands for everything in it"
         raise scope.source.refuse("unknown_file", message, entry, hint=hint)
     path = posixpath.normpath(text)
     name = next((name for name, known in declared.items() if posixpath.normpath(known) == path), None)

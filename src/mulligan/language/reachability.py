@@ -1,18 +1,18 @@
-"""Who can be reached from whom: many questions about one large graph, answered together."""
+"""Reachability in a large graph: many pairs are answered together."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-# Sources asked about in one sweep: one bit each of an integer per vertex, so that memory stays small.
+# Sources per sweep. Each takes one bit of an integer per vertex, so this limits memory.
 _SOURCES_PER_SWEEP = 2048
 
 Pair = tuple[str, str]
 
 
-class Reach:
-    """A graph of names. Vertices that lead to each other form one part; parts are swept in order."""
+class Reachability:
+    """A graph of names, as its strongly connected parts in topological order."""
 
     def __init__(self, links: Mapping[str, Sequence[str]]) -> None:
         self._links = links
@@ -24,23 +24,23 @@ class Reach:
             self._sizes[part] += 1
 
     def rank(self, vertex: str) -> int:
-        """Sorts the vertices so that whatever leads to another comes before it."""
+        """A sort key: a vertex comes before the vertices that it leads to."""
         return -self._part[vertex]
 
-    def holding(self, pairs: Iterable[Pair]) -> set[Pair]:
+    def connected(self, pairs: Iterable[Pair]) -> set[Pair]:
         """The pairs (from, to) between which there is a path of at least one link."""
-        held: set[Pair] = set()
+        connected: set[Pair] = set()
         open_pairs: list[Pair] = []
         for pair in set(pairs):
-            answer = self._at_once(*pair)
+            answer = self._answer_directly(*pair)
             if answer:
-                held.add(pair)
+                connected.add(pair)
             elif answer is None:
                 open_pairs.append(pair)
-        return held | self._swept(open_pairs)
+        return connected | self._sweep_pairs(open_pairs)
 
-    def _at_once(self, source: str, target: str) -> bool | None:
-        """The answer if it takes no sweep."""
+    def _answer_directly(self, source: str, target: str) -> bool | None:
+        """The answer if no sweep is needed, otherwise None."""
         if source == target:
             return source in self._loops or self._sizes[self._part[source]] > 1
         if self._part[source] == self._part[target] or target in self._targets_of(source):
@@ -48,25 +48,27 @@ class Reach:
         return False if self._part[source] < self._part[target] else None
 
     def _targets_of(self, source: str) -> frozenset[str]:
-        """As a set: thousands may read one step that leads to thousands."""
+        """The direct targets as a set: thousands of steps may read one step that leads to thousands."""
         if source not in self._targets:
             self._targets[source] = frozenset(self._links[source])
         return self._targets[source]
 
-    def _swept(self, pairs: list[Pair]) -> set[Pair]:
-        held: set[Pair] = set()
-        asked: dict[int, list[Pair]] = {}
+    def _sweep_pairs(self, pairs: list[Pair]) -> set[Pair]:
+        connected: set[Pair] = set()
+        by_part: dict[int, list[Pair]] = {}
         for pair in pairs:
-            asked.setdefault(self._part[pair[0]], []).append(pair)
-        sources = sorted(asked)
+            by_part.setdefault(self._part[pair[0]], []).append(pair)
+        sources = sorted(by_part)
         for start in range(0, len(sources), _SOURCES_PER_SWEEP):
             bits = {part: 1 << bit for bit, part in enumerate(sources[start : start + _SOURCES_PER_SWEEP])}
             masks = self._sweep(bits)
-            held.update(pair for part, bit in bits.items() for pair in asked[part] if masks[self._part[pair[1]]] & bit)
-        return held
+            connected.update(
+                pair for part, bit in bits.items() for pair in by_part[part] if masks[self._part[pair[1]]] & bit
+            )
+        return connected
 
     def _sweep(self, bits: dict[int, int]) -> list[int]:
-        """For each part the set of sources that reach it. Parts are numbered so that links lead to lower ones."""
+        """For each part the bit set of sources that reach it. Links lead to parts with lower numbers."""
         masks = [0] * len(self._order)
         for part in range(len(self._order) - 1, -1, -1):
             mask = masks[part] | bits.get(part, 0)
@@ -79,7 +81,7 @@ class Reach:
 
 
 def _parts(links: Mapping[str, Sequence[str]]) -> tuple[dict[str, int], list[list[str]]]:
-    """The strongly connected parts (Tarjan, without recursion); a part has a lower number than all that lead to it."""
+    """The strongly connected parts (Tarjan, without recursion), numbered so that links lead to lower numbers."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     part: dict[str, int] = {}
@@ -107,11 +109,11 @@ def _parts(links: Mapping[str, Sequence[str]]) -> tuple[dict[str, int], list[lis
                     parent = work[-1][0]
                     low[parent] = min(low[parent], low[vertex])
                 if low[vertex] == index[vertex]:
-                    _close(vertex, stack, part, order)
+                    _close_part(vertex, stack, part, order)
     return part, order
 
 
-def _close(vertex: str, stack: list[str], part: dict[str, int], order: list[list[str]]) -> None:
+def _close_part(vertex: str, stack: list[str], part: dict[str, int], order: list[list[str]]) -> None:
     members = []
     while True:
         member = stack.pop()
@@ -123,17 +125,17 @@ def _close(vertex: str, stack: list[str], part: dict[str, int], order: list[list
 
 
 def find_cycle(links: Mapping[str, Sequence[str]]) -> list[str]:
-    """Some cycle, its first vertex again at the end; empty where there is none."""
+    """One cycle, with its first vertex repeated at the end; empty if there is none."""
     part, order = _parts(links)
     for members in reversed(order):
         start = members[-1]
         if len(members) > 1 or start in links[start]:
-            return _way_around(start, part, links)
+            return _shortest_cycle(start, part, links)
     return []
 
 
-def _way_around(start: str, part: dict[str, int], links: Mapping[str, Sequence[str]]) -> list[str]:
-    """The shortest way from `start` back to itself, inside its part."""
+def _shortest_cycle(start: str, part: dict[str, int], links: Mapping[str, Sequence[str]]) -> list[str]:
+    """The shortest path from `start` back to itself, inside its part."""
     came_from: dict[str, str] = {}
     front = deque([start])
     while front:

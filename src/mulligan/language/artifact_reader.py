@@ -1,4 +1,4 @@
-"""What is in the artifacts that an expression reads: fetched when a path leads into one, and only then."""
+"""Artifacts that an expression reads. They are fetched only when a path leads into one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from mulligan.core.model.artifacts import (
 from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.language.cel import CelFailed
 
-# Several expressions of one turn read the same output: the last ones are kept, up to so many bytes.
+# Several expressions of one turn read the same output: the latest values are cached, up to this size.
 CACHED_BYTES_MAX = 16 * 1024 * 1024
 
 
-class Contents:
-    """The values that references stand for. What is in an artifact is never taken for a reference itself."""
+class ArtifactReader:
+    """Reads the values that references point to. A value inside an artifact is never treated as a reference."""
 
     def __init__(self, fetch: Callable[[Artifact], bytes]) -> None:
         self._fetch = fetch
         self._cached: dict[Artifact, Any] = {}
 
-    def of(self, reference: dict[str, Any]) -> Any:
-        """The value that a reference stands for; CelFailed where it cannot be had."""
+    def read(self, reference: dict[str, Any]) -> Any:
+        """The value of the artifact; CelFailed if it is gone or damaged."""
         try:
             artifact = parse_reference(reference)
             if artifact not in self._cached:
-                self._remember(artifact, decode_content(artifact, self._fetch(artifact)))
+                self._cache(artifact, decode_content(artifact, self._fetch(artifact)))
         except (ArtifactGone, ArtifactDamaged) as error:
             raise CelFailed(error.message) from error
         return self._cached[artifact]
 
-    def _remember(self, artifact: Artifact, value: Any) -> None:
-        """The newest, and of the others as many as there is room for."""
+    def _cache(self, artifact: Artifact, value: Any) -> None:
+        """Add a value and drop the oldest ones if the cache is full."""
         room = CACHED_BYTES_MAX - artifact.size
         for old in reversed(list(self._cached)):
             room -= old.size
@@ -46,13 +46,13 @@ class Contents:
                 del self._cached[old]
         self._cached[artifact] = value
 
-    def whole(self, value: Any) -> Any:
-        """The value with what each reference in it stands for."""
-        return replace_references(value, self.of) if holds_reference(value) else value
+    def fill_in(self, value: Any) -> Any:
+        """The value with each reference replaced by the value it points to."""
+        return replace_references(value, self.read) if holds_reference(value) else value
 
 
-def plain_content(value: Any) -> Any:
-    """A value out of an artifact, to stand in a fact by itself; CelFailed where it would be taken for a reference."""
+def refuse_references_in(value: Any) -> Any:
+    """The value itself; CelFailed if it contains what a fact would treat as a reference."""
     if holds_reference(value):
         raise CelFailed(f"it has the key '{KEY}' in it, which is reserved for artifacts")
     return value

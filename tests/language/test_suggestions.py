@@ -7,13 +7,13 @@ import pytest
 from mulligan.language.action_keys import AGENT, HTTP, SQL
 from mulligan.language.keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 from mulligan.language.shapes import Record
-from mulligan.language.words import key_hint, listed
+from mulligan.language.suggestions import key_hint, quote_list
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"
 TO_END = "write it as 'end' at the top of the file"
 ON_A_NEED = "write it as 'on' of an entry of 'needs'"
-WHO_STARTS = "let cron or systemd start it: no file says when it runs"
+WHO_STARTS = "start it with cron or systemd: a workflow file has no schedule"
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_a_word_of_another_system_at_the_top_is_told_where_it_belongs(word: str,
 
 @pytest.mark.parametrize("word", ["time", "runtime", "walltime"])
 def test_time_is_no_resource_and_has_its_place_beside_them(word: str) -> None:
-    assert key_hint(word, RESOURCES.keys) == "put 'timeout' beside 'resources'"
+    assert key_hint(word, RESOURCES.keys) == "put 'timeout' next to 'resources'"
 
 
 @pytest.mark.parametrize("action", [HTTP, SQL, AGENT], ids=lambda action: action.name)
 def test_what_belongs_to_a_step_is_sent_out_of_its_action(action: Record) -> None:
     name, known = action.name, action.keys
 
-    assert key_hint("timeout", known) == key_hint("retry", known) == f"put it beside '{name}'"
-    assert key_hint("retries", known) == f"put it beside '{name}' as 'retry'"
+    assert key_hint("timeout", known) == key_hint("retry", known) == f"put it next to '{name}'"
+    assert key_hint("retries", known) == f"put it next to '{name}' as 'retry'"
 
 
 def test_the_same_word_means_something_else_at_another_place() -> None:
@@ -86,4 +86,4 @@ def test_the_same_word_means_something_else_at_another_place() -> None:
     ("words", "said"), [((), ""), (("a",), "'a'"), (("a", "b"), "'a' or 'b'"), (("a", "b", "c"), "'a', 'b' or 'c'")]
 )
 def test_words_are_listed_as_one_says_them(words: tuple[str, ...], said: str) -> None:
-    assert listed(words) == said
+    assert quote_list(words) == said

@@ -1,7 +1,7 @@
-"""The commonest slip: a text with `${…}` and without quotes inside `{…}` or `[…]`.
+"""The most common YAML mistake: a text with `${…}` and without quotes inside `{…}` or `[…]`.
 
-There YAML ends a text at a brace, and what its parser says then is about brackets and quotes that are in order. So the
-lines are read once more, only to find the text that was meant.
+YAML ends such a text at the brace, and its parser then complains about brackets and quotes that are correct. So the
+lines are scanned again to find the text that was meant.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.cel_tokens import closing_brace
 
-# Quotes and comments are passed over; brackets open and close collections; all else begins a text.
+# Quotes and comments are skipped; brackets open and close collections; anything else begins a text.
 _PART = lazy_regex(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|(?P<comment>(?<!\S)#.*)|(?P<open>[\[{])|(?P<close>[]}])"""
     r"""|(?P<between>,|:(?=\s)|-(?=\s)|\s+)|(?P<text>[^\s,\[\]{}]+)"""
@@ -19,8 +19,8 @@ _PART = lazy_regex(
 _TEXT_END = lazy_regex(r"[,\[\]{}\n]|:\s|\s#|\$\{")
 
 
-class Unquoted(NamedTuple):
-    """A text as it stands in the lines, and where. It is not whole where a brace before the hole cut it already."""
+class UnquotedText(NamedTuple):
+    """An unquoted text and its offset. `is_whole` is False if an earlier brace already cut it."""
 
     text: str
     offset: int
@@ -28,19 +28,18 @@ class Unquoted(NamedTuple):
 
     @property
     def hint(self) -> str:
-        return f"write {self._quoted()}" if self.is_whole else "quote the whole text"
-
-    def _quoted(self) -> str:
+        if not self.is_whole:
+            return "quote the whole text"
         if "\\" not in self.text and '"' not in self.text:
-            return f'"{self.text}"'
+            return f'write "{self.text}"'
         doubled = self.text.replace("'", "''")
-        return f"'{doubled}'"
+        return f"write '{doubled}'"
 
 
-def unquoted_hole(lines: str, depth: int = 0) -> Unquoted | None:
-    """The first text that holds a `${` and stands without quotes in a collection, or None.
+def find_unquoted_text(lines: str, depth: int = 0) -> UnquotedText | None:
+    """The first unquoted text with `${` in a collection, or None.
 
-    `depth` is how many collections are open where `lines` begin.
+    `depth` is how many collections are open at the start of `lines`.
     """
     position = 0
     while match := _PART.match(lines, position):
@@ -51,14 +50,14 @@ def unquoted_hole(lines: str, depth: int = 0) -> Unquoted | None:
             position = _text_end(lines, match.start())
             text = lines[match.start() : position].rstrip()
             if text.startswith(('"', "'")):
-                return None  # quotes that are not closed: what follows may be within them
+                return None  # unclosed quotes: the rest may be inside them
             if depth > 0 and "${" in text:
-                return Unquoted(text, match.start(), not lines[: match.start()].rstrip().endswith(("}", "]")))
+                return UnquotedText(text, match.start(), not lines[: match.start()].rstrip().endswith(("}", "]")))
     return None
 
 
 def _text_end(lines: str, start: int) -> int:
-    """Where the text that starts there was meant to end: at a sign of YAML's, but not within a hole."""
+    """Where the text was meant to end: at a YAML indicator outside placeholders."""
     position = start
     while match := _TEXT_END.search(lines, position):
         if match.group() != "${":

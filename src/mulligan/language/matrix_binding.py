@@ -1,7 +1,7 @@
-"""Matrix values put into a step: constants in the place of `matrix.NAME`, wherever an expression reads them.
+"""Matrix values in a step: `matrix.NAME` is replaced by a constant in every expression.
 
-A step is read once. `binder` finds the few places that depend on the values; only those are made anew for each
-combination, and everything else is shared by all steps of the matrix.
+A step is read once. `binder` finds the fields that depend on the values; only those are rebuilt for each combination,
+and all steps of the matrix share the rest.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mulligan.core.model.workflow import Expression, Template
 from mulligan.language.cel_tokens import Token, tokens
 from mulligan.language.cel_tokens import literal as string_value
 from mulligan.language.expressions import as_text
-from mulligan.language.values import literal
+from mulligan.language.value_templates import literal
 
 Values = dict[str, Any]
 Binder = Callable[[Values], Any]
 
 
 def binder(value: Any) -> Binder | None:
-    """What makes `value` for a combination of matrix values, or None if it is the same for all."""
+    """A function that builds `value` for a combination of matrix values, or None if it is the same for all."""
     if isinstance(value, Template):
         return _template_binder(value)
     if isinstance(value, Expression):
@@ -61,7 +61,7 @@ def _template_binder(template: Template) -> Binder | None:
 
 
 def _bound_part(part: Any, bind: Binder | None, values: Values, is_text: bool) -> Any:
-    """A part of a template; a value that stands there as it is needs no expression any more."""
+    """A part of a template with its values. A plain `matrix.NAME` becomes text instead of an expression."""
     if bind is None:
         return part
     pieces = _pieces(part.source)
@@ -95,7 +95,7 @@ def _tuple_binder(items: tuple[Any, ...]) -> Binder | None:
 
 @lru_cache(maxsize=4096)
 def _pieces(source: str) -> tuple[str | tuple[str], ...]:
-    """The source cut at each `matrix.NAME`, which becomes a tuple of the name."""
+    """The source split at each `matrix.NAME`, which becomes a tuple of the name."""
     found = tokens(source)
     pieces: list[str | tuple[str]] = []
     position = 0

@@ -1,4 +1,4 @@
-"""Programs that run the command which their arguments name: where in their words that command begins."""
+"""Wrapper programs such as `sudo` and `timeout`: where in their words the wrapped command begins."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple
 from mulligan.core.model.lazy_regex import lazy_regex
 
 ASSIGNMENT = lazy_regex(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
-_NOTHING = lazy_regex(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
+_QUOTING = lazy_regex(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
 
 
 class _Options(NamedTuple):
-    """The options that take the next word as their value, and how many operands stand before the command."""
+    """The options that take the next word as their value, and the number of operands before the command."""
 
     letters: str = ""
     names: tuple[str, ...] = ()
     operands: int = 0
 
 
-_RUNNERS = {
+_WRAPPERS = {
     **dict.fromkeys(("builtin", "command", "nohup", "setsid", "busybox", "unbuffer"), _Options()),
     "exec": _Options("a"),
     "time": _Options("fo", ("format", "output")),
@@ -48,44 +48,44 @@ _RUNNERS = {
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
-class Run(NamedTuple):
-    """The programs that run another, the words of the command that the last of them runs, as far as there are any.
+class WrappedCommand(NamedTuple):
+    """The wrapper programs, and the words of the wrapped command so far.
 
-    `is_next` says that the next word begins that command, unless it is an option or an assignment.
+    `is_next`: the next word begins that command, unless it is an option or an assignment.
     """
 
-    runners: tuple[str, ...]
+    wrappers: tuple[str, ...]
     command: Sequence[str]
     is_next: bool
 
 
-def run_by(words: Sequence[str]) -> Run:
-    runners: list[str] = []
+def unwrap(words: Sequence[str]) -> WrappedCommand:
+    wrappers: list[str] = []
     missing, is_value = 0, False
     for index, word in enumerate(words):
         if is_value:
             is_value = False
         elif word.startswith("-"):
-            is_value = bool(runners) and _takes_value(_RUNNERS[runners[-1]], bare(word))
+            is_value = bool(wrappers) and _takes_value(_WRAPPERS[wrappers[-1]], strip_quoting(word))
         elif ASSIGNMENT.match(word):
             continue
         elif missing:
             missing -= 1
-        elif base(word) in _RUNNERS:
-            runners.append(base(word))
-            missing = _RUNNERS[runners[-1]].operands
+        elif program_name(word) in _WRAPPERS:
+            wrappers.append(program_name(word))
+            missing = _WRAPPERS[wrappers[-1]].operands
         else:
-            return Run(tuple(runners), words[index:], False)
-    return Run(tuple(runners), (), not missing and not is_value)
+            return WrappedCommand(tuple(wrappers), words[index:], False)
+    return WrappedCommand(tuple(wrappers), (), not missing and not is_value)
 
 
-def is_run(words: Sequence[str], before: str) -> bool:
-    """Whether the word that begins with `before` names a program or a script which the words before it run."""
-    run = run_by(words)
+def is_program_word(words: Sequence[str], before: str) -> bool:
+    """Whether the word that begins with `before` names a program or script that the words before it run."""
+    run = unwrap(words)
     if run.command:
-        name, last = base(run.command[0]), run.command[-1]
+        name, last = program_name(run.command[0]), run.command[-1]
         return (name == "find" and last in _FIND_RUNS) or (name in (".", "source") and len(run.command) == 1)
-    return run.is_next and not bare(before).startswith("-") and not ASSIGNMENT.match(bare(before))
+    return run.is_next and not strip_quoting(before).startswith("-") and not ASSIGNMENT.match(strip_quoting(before))
 
 
 def _takes_value(options: _Options, word: str) -> bool:
@@ -94,11 +94,11 @@ def _takes_value(options: _Options, word: str) -> bool:
     return word[-1:] in tuple(options.letters) and not set(word[1:-1]) & set(options.letters)
 
 
-def base(word: str) -> str:
-    return bare(word).rpartition("/")[2]
+def program_name(word: str) -> str:
+    return strip_quoting(word).rpartition("/")[2]
 
 
 @lru_cache(maxsize=4096)
-def bare(word: str) -> str:
-    """`word` without quotes and without what may expand to nothing: to the shell `e""val` and `${x}eval` are `eval`."""
-    return _NOTHING.sub("", word)
+def strip_quoting(word: str) -> str:
+    """`word` without quotes and expansions that may be empty: to the shell `e""val` and `${x}eval` are `eval`."""
+    return _QUOTING.sub("", word)

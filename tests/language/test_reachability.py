@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.language.reach import Reach, find_cycle
+from mulligan.language.reachability import Reachability, find_cycle
 
 NAMES = "abcdefgh"
 GRAPHS = st.fixed_dictionaries({name: st.lists(st.sampled_from(NAMES), max_size=3) for name in NAMES})
@@ -29,14 +29,14 @@ def walked(links: dict[str, list[str]], source: str) -> set[str]:
 def test_every_answer_is_that_of_a_walk(links: dict[str, list[str]]) -> None:
     pairs = {(source, target) for source in NAMES for target in NAMES}
 
-    held = Reach(links).holding(pairs)
+    held = Reachability(links).connected(pairs)
 
     assert held == {(source, target) for source in NAMES for target in walked(links, source)}
 
 
 @given(GRAPHS)
 def test_what_leads_to_another_comes_before_it(links: dict[str, list[str]]) -> None:
-    reach = Reach(links)
+    reach = Reachability(links)
 
     for source in NAMES:
         for target in walked(links, source):
@@ -57,6 +57,6 @@ def test_a_chain_of_many_thousands_needs_no_recursion() -> None:
     size = 50_000
     links = {str(i): [str(i + 1)] if i + 1 < size else [] for i in range(size)}
 
-    held = Reach(links).holding({("0", str(size - 1)), (str(size - 1), "0"), ("7", "7")})
+    held = Reachability(links).connected({("0", str(size - 1)), (str(size - 1), "0"), ("7", "7")})
 
     assert held == {("0", str(size - 1))}

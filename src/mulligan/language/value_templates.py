@@ -1,4 +1,4 @@
-"""Values with holes: JSON apart from what goes in, and values as CEL literals."""
+"""Values with placeholders: as JSON with bindings, as CEL expressions, as templates."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
-from mulligan.language.expressions import Hole
+from mulligan.language.expressions import Placeholder
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain, refuse_not_json
-from mulligan.language.scope import Scope, hole, holes, template
+from mulligan.language.scope import Scope, check_placeholder, placeholders_in, read_template
 
-HOLE = "${}"
+PLACEHOLDER = "${}"
 _ESCAPED = lazy_regex(r'[\\"\x00-\x1f\x7f]')
 
 
-def holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
-    """The JSON value of `node`; a text with `${…}` becomes a hole, and `bindings` says what it is."""
+def read_value(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
+    """The JSON value of `node`. A text with placeholders becomes a marker that names an entry of `bindings`."""
     refuse_not_json(node, scope.source)
-    return _holed(node, scope, bindings)
+    return _read_value(node, scope, bindings)
 
 
-def _holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
+def _read_value(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
     if isinstance(node, Sequence):
-        return [_holed(item, scope, bindings) for item in node.items]
+        return [_read_value(item, scope, bindings) for item in node.items]
     if isinstance(node, Mapping):
-        if HOLE in node.entries:
-            raise scope.source.refuse("name", f"'{HOLE}' cannot be a key", node.key(HOLE))
-        return {key: _holed(value, scope, bindings) for key, (_, value) in node.entries.items()}
+        if PLACEHOLDER in node.entries:
+            raise scope.source.refuse("name", f"'{PLACEHOLDER}' cannot be a key", node.key(PLACEHOLDER))
+        return {key: _read_value(value, scope, bindings) for key, (_, value) in node.entries.items()}
     if not isinstance(node.value, str) or "${" not in node.value:
         return node.value
-    found = template(node, scope)
+    found = read_template(node, scope)
     if not any(isinstance(part, Expression) for part in found.parts):
         return "".join(str(part) for part in found.parts)
     name = f"b{len(bindings)}"
     bindings[name] = found
-    return {HOLE: name}
+    return {PLACEHOLDER: name}
 
 
-def refuse_filled(node: Node, label: str, scope: Scope) -> None:
-    """Refuse a `${…}` anywhere in `node`, whose texts an action evaluates itself: it would evaluate the value, too."""
+def refuse_placeholders(node: Node, label: str, scope: Scope) -> None:
+    """Refuse placeholders in `node`: the action evaluates its texts, and would evaluate the values too."""
     if isinstance(node, Sequence):
         inner: Iterable[Node] = node.items
     elif isinstance(node, Mapping):
         inner = (value for _, value in node.entries.values())
     else:
         inner = ()
-        for hole in holes(node, scope) if isinstance(node.value, str) and "${" in node.value else ():
-            if isinstance(hole, Hole):
+        for part in placeholders_in(node, scope) if isinstance(node.value, str) and "${" in node.value else ():
+            if isinstance(part, Placeholder):
                 message = f"{label} is evaluated by the action, and a value in it would be evaluated, too"
-                hint = "hand it over under another key; for the characters themselves write '$${'"
-                raise scope.source.refuse_in("plugin", message, node, hole.offset, hole.length, hint=hint)
+                hint = "pass it under another key; for the characters themselves write '$${'"
+                raise scope.source.refuse_in("plugin", message, node, part.offset, part.length, hint=hint)
     for one in inner:
-        refuse_filled(one, label, scope)
+        refuse_placeholders(one, label, scope)
 
 
 def literal(value: Any) -> str:
-    """The CEL expression whose value this is."""
+    """The value as a CEL literal."""
     if isinstance(value, str):
         return '"' + _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", value) + '"'
     if isinstance(value, dict):
@@ -69,7 +69,7 @@ def literal(value: Any) -> str:
 
 
 def value_expression(node: Node, scope: Scope) -> Expression:
-    """A list or mapping as one expression; each text in it is plain, or one `${…}` as a whole."""
+    """A list or mapping as one expression; each text in it is plain or a single placeholder."""
     refuse_not_json(node, scope.source)
     reads: dict[str, None] = {}
     source = _expression_source(node, scope, reads)
@@ -88,13 +88,13 @@ def _expression_source(node: Node, scope: Scope, reads: dict[str, None]) -> str:
 
 
 def _scalar_source(node: Scalar, scope: Scope, reads: dict[str, None]) -> str:
-    parts = holes(node, scope)
-    if not any(isinstance(part, Hole) for part in parts):
+    parts = placeholders_in(node, scope)
+    if not any(isinstance(part, Placeholder) for part in parts):
         return literal("".join(map(str, parts)))
-    if len(parts) > 1 or not isinstance(parts[0], Hole):
-        message = "inside a list or mapping a text is plain, or one '${…}' as a whole"
+    if len(parts) > 1 or not isinstance(parts[0], Placeholder):
+        message = "inside a list or mapping, a text must be plain or a single '${…}'"
         raise scope.source.refuse("expression", message, node, hint="join texts with '+' inside the '${…}'")
-    expression = hole(parts[0], node, scope)
+    expression = check_placeholder(parts[0], node, scope)
     reads.update(dict.fromkeys(expression.reads))
     return f"({expression.source})"
 
@@ -102,5 +102,5 @@ def _scalar_source(node: Scalar, scope: Scope, reads: dict[str, None]) -> str:
 def value_template(node: Node, scope: Scope) -> Template:
     """Any value as a template that keeps its type."""
     if isinstance(node, Scalar) and isinstance(node.value, str):
-        return template(node, scope)
+        return read_template(node, scope)
     return Template((value_expression(node, scope),))

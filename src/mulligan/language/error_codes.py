@@ -1,4 +1,4 @@
-"""Error codes in `codes` and `ignore`: ours, or those that steps report. A near miss of ours is most likely a slip."""
+"""Error codes and exit codes: ours, or those that steps report. A misspelled code of ours is warned about."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _CODE = lazy_regex(r"[A-Z][A-Z0-9_]*")
 EXIT_CODE_MAX = 255
 _RANGE = lazy_regex(r"([0-9]{1,3}) ?- ?([0-9]{1,3})|(>=?|<=?) ?([0-9]{1,3})")
 _STATUS = lazy_regex(r"HTTP_([45])\d\d")
-# So near that a code of a step's own (DB_TIMEOUT, CONNECTION_LOST) is not taken for one of ours.
+# High enough that a custom code (DB_TIMEOUT, CONNECTION_LOST) is not taken for a misspelling.
 _NEARNESS = 0.88
 
 
 class CodeShape(Value, frozen=True):
-    """An error code; one that is nearly ours is warned about. `number_hint` is for those who write a number."""
+    """An error code. A probable misspelling is warned about. `number_hint` is the hint for a number."""
 
     number_hint: str = ""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         code = super().read(node, label, source)
-        if code not in CODES and (meant := meant_code(code)):
+        if code not in CODES and (meant := suggest_code(code)):
             message = f"no failure has the code '{code}' unless a step reports it"
             source.warn("misspelt_code", message, node, hint=f"did you mean '{meant}'?")
         return code
@@ -39,7 +39,7 @@ class CodeShape(Value, frozen=True):
 
 
 class ExitCodeShape(Value, frozen=True):
-    """An exit code; the word of a failure belongs elsewhere."""
+    """An exit code. An error code gets a hint to use `codes`."""
 
     def hint(self, node: Scalar) -> str:
         return (
@@ -48,14 +48,14 @@ class ExitCodeShape(Value, frozen=True):
 
 
 class ExitCodes(ListOf, frozen=True):
-    """Exit codes, one by one or as ranges: each as its number, since there are only 256."""
+    """Exit codes and ranges, expanded into numbers, since there are only 256."""
 
     def read(self, node: Node, label: str, source: Source) -> tuple[int, ...]:
         return tuple(dict.fromkeys(chain.from_iterable(super().read(node, label, source))))
 
 
 def _exit_codes(value: Any) -> range:
-    """The codes that one entry stands for: `11`, `10-19`, `>=128`."""
+    """The codes in one entry: `11`, `10-19`, `>=128`."""
     if type(value) is int and 0 <= value <= EXIT_CODE_MAX:
         return range(value, value + 1)
     found = _RANGE.fullmatch(value) if isinstance(value, str) else None
@@ -80,8 +80,8 @@ def _code(value: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def meant_code(code: str) -> str | None:
-    """The code of ours that was probably meant by one that is not."""
+def suggest_code(code: str) -> str | None:
+    """Our code that was probably meant, or None."""
     if status := _STATUS.fullmatch(code):
         return f"HTTP_{status[1]}XX"
     near = get_close_matches(code, sorted(CODES), n=1, cutoff=_NEARNESS)
@@ -94,7 +94,7 @@ CODE = CodeShape(
     {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"},
     known=tuple(sorted(CODES)),
 )
-# Where exit codes may stand beside it.
+# For records that also have `exit_codes`.
 MATCHED_CODE = msgspec.structs.replace(CODE, number_hint="a number belongs to 'exit_codes'")
 EXIT_CODE = ExitCodeShape(
     "a whole number from 0 to 255, a range such as 10-19, or a bound such as '>=128'",
