@@ -204,7 +204,7 @@ def test_each_way_to_write_a_handler_gives_its_output(live: Live) -> None:
 def test_a_handler_is_told_what_its_example_says(live: Live) -> None:
     ran = shown(live, "handler-error")
 
-    first, second, third = ran.shown["outputs"]["told"].splitlines()
+    first, second, third = ran.shown["outputs"]["reported"].splitlines()
     assert first == "fetch: EXIT_NONZERO 22 (error) in attempt 2"
     assert re.fullmatch(r'at \S+Z: it said "no"', second)
     assert third == "in short: EXIT_NONZERO 22"
