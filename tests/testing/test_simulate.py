@@ -16,7 +16,7 @@ from mulligan.testing.shrinking import smaller
 from mulligan.testing.simulate import SimulationResult, main, simulate
 from mulligan.testing.simulation_pool import SimulationPool, TimeLimits, parts
 from mulligan.testing.simulation_totals import SimulationTotals
-from mulligan.testing.workflows import is_lawful, random_workflow
+from mulligan.testing.workflows import is_allowed, random_workflow
 
 from .scripted import BROKEN, CRASHING, DYING, ENDLESS, KINDS, WELL, WORKFLOW, Scripted
 
@@ -73,7 +73,7 @@ def test_smaller_workflows_are_smaller_and_lawful() -> None:
     candidates = list(smaller(made))
 
     assert candidates
-    assert all(is_lawful(candidate) and candidate != made for candidate in candidates)
+    assert all(is_allowed(candidate) and candidate != made for candidate in candidates)
 
 
 # -- what is said ----------------------------------------------------------------------------------------------------

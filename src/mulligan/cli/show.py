@@ -253,9 +253,9 @@ def _paused(pause: dict[str, Any]) -> str:
 
 
 def _items(counts: dict[str, int]) -> str:
-    told = [f"{counts[status]} {status}" for status in ("failed", "running", "cancelled") if counts[status]]
-    told += [f"{counts['up_to_date']} up to date"] if counts["up_to_date"] else []
-    return ", ".join([f"{counts['completed']} of {pluralize(counts['total'], 'item')} done", *told])
+    parts = [f"{counts[status]} {status}" for status in ("failed", "running", "cancelled") if counts[status]]
+    parts += [f"{counts['up_to_date']} up to date"] if counts["up_to_date"] else []
+    return ", ".join([f"{counts['completed']} of {pluralize(counts['total'], 'item')} done", *parts])
 
 
 def _hints(run: dict[str, Any], place: str) -> Iterator[str]:

@@ -52,7 +52,7 @@ def recognize_added(root: Node) -> tuple[str, list[str]]:
         except PluginError as problem:
             problems.append(str(problem))
         except Exception as error:  # code of another package may raise anything
-            problems.append(f"the format '{name}' cannot tell whether a file is its own: {describe_error(error)}")
+            problems.append(f"the format '{name}' failed to recognize a file: {describe_error(error)}")
     return "", problems
 
 

@@ -151,7 +151,7 @@ def _refuse_hyphenated_step(source: str, start: int) -> None:
 
 
 def hint_for_name(name: str, source: str) -> str:
-    """A suggestion for an unknown name in `source`, as far as CEL itself can tell."""
+    """A suggestion for an unknown name in `source`, as far as CEL itself knows."""
     if name in _CEL_EQUIVALENTS:
         return f"did you mean '{_CEL_EQUIVALENTS[name]}'?"
     hyphenated = re.search(rf"(?<![\w.])([A-Za-z_][\w.]*)\.((?:\w+-)+{re.escape(name)})(?!\w)", source)

@@ -44,7 +44,7 @@ TYPED = Danger(
     "is assigned with an attribute that makes the shell evaluate the value again", "declare the variable without it"
 )
 REMOTE_SHELL = Danger(
-    "is part of a command that 'ssh' hands to a shell, which evaluates the value again",
+    "is part of a command that 'ssh' passes to a shell, which evaluates the value again",
     "quote it for that shell: $(printf %q VALUE)",
 )
 SPLIT = Danger(

@@ -13,7 +13,7 @@ from mulligan.ports.records import Lease, Offer
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time in UTC. It advances evenly while a process lives, even if the wall clock is set."""
+        """The time in UTC. It advances evenly while a process is alive, even if the wall clock is set."""
 
     def stepped(self) -> timedelta:
         """How far the wall clock is ahead of `now`: negative if behind, zero if it was not set."""

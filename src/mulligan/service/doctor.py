@@ -76,7 +76,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield bash(shutil.which("bash"))
     yield _guarded("tasks", _tasks)
     yield subreaper(sys.platform)
-    yield memory_kills(OomKills().can_tell)
+    yield memory_kills(OomKills().is_available)
     yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
     yield _guarded("clock", lambda: _clock(home, offset))
 

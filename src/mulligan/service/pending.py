@@ -25,7 +25,7 @@ from mulligan.service.run_reader import RunReader
 
 # How many earlier runs of the workflow are read, and how many are reported.
 RUNS_SEEN_MAX = 20
-RUNS_TOLD_MAX = 5
+RUNS_SHOWN_MAX = 5
 # How many paused runs are listed, the newest ones.
 PAUSED_MAX = 1000
 
@@ -159,7 +159,7 @@ class _PendingReader:
         places = [(run_id, _place(step, data)) for run_id, data in rows]
         ended = [(run_id, place) for run_id, place in places if place and place.status in ("completed", "failed")]
         ended.sort(key=lambda one: not one[1].climb.tries)
-        return [_earlier(run_id, place) for run_id, place in ended[:RUNS_TOLD_MAX]]
+        return [_earlier(run_id, place) for run_id, place in ended[:RUNS_SHOWN_MAX]]
 
 
 def _place(step: str, data: bytes) -> Place | None:

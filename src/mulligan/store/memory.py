@@ -1,4 +1,4 @@
-"""The store in memory, for tests and simulations: the same promises while the process lives."""
+"""The store in memory, for tests and simulations: the same promises while the process is alive."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class MemoryStore:
         for timer in commit.timers:
             self.tables.timers[run.run_id, timer.kind, timer.place, timer.number] = timer.due
         children = [self._create(new, commit.turn.holder, run) for new in commit.children]
-        self._tell_others(commit)
+        self._notify_others(commit)
         if commit.is_last:
             self._end_round(run)
         return CommitResult(leases, children)
@@ -320,7 +320,7 @@ class MemoryStore:
         else:
             self.tables.remove_task(kept)
 
-    def _tell_others(self, commit: Commit) -> None:
+    def _notify_others(self, commit: Commit) -> None:
         for run_id, report in commit.outgoing:
             if run_id in self.tables.runs:
                 self.tables.add_message(run_id, report)

@@ -11,7 +11,7 @@ from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import Command, Need, Step, Workflow, encode, version
-from mulligan.testing.workflows import is_lawful, without_waiting_remediations
+from mulligan.testing.workflows import is_allowed, without_waiting_remediations
 
 TRIES_MAX = 10
 
@@ -30,7 +30,7 @@ def corrected(rng: Random, workflow: Workflow) -> Workflow:
     for _ in range(rng.randint(1, 3)):
         for _ in range(TRIES_MAX):
             changed = without_waiting_remediations(rng.choice(_CHANGES)(rng, workflow))
-            if is_lawful(changed):
+            if is_allowed(changed):
                 workflow = changed
                 break
     return workflow

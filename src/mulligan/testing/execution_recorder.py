@@ -192,10 +192,10 @@ class _RecordedStore:
 
     def expire(self, name: str, *, is_dead: bool = False) -> bool:
         beat_at = self._recorder.heartbeats().get(name)
-        is_buried = self._store.expire(name, is_dead=is_dead)
-        if is_buried and not is_dead and beat_at is not None:
+        is_expired = self._store.expire(name, is_dead=is_dead)
+        if is_expired and not is_dead and beat_at is not None:
             self._recorder.promise_7_an_outage_expires_no_worker(name, beat_at, self._clock.now())
-        return is_buried
+        return is_expired
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         recorder = self._recorder

@@ -14,7 +14,7 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Handler, Step, Workflow, encode
 from mulligan.testing.cpu_limit import limit_cpu
 from mulligan.testing.fault_budget import ALL_FAULTS, FaultBudget
-from mulligan.testing.workflows import is_lawful
+from mulligan.testing.workflows import is_allowed
 
 TRIES_MAX = 600
 SECONDS_MAX = 60.0
@@ -135,7 +135,7 @@ def _less(history: History, budget: FaultBudget) -> Iterator[tuple[Workflow, Fau
 def smaller(workflow: Workflow) -> Iterator[Workflow]:
     """Yield valid workflows with one thing less: a step, an option of a step, an option of the workflow."""
     every = (*_with_less_steps(workflow), *_with_less_options(workflow), *_with_less_settings(workflow))
-    return (candidate for candidate in every if is_lawful(candidate))
+    return (candidate for candidate in every if is_allowed(candidate))
 
 
 def _with_less_steps(workflow: Workflow) -> Iterator[Workflow]:

@@ -52,7 +52,7 @@ class WorkerHost(Protocol):
     def host_of(self, name: str) -> str: ...
 
     def is_free(self, lock: str) -> bool:
-        """Whether the lock is free: it is held as long as its process lives."""
+        """Whether the lock is free: it is held as long as its process is alive."""
 
     def search(self, worker: SimulatedWorker) -> WorkerSearch:
         """Start a search for dead workers."""
@@ -177,7 +177,7 @@ class SimulatedWorker:
         self._kill_everything()
 
     def _tear_down(self, engine: Engine) -> None:
-        """Stop everything, then tell the store; if that fails, the free lock says it."""
+        """Stop everything, then update the store; if that fails, the free lock says it."""
         if self.executor is not None:
             self.executor.close()
         for _ in range(2):

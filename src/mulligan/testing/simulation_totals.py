@@ -35,7 +35,7 @@ class SimulationTotals(msgspec.Struct):
             self.events += len(facts)
             for kind, count in Counter(map(type, facts)).items():
                 self.counts["fact", kind.__name__] += count
-            self.counts.update(label for fact in facts if type(fact) in _TOLD_APART for label in _labels(fact))
+            self.counts.update(label for fact in facts if type(fact) in _SUBDIVIDED for label in _labels(fact))
 
     def merge(self, other: SimulationTotals) -> None:
         self.histories += other.histories
@@ -72,7 +72,7 @@ def _format_counts(named: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in most_first)
 
 
-_TOLD_APART = frozenset(
+_SUBDIVIDED = frozenset(
     (
         e.HandlerStarted,
         e.RungPassed,

@@ -46,7 +46,7 @@ HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"
 CALLS_MAX = 2
 BREAKERS = ("api", "disk")
-SECRET = "hunter2-never-told"
+SECRET = "hunter2-never-shown"
 CODES = ("EXIT_NONZERO", "TIMEOUT", "OUT_OF_MEMORY", "SIGNALED", "WORKER_LOST", "CUSTOM", "HTTP_4XX", "ITEMS_FAILED")
 
 _replace = msgspec.structs.replace
@@ -403,7 +403,7 @@ def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
     return _with_delays(workflow, author)
 
 
-def is_lawful(workflow: Workflow) -> bool:
+def is_allowed(workflow: Workflow) -> bool:
     """Whether the core accepts it: for workflows that were shrunk."""
     return not has_cycle_of_needs(Graph(workflow)) and without_waiting_remediations(workflow) == workflow
 

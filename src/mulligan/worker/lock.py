@@ -33,7 +33,7 @@ class Lock(msgspec.Struct, frozen=True):
 
     @property
     def moved_to(self) -> Path | None:
-        """The file's current path, if it was moved and the system can tell."""
+        """The file's current path, if it was moved and the system knows it."""
         try:
             path = Path(os.readlink(f"/proc/self/fd/{self.fd}"))
             return path if os.path.samestat(os.stat(path), os.fstat(self.fd)) else None

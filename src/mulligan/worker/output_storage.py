@@ -84,9 +84,9 @@ class OutputStorage:
     def _store_file(self, task: Task, report: TaskEnded, output: OutputFile) -> TaskEnded:
         """Store a file. Afterwards it is removed, or it is the artifact."""
         assert self._artifacts is not None
-        told = self.store(task, msgspec.structs.replace(report, output=None))
-        if told.outcome is not report.outcome:
-            return told
+        stored = self.store(task, msgspec.structs.replace(report, output=None))
+        if stored.outcome is not report.outcome:
+            return stored
         artifact = Artifact(_name(task, output.format), output.size, output.sha256, output.format)
         try:
             return msgspec.structs.replace(

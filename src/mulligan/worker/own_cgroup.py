@@ -17,7 +17,7 @@ class OomKills:
         self._seen = self._read()
 
     @property
-    def can_tell(self) -> bool:
+    def is_available(self) -> bool:
         """Whether there is a file to read from."""
         return self._file is not None
 

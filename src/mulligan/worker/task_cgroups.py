@@ -49,7 +49,7 @@ class TaskCgroup:
         return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in content.splitlines())
 
     def peak_bytes(self) -> int:
-        """Return its peak memory, page cache included; 0 if the kernel does not tell."""
+        """Return its peak memory, page cache included; 0 if the kernel does not report it."""
         content = _read(f"{self.folder}/{'memory.peak' if self._is_unified else 'memory.max_usage_in_bytes'}").strip()
         return int(content) if content.isdigit() else 0
 

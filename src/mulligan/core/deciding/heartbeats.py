@@ -1,7 +1,7 @@
 """Which worker may declare another one dead: only a worker whose own heartbeats reached the store without a gap.
 
 A worker whose last heartbeat is older than the lease may be dead. But after an outage of the store all heartbeats are
-old although the workers are alive. The store cannot tell the two apart; a worker can, by its own heartbeats. After a
+old although the workers are alive. The store cannot distinguish the two; a worker can, by its own heartbeats. After a
 gap, or after its start, a worker gives the others a whole lease to report before it declares one of them dead.
 """
 

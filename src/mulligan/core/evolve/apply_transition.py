@@ -36,10 +36,10 @@ def _check_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
     key = SUBJECTS[kind](fact)
     place = state.places.get(key)
     if kind in PLACE:
-        is_lawful = (place.status if place is not None else "new") in PLACE[kind]
+        is_allowed = (place.status if place is not None else "new") in PLACE[kind]
     else:
-        is_lawful = place is not None
-    if not is_lawful:
+        is_allowed = place is not None
+    if not is_allowed:
         raise IllegalTransition(
             f"{kind.__name__} cannot follow for '{key}', which is {place.status if place else 'not there'}"
         )

@@ -48,7 +48,7 @@ Answer with JSON and nothing else, no text before or after it."""
 
 
 def routing_contract(words: Iterable[str], *, is_json: bool, has_default: bool) -> str:
-    """Tell the agent which decisions there are and where to write one. `has_default`: it may decide nothing."""
+    """List the decisions for the agent and where to write one. `has_default`: it may decide nothing."""
     known = list(dict.fromkeys((*words, APPROVED, BLOCKED)))
     lines = [f"- {word}{_MEANINGS.get(word, '')}" for word in known]
     if has_default:
@@ -63,7 +63,7 @@ _MEANINGS = {
 
 
 def spawner_contract(most: int) -> str:
-    """Tell a spawner how to list its subtasks."""
+    """Explain to a spawner how to list its subtasks."""
     return _SPAWNER_TEXT.format(most=most)
 
 

@@ -64,7 +64,7 @@ OUTPUT = Dialect(
         "select": Key(ANY, "not honoured, the result is there whole: a warning"),
         "inline_max_bytes": Key(ANY, "ignored"),
         "preview_max_bytes": Key(ANY, "ignored"),
-        "scope": Key(ANY, "ignored: a result lives as long as its run"),
+        "scope": Key(ANY, "ignored: a result is kept as long as its run"),
     },
     elsewhere={"accumulate": "gather with 'set'", "as": "write it as 'set' of the step"},
 )

@@ -252,7 +252,7 @@ class _StepTranslation:
         self.context = context
         self.translation = translation
         self.own_title = self._own_title()
-        self.title = self.own_title or self._told_title()
+        self.title = self.own_title or self._derived_title()
         self._refuse_unread()
         self.before: list[dict[str, Any]] = []
         self._remember()
@@ -272,7 +272,7 @@ class _StepTranslation:
                 return node.text.strip()
         return ""
 
-    def _told_title(self) -> str:
+    def _derived_title(self) -> str:
         """A title from the first words of the action, for a step without a name."""
         node = self.form.node.get(self.written_as)
         if not isinstance(node, Scalar) or self.kind not in ("claude", "shell"):

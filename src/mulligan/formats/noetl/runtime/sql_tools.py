@@ -40,9 +40,9 @@ def run_query(tool: dict[str, Any], call: Call, query: Query, params: Any) -> An
         with _locked(address.location):
             return _result(_execute(address, query, params))
     except StepError as error:
-        veiled = sql.redact_error(error, address)
-        print(veiled.message, file=sys.stderr)
-        raise veiled from None
+        redacted = sql.redact_error(error, address)
+        print(redacted.message, file=sys.stderr)
+        raise redacted from None
 
 
 def _postgres(tool: dict[str, Any], call: Call) -> str:
