@@ -131,7 +131,7 @@ def test_a_worker_that_is_lost_again_and_again_is_told_until_it_is_a_failure():
     assert told(run)[6:9] == [
         "a: attempt 4 lost: its worker is gone",
         "a: lost its worker more than 3 times, which counts as a failure",
-        "a: failed with WORKER_LOST: the worker that ran it is gone (w1)",
+        "a: failed with WORKER_LOST: the worker running it was lost (w1)",
     ]
 
 

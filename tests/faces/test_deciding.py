@@ -374,7 +374,7 @@ def test_a_dry_run_is_told_in_sentences():
 
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines()[0] == "run 1: if 'simulate' ran again"
-    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2, with a timeout of 1h00m"
+    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2 with a timeout of 1h00m"
 
 
 def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_waits_for_it():

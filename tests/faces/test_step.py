@@ -238,7 +238,7 @@ def test_of_a_failure_what_is_left_out_is_filled_in(error: str | None, told: str
         (
             "bad",
             1,
-            "the failure of step 'bad' would go to the next rung: its handler failed too, EXIT_NONZERO 9: broken",
+            "the failure of step 'bad' would go to the next rung: its handler also failed with EXIT_NONZERO 9: broken",
         ),
         ("ask", 4, "the handler of step 'ask' has not ended"),
     ],
@@ -359,7 +359,7 @@ def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
     assert said == (
         1,
         "",
-        "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
+        "step 'check' failed with EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
         "  the result of 'build' is null here; to give it: --result build=JSON\n",
     )
 
@@ -380,7 +380,7 @@ steps:
     assert said == (
         1,
         "",
-        "step 'third' failed, EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
+        "step 'third' failed with EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
         "  the result of 'first', 'second' is null here; to give it: --result second=JSON\n",
     )
 

@@ -137,7 +137,7 @@ class SimulatedWorker:
         self.engine, self.is_away = engine, False
 
     def _engine(self) -> Engine:
-        engine = Engine(
+        return Engine(
             self.store,
             self.clock,
             self.around.evaluator,
@@ -146,9 +146,8 @@ class SimulatedWorker:
             root_run_id=self.root_run_id,
             observer=_BugListener(self.around),
             lease_seconds=LEASE_SECONDS,
+            workflows=_SharedCache(self.around),
         )
-        engine.workflows = _SharedCache(self.around)
-        return engine
 
     def _executor(self) -> FakeTasks:
         watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
