@@ -458,7 +458,7 @@ def test_the_story_tells_each_round_by_the_definition_that_held_then() -> None:
 
     granted = [text for text in told if "retry 1 of" in text]
     assert ["of 1" in granted[0], "of 5" in granted[1]] == [True, True]
-    assert any(text.startswith("goes on with a corrected definition") and "removed 'tell'" in text for text in told)
+    assert any(text.startswith("workflow corrected to version") and "removed 'tell'" in text for text in told)
     assert any(text == "changed: shell, retry" for text in told)
 
 

@@ -104,7 +104,7 @@ def test_a_second_signal_ends_what_does_not_want_to_end(file_stage: Stage, numbe
     process = begun(file_stage, DEAF)
 
     process.send_signal(number)
-    said_first = heard(process, "once more to end it at once")
+    said_first = heard(process, "press Ctrl-C again to kill them")
     process.send_signal(number)
     code, shown, said = answered(process)
 

@@ -110,12 +110,12 @@ def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -
     hung = PostgresStore(schema_url, lease_seconds=0.6)
     other = PostgresStore(schema_url)
     hung.register(WorkerRecord("hung", "here", 1))
-    hung._link.connected().execute("BEGIN")
-    hung._link.ask("beat", "hung")
+    hung._client.connection().execute("BEGIN")
+    hung._client.execute("record_heartbeat", "hung")
 
-    is_buried = other.expire("hung", is_dead=True)
+    is_expired = other.expire("hung", is_dead=True)
 
-    assert is_buried
+    assert is_expired
     hung.close()
     other.close()
 
@@ -128,4 +128,4 @@ def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewel
         lose_connections(named_url)
 
     with stage.service() as later:
-        assert later.store.workers() == []
+        assert later.reader.store.workers() == []

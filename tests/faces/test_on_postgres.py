@@ -61,7 +61,7 @@ def test_a_report_has_the_logs_that_are_here_and_names_the_host_that_has_the_oth
     without = mulligan("report", 1, "-o", "-")
 
     assert "<figcaption>stderr</figcaption><pre>diverged</pre>" in with_logs.out
-    assert "simulate, attempt 1: there is no log of it here: it ran on " in without.out
+    assert "simulate, attempt 1: the log is on " in without.out
 
 
 # The keys that programs rely on, of a run and of a step.
@@ -103,7 +103,7 @@ def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
         "THEN call  called 'inner.yaml' as run 3\n"
         "THEN call/greet  completed\n"
         "THEN call/end  the run completed (1 step)\n"
-        "THEN call  run 3 completed\n"
+        "THEN call  child run 3 completed\n"
         "THEN call  completed\n"
         "THEN no  skipped: no edge to it was taken\n"
         "THEN end  the run completed (degraded: 1 handled) (3 steps, 1 skipped)\n"

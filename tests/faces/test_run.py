@@ -113,7 +113,7 @@ def test_an_interrupted_run_is_exit_code_130_and_says_how_to_go_on(number: signa
         130,
         b"",
         "run 1: slow\n"
-        "! interrupted: waiting for what runs to end (once more to end it at once)\n"
+        "! interrupted: waiting for running tasks to end (press Ctrl-C again to kill them)\n"
         "THEN ↻ a  attempt 1 interrupted; it will run again\n"
         "\n"
         "? run 1 was interrupted after Ns; it can be resumed\n"
@@ -379,7 +379,7 @@ REFUSED = {
     # no such file
     ("missing.yaml",): "error[language.unreadable]: missing.yaml: there is no such file\n",
     # an input that nobody declared
-    ("hello.yaml", "-i", "a=1"): "error[input.invalid]: workflow 'hello' has no input 'a'\n  it takes none\n",
+    ("hello.yaml", "-i", "a=1"): "error[input.invalid]: workflow 'hello' has no input 'a'\n  it has no inputs\n",
     # an input without a value
     ("hello.yaml", "-i", "a"): "error[usage]: 'a' is not an input\n  write it like -i name=value\n",
     ("hello.yaml", "-i", "=1"): "error[usage]: '=1' is not an input\n  write it like -i name=value\n",

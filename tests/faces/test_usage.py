@@ -52,7 +52,7 @@ def test_what_was_asked_and_used_is_compared_and_what_to_write_stands_below():
         "  resources: {memory: 64MiB}  # it used N of 4.0GiB\n"
         "\n"
         "late:\n"
-        "  timeout: 10s  # it was not done in 0.1s\n"
+        "  timeout: 10s  # it did not finish in 0.1s\n"
     )
 
 
@@ -74,7 +74,7 @@ def test_as_json_every_line_says_its_run_and_what_is_proposed():
     }
     assert late["used"]["timed_out"] == 1
     assert late["proposals"] == [
-        {"what": "timeout", "value": 10.0, "written": "10s", "why": "ran_out", "text": "it was not done in 0.1s"}
+        {"what": "timeout", "value": 10.0, "written": "10s", "why": "ran_out", "text": "it did not finish in 0.1s"}
     ]
     assert late["write"] == {"timeout": "10s"}
 

@@ -372,7 +372,7 @@ def test_garbage_for_an_answer_is_told_to_the_next_attempt(live_file: Live, name
     assert ran.status == "completed"
     assert (
         "attempt 1 ended with OUTPUT_INVALID, exit code 0; its last message:\n"
-        '$MULLIGAN_OUTPUT is no JSON object such as {"content": …}\n'
+        '$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}\n'
     ) in live_file.read("stdin")
 
 

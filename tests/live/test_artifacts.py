@@ -380,7 +380,7 @@ def test_one_that_is_damaged_fails_what_reads_it_and_says_so(live_file: Live):
     ran = spoiled(live_file, "echo wrong > FILE")
 
     problem = "artifact '1/text/1/1/output.txt' is damaged: it has 6 bytes instead of 108893"
-    assert ran.steps["task"]["failure"]["message"] == f"a value that it reads cannot be had: {problem}"
+    assert ran.steps["task"]["failure"]["message"] == f"a value that it reads is not available: {problem}"
     assert ran.steps["look"]["failure"]["message"] == f"'size(steps.text.output) > 3': {problem}"
 
 

@@ -59,7 +59,7 @@ def test_a_key_that_was_used_for_another_workflow_is_refused(live_file: Live, tm
         live_file.service.start_once(prepared(OTHER, tmp_path), "order-7")
 
     assert refused.value.render() == (
-        f"error[run.key_used]: the key 'order-7' was used for run {run_id}, of another workflow"
+        f"error[run.key_used]: the key 'order-7' was used for run {run_id} of another workflow"
     )
 
 

@@ -1,4 +1,4 @@
-"""Draws docs/step-states.md and docs/run-states.md from the table of allowed transitions.
+"""Draws docs/reference/step-states.md and run-states.md from the table of allowed transitions.
 
     python -m mulligan.testing.state_diagrams
 
@@ -14,7 +14,7 @@ from mulligan.core.model import events as e
 from mulligan.core.state.transitions import ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, Moves
 
 COMMAND = "python -m mulligan.testing.state_diagrams"
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 
 Table = Mapping[type[e.Fact], Moves]
 
