@@ -87,9 +87,9 @@ _DEPTH = 100_000
 
 BOMBS = [
     Bomb("billion-laughs", _read(_laughs), "the aliases of this file stand for more than 200,000 values"),
-    Bomb("an-alias-of-itself", _read(lambda: "a: &a [*a]"), "'*a' stands inside what it names"),
-    Bomb("deep-flow", _read(lambda: "a: " + "[" * _DEPTH), "more than 80 lists and mappings inside each other"),
-    Bomb("deep-block", _read(lambda: "- " * _DEPTH), "more than 80 lists and mappings inside each other"),
+    Bomb("an-alias-of-itself", _read(lambda: "a: &a [*a]"), "the alias '*a' is inside the value that it refers to"),
+    Bomb("deep-flow", _read(lambda: "a: " + "[" * _DEPTH), "lists and mappings are nested more than 80 deep"),
+    Bomb("deep-block", _read(lambda: "- " * _DEPTH), "lists and mappings are nested more than 80 deep"),
     Bomb("deep-json", lambda: json5_text.parse(Source("[" * _DEPTH, "w")), "inside each other"),
     Bomb("deep-kdl", lambda: kdl.parse(Source("a {" * _DEPTH, "w")), "inside each other"),
     Bomb("a-scalar-of-50-MB", _read(lambda: f"description: {'x' * 50_000_000}\n{_STEP}}}]"), ""),
@@ -108,7 +108,7 @@ BOMBS = [
     Bomb(
         "a-matrix-of-billions",
         _read(lambda: f"{_STEP}, matrix: {{a: 0..9999, b: 0..9999, c: 0..9999}}}}]"),
-        "100,000 are the most",
+        "the maximum is 100,000",
     ),
     Bomb("a-range-of-billions", _read(lambda: f"{_STEP}, matrix: {{a: 0..9999999999}}}}]"), "100,000 are the most"),
     Bomb("a-hole-in-holes", _read(lambda: f"{_STEP}, env: {{A: '{'${' * _DEPTH}'}}}}]"), "is not closed"),

@@ -243,6 +243,11 @@ class Forgetful:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.service, name)
 
+    @property
+    def reader(self) -> Forgetful:
+        """A reader that lacks the same."""
+        return Forgetful(self.service.reader, self.entries)  # type: ignore[arg-type]
+
     def events(self, run_id: int) -> Iterator[e.Entry]:
         return iter(self.entries)
 

@@ -61,7 +61,7 @@ def test_a_log_in_whose_place_something_else_is_is_not_read(tmp_path: Path, vict
     log = tmp_path / "log"
     swap(log, victim)
 
-    assert outputs.tail(str(log)) == ""
+    assert outputs.read_tail(str(log)) == ""
     assert read_tail(str(log), 1000) == ("", False)
     with pytest.raises(OSError):
         open_regular_file(str(log))

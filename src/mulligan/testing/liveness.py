@@ -128,7 +128,7 @@ def promise_10_a_run_that_waits_says_for_what(state: State) -> None:
     """Of one that has not ended, when nothing is on its way any more: a person is waited for, and named."""
     if state.run.status not in RUN_ENDED and not any(wait.is_for_a_person and wait.text for wait in list_waits(state)):
         waits = [wait.text for wait in list_waits(state)]
-        raise AssertionError(f"promise 10: run {state.run.run_id} is {state.run.status} and waits for nobody: {waits}")
+        raise AssertionError(f"promise 10: run {state.run.run_id} is {state.run.status} and waits for nothing: {waits}")
 
 
 def promise_10_the_engine_has_met_no_bug(state: State) -> None:
