@@ -199,8 +199,7 @@ def test_one_that_fails_to_recognize_is_one_error_where_nothing_else_does(instal
 
     assert (code, message) == (
         "language.format",
-        "the file is not recognized, and the format 'acme' failed to recognize a file: "
-        "RuntimeError: no idea",
+        "the file is not recognized, and the format 'acme' failed to recognize a file: RuntimeError: no idea",
     )
 
 
