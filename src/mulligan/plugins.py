@@ -23,8 +23,26 @@ _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 BUILT_IN = {ACTIONS: {"noetl": "mulligan.formats.noetl.action:NOETL"}}
 OWN_PACKAGE = "mulligan"
 
-# Functions of ours that moved: stored runs call them by their former names.
-MOVED_CALLS = {"mulligan.worker.actions.noetl:run": "mulligan.formats.noetl.runtime:run"}
+# Functions of ours that moved, and what they are called now: stored runs and converted files have the former names.
+_PRODIGY, _ALPHRED = "mulligan.formats.prodigy", "mulligan.formats.alphred.subtasks"
+MOVED_CALLS = {
+    "mulligan.worker.actions.noetl:run": "mulligan.formats.noetl.runtime:run",
+    f"{_PRODIGY}.changes:since": f"{_PRODIGY}.runtime:changes_since",
+    f"{_PRODIGY}.changes:found": f"{_PRODIGY}.runtime:find_outputs",
+    f"{_PRODIGY}.files:write": f"{_PRODIGY}.runtime:write_file",
+    f"{_PRODIGY}.listing:items": f"{_PRODIGY}.runtime:list_items",
+    f"{_PRODIGY}.setup_outputs:captured": f"{_PRODIGY}.runtime:capture_variables",
+    f"{_PRODIGY}.validation:judge": f"{_PRODIGY}.runtime:judge_completion",
+    f"{_PRODIGY}.validation:check": f"{_PRODIGY}.runtime:run_checks",
+    f"{_PRODIGY}.worktrees:say_where": f"{_PRODIGY}.runtime:report_worktree",
+    **{
+        f"{_PRODIGY}.worktrees:{name}": f"{_PRODIGY}.runtime:{name}"
+        for name in "open_run open_item merge_item merge_run close_run".split()
+    },
+    f"{_ALPHRED}:check": f"{_ALPHRED}:check_answer",
+    f"{_ALPHRED}:listed": f"{_ALPHRED}:list_subtasks",
+    f"{_ALPHRED}:told": f"{_ALPHRED}:summarize_subtasks",
+}
 
 
 class PluginError(Exception):

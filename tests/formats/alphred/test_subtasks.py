@@ -16,6 +16,7 @@ from mulligan.formats.alphred.subtasks import (
     list_subtasks,
     summarize_subtasks,
 )
+from mulligan.plugins import MOVED_CALLS
 
 from .reading import edge, failing, node, ours, steps
 
@@ -265,4 +266,8 @@ def test_what_is_told_is_text_that_a_step_can_give():
 
 
 def test_the_former_names_of_the_functions_still_work() -> None:
-    assert (subtasks.check, subtasks.listed, subtasks.told) == (check_answer, list_subtasks, summarize_subtasks)
+    former = [f"{subtasks.__name__}:{name}" for name in ("check", "listed", "told")]
+
+    functions = [getattr(subtasks, MOVED_CALLS[name].partition(":")[2]) for name in former]
+
+    assert functions == [check_answer, list_subtasks, summarize_subtasks]

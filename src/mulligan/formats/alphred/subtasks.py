@@ -133,7 +133,3 @@ def _reports(ended: list[dict[str, str]]) -> Iterator[str]:
         if one["report"] and room >= min(len(one["report"]), SHARE_CHARS_MIN):
             room -= cut.included_chars
             yield f"\nreport of {one['key']} ({one['status']}):\n{text}"
-
-
-# Converted files and stored runs may call these functions by their former names.
-check, listed, told = check_answer, list_subtasks, summarize_subtasks

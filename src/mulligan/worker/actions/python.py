@@ -8,6 +8,7 @@ from typing import Any
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
+from mulligan.plugins import MOVED_CALLS
 from mulligan.ports import Lease
 from mulligan.worker import outputs
 from mulligan.worker.artifact_inputs import unavailable_value
@@ -39,8 +40,9 @@ def child_group_of(task: Task) -> str:
 def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallRequest:
     """Return what the child has to call. InputInvalid if a value does not fit."""
     params = lease.task.params
-    args = params.get("args", {})
-    return make_call(lease, scratch, folders, args, code=params.get("code", ""), call=params.get("call", ""))
+    args, call = params.get("args", {}), params.get("call", "")
+    # A converted file or a stored run may name a function of ours that has moved.
+    return make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
 
 
 def make_call(
