@@ -14,13 +14,13 @@ from mulligan.core.state import scope
 from .sabotage import defect
 
 
-@defect(ladder, "_refusal")
+@defect(ladder, "_retry_refusal")
 def _(real: Any) -> Any:
     """a rule grants more retries than it has"""
     return lambda *about: ""
 
 
-@defect(lifecycle, "refusal")
+@defect(lifecycle, "budget_refusal")
 def _(real: Any) -> Any:
     """an agent is called though its budget is spent"""
     return lambda *about, **more: None
@@ -43,7 +43,7 @@ def _(real: Any) -> Any:
     return retry
 
 
-@defect(ladder, "proceed")
+@defect(ladder, "start_due_retry")
 def _(real: Any) -> Any:
     """a retry starts when its script has ended, whatever its delay"""
 
@@ -87,7 +87,7 @@ def _(real: Any) -> Any:
     return lambda state, fact: ()
 
 
-@defect(scope, "_are_secret")
+@defect(scope, "_includes_secrets")
 def _(real: Any) -> Any:
     """a secret is written into what a task is told"""
     return lambda reads: False
@@ -110,7 +110,7 @@ def _(real: Any) -> Any:
     return lambda backoff, number, seed, details: 0.0
 
 
-@defect(ladder, "_unhandled")
+@defect(ladder, "_handler_refusal")
 def _(real: Any) -> Any:
     """a handler runs as often as there are failures"""
     return lambda state, place, handler: ""

@@ -99,7 +99,7 @@ def test_sqlite_that_is_busy_says_so_itself() -> None:
     database = DATABASES["sqlite"]()
     store = database.open(JumpingClock())
 
-    with pytest.raises(StoreUnavailable, match="is locked by another process"), database.hold_lock():
+    with pytest.raises(StoreUnavailable, match="locked by another process"), database.hold_lock():
         store.register(WorkerRecord("w", "here", 1))
 
     store.register(WorkerRecord("w", "here", 1))

@@ -51,7 +51,10 @@ def test_a_timer_that_was_set_for_long_may_wait_for_so_long(stretched: float, is
     keeper = TimerChecks(common.monotonic, is_shared=False)
     due = START + 2 * TOO_LATE
     timer = SetTimer("loop", due, "s", 2)
-    keeper.note_commits([Commit(Turn(1, "w", 1), 0, [], [], "running", 1, START, timers=[timer])], Driving(common))
+    commit = Commit(
+        turn=Turn(1, "w", 1), after=0, entries=[], rows=[], status="running", round=1, at=START, timers=[timer]
+    )
+    keeper.note_commits([commit], Driving(common))
 
     keeper.check_waiting({(1, "loop", "s", 2): due + timedelta(seconds=stretched)}, {1: START}, START)
 
