@@ -55,7 +55,8 @@ class Mutant(NamedTuple):
         else:
             children = getattr(self.parent, self.field)
             old, children[self.at] = children[self.at], new
-        return old
+        result: ast.AST = old
+        return result
 
 
 class Source:

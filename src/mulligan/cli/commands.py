@@ -60,4 +60,5 @@ COMMANDS = {
 def load(name: str) -> Command:
     """The function of a command."""
     module, _, function = COMMANDS[name][0].partition(":")
-    return getattr(import_module(module), function)
+    result: Command = getattr(import_module(module), function)
+    return result

@@ -142,7 +142,8 @@ def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[
         return []
     suggestions: Any = import_module("mulligan.service.suggestions")
     store = suggestions.store_address(typed.values.get("HOME"), environ)
-    return _KINDS[kind](suggestions, store, _Context(command, typed, start))
+    result: Sequence[Suggestion] = _KINDS[kind](suggestions, store, _Context(command, typed, start))
+    return result
 
 
 class _Context(NamedTuple):

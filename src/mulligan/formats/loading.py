@@ -86,7 +86,8 @@ def parse_file(source: Source, named: str | None = None) -> Node:
     """The tree of a file, in whatever syntax it is written. `named` is its system, where that is known."""
     suffix = Path(source.file).suffix.lower()
     if call := _SYNTAXES.get(suffix):
-        return load_object(call)(source)
+        result: Node = load_object(call)(source)
+        return result
     if suffix not in _YAML:
         for name in added_names() if named is None else [named]:
             try:
@@ -94,7 +95,8 @@ def parse_file(source: Source, named: str | None = None) -> Node:
             except PluginError:
                 continue  # reported if nothing else recognizes the file
             if system is not None and suffix in system.syntaxes:
-                return _call(system, system.syntaxes[suffix], source, source)
+                node: Node = _call(system, system.syntaxes[suffix], source, source)
+                return node
     return parse(source)
 
 

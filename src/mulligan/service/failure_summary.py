@@ -223,7 +223,8 @@ def _spent_below(state: State, step: str, failure: Failure) -> str:
         for limit in limits:
             most = account.budget.limits.get(limit)
             if most is not None and (getattr(account.spent, limit) or 0) >= most:
-                return {"step": f"{step}.{limit}", "run": limit}.get(account.owner, "")
+                result: str = {"step": f"{step}.{limit}", "run": limit}.get(account.owner, "")
+                return result
     return ""
 
 

@@ -34,19 +34,23 @@ def _read(of: Any, data: bytes, what: str) -> Any:
 
 
 def report_from(data: bytes) -> AnyReport:
-    return _read(AnyReport, data, "a message")
+    result: AnyReport = _read(AnyReport, data, "a message")
+    return result
 
 
 def task_from(data: bytes) -> Task:
-    return _read(Task, data, "a task")
+    result: Task = _read(Task, data, "a task")
+    return result
 
 
 def answer_from(data: bytes) -> Answer:
-    return _read(Answer, data, "an answer")
+    result: Answer = _read(Answer, data, "an answer")
+    return result
 
 
 def worker_from(data: bytes) -> WorkerRecord:
-    return _read(WorkerRecord, data, "the record of a worker")
+    result: WorkerRecord = _read(WorkerRecord, data, "the record of a worker")
+    return result
 
 
 def micros(moment: datetime) -> int:

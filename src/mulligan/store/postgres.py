@@ -40,7 +40,7 @@ from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
 from mulligan.store.postgres_arrays import Bigints, Texts
-from mulligan.store.postgres_client import PostgresClient, Statement, Unexpected
+from mulligan.store.postgres_client import PostgresClient, Unexpected
 from mulligan.store.postgres_commit import (
     MESSAGE,
     TASK_KEY,
@@ -50,6 +50,7 @@ from mulligan.store.postgres_commit import (
     insert_run_statements,
 )
 from mulligan.store.postgres_lists import PostgresRunLists
+from mulligan.store.postgres_pipeline import Statement
 from mulligan.store.remaining_capacity import RemainingCapacity
 
 _NO_LIMIT = 2**63 - 1

@@ -15,7 +15,7 @@ from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewR
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
-from mulligan.store.postgres_client import Statement
+from mulligan.store.postgres_pipeline import Statement
 
 # The types of the columns of a row.
 Columns = Sequence[type[Array]]

@@ -12,10 +12,14 @@ import stat
 
 from mulligan.worker.json_encoding import ArtifactUnreadable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 KEY = "$artifact"
 
 
-def with_contents(value: object, paths: dict) -> object:
+def with_contents(value: object, paths: dict[str, Any]) -> object:
     """Return `value` with the content of artifacts in place of references. `paths` has the file of each by name."""
     return _Contents(paths).of(value)
 
@@ -23,9 +27,9 @@ def with_contents(value: object, paths: dict) -> object:
 class _Contents:
     """Read each file once, and make a new value for each reference: a step may change its arguments."""
 
-    def __init__(self, paths: dict) -> None:
+    def __init__(self, paths: dict[str, Any]) -> None:
         self._paths = paths
-        self._read: dict = {}
+        self._read: dict[str, Any] = {}
 
     def of(self, value: object) -> object:
         if isinstance(value, dict):
@@ -34,7 +38,7 @@ class _Contents:
             return {key: self.of(inner) for key, inner in value.items()}
         return [self.of(inner) for inner in value] if isinstance(value, list) else value
 
-    def _content(self, artifact: dict) -> object:
+    def _content(self, artifact: dict[str, Any]) -> object:
         name = artifact["name"]
         if name not in self._read:
             self._read[name] = checked_bytes(artifact, self._paths[name])
@@ -42,7 +46,7 @@ class _Contents:
         return text if artifact["format"] == "text" else json.loads(text)
 
 
-def checked_bytes(artifact: dict, path: str) -> bytes:
+def checked_bytes(artifact: dict[str, Any], path: str) -> bytes:
     """Return the content of the file if it is intact; otherwise raise ArtifactUnreadable."""
     name, size = artifact["name"], artifact["size"]
     try:

@@ -120,7 +120,7 @@ class ChildServer:
                 at += count
         return body.decode()
 
-    def _on_audit_event(self, event: str, values: tuple) -> None:
+    def _on_audit_event(self, event: str, values: tuple[Any, ...]) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
             self._interpreter.export()
@@ -129,7 +129,7 @@ class ChildServer:
         elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(values[0], values[1])):
             self._may_hide = True
 
-    def _send(self, answer: dict, output: str, measured: str) -> None:
+    def _send(self, answer: dict[str, Any], output: str, measured: str) -> None:
         """Send the answer. The output is JSON already and may be large, so it is not encoded again."""
         if len(output) > self._inline_max and self._put_into_file(output):
             answer["in_file"], output = True, "null"
@@ -148,7 +148,7 @@ class ChildServer:
             return False
         return True
 
-    def _note_leftovers(self, answer: dict, peak: int) -> None:
+    def _note_leftovers(self, answer: dict[str, Any], peak: int) -> None:
         """Report what cannot be restored; the worker acts on it."""
         if self._has_forked:
             answer["forked"] = True
@@ -158,7 +158,7 @@ class ChildServer:
         if is_worn or (may_have_children and _has_children()):
             answer["dirty"] = True
 
-    def _run(self, message: dict) -> tuple:
+    def _run(self, message: dict[str, Any]) -> tuple[Any, ...]:
         """Return the answer, and the result as JSON text."""
         try:
             self._set_up(message)
@@ -182,15 +182,15 @@ class ChildServer:
             self._show_lines()
             return describe_error(error, message["step"], PROGRAM), "null"
 
-    def _set_up(self, message: dict) -> None:
+    def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
         self._code = message.get("code", self._code)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
 
-    def _arguments(self, message: dict) -> dict:
-        args: dict = message.get("args", {})
+    def _arguments(self, message: dict[str, Any]) -> dict[str, Any]:
+        args: dict[str, Any] = message.get("args", {})
         return (
             self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"])
             if "files" in message
@@ -209,9 +209,10 @@ class ChildServer:
                 target = getattr(target, part)
             return target  # type: ignore[return-value]
         # Each step has its own namespace.
-        names: dict = {"__name__": "__mulligan__"}
+        names: dict[str, Any] = {"__name__": "__mulligan__"}
         exec(self._program(self._code), names)
-        return names["main"]
+        result: types.FunctionType = names["main"]
+        return result
 
     def _await_result(self, result: object) -> object:
         """Run the coroutine of an `async def main`; return anything else unchanged."""
@@ -240,7 +241,7 @@ class Termination:
 
     def __init__(self) -> None:
         self._is_in_step = self._is_due = False
-        self._raised: Callable = lambda: None
+        self._raised: Callable[..., Any] = lambda: None
         self._handler = self._on_signal
         signal.signal(SIGTERM, self._handler)
         signal.signal(signal.SIGCONT, self._on_wakeup)
@@ -315,7 +316,7 @@ class InterpreterState:
         self._installed = [entry for entry in sys.path if entry]
         self._streams = sys.stdin, sys.stdout, sys.stderr
 
-    def set_up(self, changed: dict, removed: tuple | list, home: str) -> None:
+    def set_up(self, changed: dict[str, Any], removed: tuple[Any, ...] | list[Any], home: str) -> None:
         """Apply what differs from the last step (`changed`, `removed`); restore what that step changed itself."""
         if os.environ._data != self._raw:  # type: ignore[attr-defined]
             self._restore_environment()
@@ -360,7 +361,7 @@ class InterpreterState:
         except (KeyError, OSError):
             pass  # the step gets the error when it writes there
 
-    def _set_variables(self, values: dict) -> None:
+    def _set_variables(self, values: dict[str, Any]) -> None:
         raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
         for name, value in values.items():
             key = name.encode(_ENCODING, _ENCODING_ERRORS)
@@ -370,7 +371,7 @@ class InterpreterState:
                 os.environ[name] = value
             noted[key] = raw[key]
 
-    def _forget(self, names: list) -> None:
+    def _forget(self, names: list[Any]) -> None:
         for name in names:
             if name in self._environment:
                 os.environ[name] = self._environment[name]
@@ -386,7 +387,7 @@ class InterpreterState:
         self._set_variables(self._variables)
 
 
-def _raw_environment() -> dict:
+def _raw_environment() -> dict[bytes, bytes]:
     """Return the bytes under `os.environ`: comparing them takes a hundredth of the time."""
     return dict(os.environ._data)  # type: ignore[attr-defined]
 
@@ -404,7 +405,7 @@ class Meter:
         self._floor = 0
         self.settle()
 
-    def read(self, may_have_children: bool) -> tuple:
+    def read(self, may_have_children: bool) -> tuple[Any, ...]:
         """Return what was used since the last call: the time between two steps is negligible."""
         before = self._cpu
         if may_have_children:
@@ -423,7 +424,7 @@ class Meter:
             self._fd = -1
         self._floor = self._now()[1]
 
-    def _now(self) -> tuple:
+    def _now(self) -> tuple[Any, ...]:
         import_installed = resource.getrusage(resource.RUSAGE_SELF)
         return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
 

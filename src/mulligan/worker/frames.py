@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import marshal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _LENGTH_BYTES = 4
 RECEIVE_BYTES = 1 << 16
 
 
-def encode_frame(message: tuple) -> bytes:
+def encode_frame(message: tuple[Any, ...]) -> bytes:
     """Encode one message. `marshal` is safe here: both ends are the same interpreter and our own code."""
     body = marshal.dumps(message)
     return len(body).to_bytes(_LENGTH_BYTES, "little") + body
@@ -23,7 +27,7 @@ class FrameDecoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[tuple]:
+    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
         """Return the messages that are complete with `data`."""
         self._buffer += data
         found, start = [], 0

@@ -8,6 +8,10 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Signals that the next step would miss, or die of. `Termination` handles SIGTERM.
 SIGNALS = tuple(
@@ -35,7 +39,7 @@ class KernelState:
         # Reading the limits is expensive, so changes are noticed by their audit events.
         self.are_limits_changed = self._has_no_logs = False
 
-    def start_logs(self, fresh_logs: list | tuple) -> None:
+    def start_logs(self, fresh_logs: list[Any] | tuple[Any, ...]) -> None:
         """Open new logs in the place of those that the worker has renamed."""
         for fd in fresh_logs:
             new = self._open_log(self._slots[fd])
@@ -56,7 +60,7 @@ class KernelState:
         """Whether a step changed something that cannot be restored."""
         return self._has_no_logs or self.are_limits_changed or list(map(_handler_of, SIGNALS)) != self._handlers
 
-    def log_sizes(self) -> list:
+    def log_sizes(self) -> list[Any]:
         """Return the sizes of the logs. Seeking is harmless, since they are only appended to."""
         return [_size_of(log) for log in self._logs.values()]
 

@@ -116,7 +116,7 @@ class LocalExecutor:
         self._unstored: list[tuple[RunningTask, TaskEnded]] = []
         # The last error of the store that made a task wait.
         self._store_error: StoreUnavailable | None = None
-        self._launch_supervisor = lambda: SupervisorClient(
+        self._launch_supervisor: Callable[[], SupervisorClient] = lambda: SupervisorClient(
             name,
             self._environment,
             self._selector,
@@ -195,7 +195,7 @@ class LocalExecutor:
         if orders:
             self._supervisor.send(*orders)
 
-    def _start(self, lease: Lease) -> tuple | None:
+    def _start(self, lease: Lease) -> tuple[Any, ...] | None:
         """Return what to send to the supervisor, or None if a child runs the task or it has ended already."""
         task = lease.task
         running = self._running.get(lease.token)
@@ -243,7 +243,7 @@ class LocalExecutor:
         tokens, self._not_ready = self._not_ready, set()
         self.start([self._running[token].lease for token in sorted(tokens)])
 
-    def _command_for(self, running: RunningTask) -> tuple:
+    def _command_for(self, running: RunningTask) -> tuple[Any, ...]:
         lease = running.resolved
         action = SPAWNED[lease.task.kind]
         order, running.is_direct = action.build_command(lease, running.scratch, self._folders, self._programs)

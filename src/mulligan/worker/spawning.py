@@ -13,6 +13,10 @@ import time
 from mulligan.worker import wall_clock
 from mulligan.worker.task_cgroups import TaskCgroup
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 PR_SET_CHILD_SUBREAPER = 36
 # Flags for the logs of an attempt. Append, because a program may open /dev/stdout again. Read and write, because the
 # logs may be pipes, and opening a pipe only for writing blocks until there is a reader, which may have been killed.
@@ -65,7 +69,7 @@ class ManagedProcess:
         self.is_fractional = False
         # Its descendants must die, and the main process stays alive.
         self.is_sweeping = False
-        self.usage: tuple = ()
+        self.usage: tuple[Any, ...] = ()
 
 
 def spawn(

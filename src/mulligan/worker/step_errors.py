@@ -11,6 +11,10 @@ import traceback
 
 from mulligan.worker.json_encoding import ENCODER
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # More than an event keeps: if this cuts a secret in two, the redactor cuts that part off again.
 TRACE_CHARS_MAX = 40_000
 TEXT_CHARS_MAX = 2000
@@ -33,7 +37,7 @@ def exit_status(code: object) -> int:
     return 1
 
 
-def describe_error(error: BaseException, step: str, program: str) -> dict:
+def describe_error(error: BaseException, step: str, program: str) -> dict[str, Any]:
     """Describe an exception for the worker. `program` is the file name of the step's code in a traceback."""
     reported = _report_of(error)
     is_own_error = reported is not None and _is_raised_by_mulligan(error)
@@ -50,7 +54,7 @@ def describe_error(error: BaseException, step: str, program: str) -> dict:
     return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind}
 
 
-def _report_of(error: BaseException) -> dict | None:
+def _report_of(error: BaseException) -> dict[str, Any] | None:
     """Return the report of a StepError; None for any other exception."""
     step_error = getattr(sys.modules.get("mulligan"), "StepError", None)
     if step_error is None or not isinstance(error, step_error):
@@ -67,7 +71,7 @@ def _report_of(error: BaseException) -> dict | None:
     return report if _size(report) > 0 else None
 
 
-def _size(report: dict) -> int:
+def _size(report: dict[str, Any]) -> int:
     """Return the size as JSON in bytes; -1 if it is not JSON."""
     try:
         return len(ENCODER.encode(report).encode())

@@ -22,6 +22,10 @@ from mulligan.worker.frames import RECEIVE_BYTES, FrameDecoder, encode_frame
 from mulligan.worker.spawning import ManagedProcess, become_subreaper, close_others, spawn
 from mulligan.worker.task_cgroups import VARIABLE, TaskCgroups
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
 # How often to check processes that must die and have not, and the memory of tasks that have a limit.
 LINGER_SECONDS = 0.02
@@ -53,8 +57,8 @@ class Supervisor:
         self._by_session: dict[int, ManagedProcess] = {}
         self._cgroups = TaskCgroups()
         # Tasks that start when another one ends, and tasks to start now.
-        self._queued: dict[int, tuple] = {}
-        self._promoted: list[tuple[int, tuple]] = []
+        self._queued: dict[int, tuple[Any, ...]] = {}
+        self._promoted: list[tuple[int, tuple[Any, ...]]] = []
         self._decoder = FrameDecoder()
         self._fds: list[int] = []
         self._out = bytearray()
@@ -198,7 +202,7 @@ class Supervisor:
 
     # -- starting
 
-    def _start(self, key: int, command: tuple) -> None:
+    def _start(self, key: int, command: tuple[Any, ...]) -> None:
         program, argv, environment, folder, stdin, out, err, timeout, memory = command
         stdin_fd = self._fds.pop(0) if stdin is None else -1
         cgroup = None
@@ -316,7 +320,8 @@ class Supervisor:
             return 0
         key = next(iter(self._queued))
         self._promoted.append((key, self._queued.pop(key)))
-        return key
+        result: int = key
+        return result
 
     def _start_promoted(self) -> None:
         promoted, self._promoted = self._promoted, []

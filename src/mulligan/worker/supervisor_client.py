@@ -15,6 +15,10 @@ from mulligan.worker.fd_limit import restore_fd_limit
 from mulligan.worker.frames import RECEIVE_BYTES, FrameDecoder, encode_frame
 from mulligan.worker.send_buffer import SendBuffer
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # The folder that contains the package: the supervisor starts without our search path.
 PACKAGE_PARENT = str(Path(__file__).parents[2])
 _PROGRAM = (
@@ -74,11 +78,11 @@ class SupervisorClient:
     def fileno(self) -> int:
         return self.sock.fileno()
 
-    def send(self, *messages: tuple) -> None:
+    def send(self, *messages: tuple[Any, ...]) -> None:
         """Send messages. If the supervisor is gone they are dropped, and `receive` raises."""
         self._send(b"".join(map(encode_frame, messages)))
 
-    def send_fd(self, fd: int, message: tuple) -> None:
+    def send_fd(self, fd: int, message: tuple[Any, ...]) -> None:
         """Send a message with a descriptor, which is closed here once it is sent."""
         self._send(encode_frame(message), fd)
 
@@ -94,7 +98,7 @@ class SupervisorClient:
         watch_writes(self._selector, self, is_sending=self._send_buffer.has_pending)
         self._on_messages()
 
-    def receive(self) -> list[tuple]:
+    def receive(self) -> list[tuple[Any, ...]]:
         """Return the messages that have arrived; raise SupervisorExited when there will be no more."""
         try:
             data = self.sock.recv(RECEIVE_BYTES)

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import time
 
-_elapsed = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+
+def _elapsed() -> float:
+    """Return the seconds since the machine was started, those of a suspended machine included where it counts them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOT_TIME else time.monotonic()
+
+
+_HAS_BOOT_TIME = hasattr(time, "CLOCK_BOOTTIME")
 _BASE = time.time() - _elapsed()
 
 

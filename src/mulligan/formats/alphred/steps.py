@@ -304,4 +304,5 @@ def _variable_value(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return literal("\n".join(value)) if value else None
-    return value
+    result: str | None = value
+    return result

@@ -295,5 +295,6 @@ def merged(first: Node | None, second: Node | None) -> Node | None:
 def _timeout(tool: Tool) -> Node | None:
     spec = tool.fields.get("spec")
     if spec is not None and "timeout" in spec:
-        return spec.at("timeout")
+        result: Node | None = spec.at("timeout")
+        return result
     return tool.fields.node.get("timeout") if tool.kind == "playbook" else None

@@ -203,7 +203,8 @@ def _secret_variable(name: str, node: Scalar, reading: _EnvironmentReader) -> st
     """The environment variable that holds a secret. Refuse a literal secret without repeating it."""
     found = _FROM_ENV.fullmatch(node.text) or _REFERENCE.fullmatch(node.text)
     if found is not None:
-        return next(filter(None, found.groups()))
+        result: str = next(filter(None, found.groups()))
+        return result
     source = reading.translation.source
     source.hide(node)
     hint = f"set it as an environment variable and write '${{env:{name}}}' here"

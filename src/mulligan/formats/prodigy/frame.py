@@ -112,5 +112,6 @@ def first_node(step: dict[str, Any], otherwise: Node) -> Node:
         if isinstance(value, dict):
             return first_node(value, otherwise)
         if not isinstance(value, str | bool | int | float | list | None):
-            return value
+            result: Node = value
+            return result
     return otherwise

@@ -85,7 +85,8 @@ def _decimal(value: Decimal) -> int | float | str:
         return _named(float(value))
     # A few digits and an exponent may be a number of a million digits.
     if abs(value.adjusted()) < _DIGITS_MAX and value == value.to_integral_value():
-        return as_json(int(value))
+        result: int | float | str = as_json(int(value))
+        return result
     near = float(value)
     return near if near - near == 0 and Decimal(repr(near)) == value else str(value)
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from jinja2 import UndefinedError
+from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context, Undefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
 from mulligan.formats.noetl.runtime.answers import MISSING, look_up, to_json

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from jinja2 import Template, TemplateError, UndefinedError, nodes
 from jinja2.environment import TemplateExpression
+from jinja2.exceptions import SecurityError
 from jinja2.runtime import Undefined
-from jinja2.sandbox import SecurityError
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime.answers import to_json
@@ -54,7 +54,8 @@ def render_text(text: str, names: Names) -> str:
         return text
     template = _template(text)
     with_names = dict(names)
-    return evaluate(text, lambda: join_bounded(template.generate(with_names)))
+    result: str = evaluate(text, lambda: join_bounded(template.generate(with_names)))
+    return result
 
 
 def is_template(text: str) -> bool:
@@ -185,22 +186,30 @@ def _only_expression(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _template(text: str) -> Template:
-    return compile_template(text, lambda: VALUES.from_string(text))
+    result: Template = compile_template(text, lambda: VALUES.from_string(text))
+    return result
 
 
 @lru_cache(maxsize=1024)
 def _conditional(text: str) -> Template:
-    return compile_template(text, lambda: CONDITIONS.from_string(text))
+    result: Template = compile_template(text, lambda: CONDITIONS.from_string(text))
+    return result
 
 
 @lru_cache(maxsize=1024)
 def _expression(text: str, source: str) -> TemplateExpression:
-    return compile_template(text, lambda: VALUES.compile_expression(source, undefined_to_none=False))
+    result: TemplateExpression = compile_template(
+        text, lambda: VALUES.compile_expression(source, undefined_to_none=False)
+    )
+    return result
 
 
 @lru_cache(maxsize=1024)
 def _condition(text: str, source: str) -> TemplateExpression:
-    return compile_template(text, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False))
+    result: TemplateExpression = compile_template(
+        text, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False)
+    )
+    return result
 
 
 def compile_template(text: str, work: Callable[[], Any]) -> Any:
