@@ -143,8 +143,9 @@ def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumpti
 
 
 def _supported_advice(asked: Requested, used: Usage) -> tuple[Advice, ...]:
-    """The advice that the attempts support. Advice to request less needs an attempt that ended well: a failed one
-    may have stopped before it needed much.
+    """The advice that the attempts support.
+
+    Advice to request less needs an attempt that ended well: a failed one may have stopped before it needed much.
     """
     return tuple(one for one in advice(asked, used) if used.ended_well or one.why != "too_much")
 

@@ -98,8 +98,9 @@ _Counted = tuple[RunRecord, str, Tally]
 def collect_stats(
     reader: RunReader, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
 ) -> list[RungStats]:
-    """Per workflow, step (or whole matrix) and rung, in the order of file and ladder: of one run, or of all runs that
-    began since then. Steps that never failed are left out.
+    """Statistics per workflow, step (or whole matrix) and rung: of one run, or of all runs that began since then.
+
+    In the order of file and ladder. Steps that never failed are left out.
     """
     counted = _of_run(reader, run_id) if run_id is not None else _of_all(reader, since)
     sums: dict[Subject, _Sum] = {}

@@ -7,7 +7,7 @@ from itertools import count
 
 
 def names_like(name: str) -> Iterator[str]:
-    """The name itself, then numbered ones: `output.json`, `output-2.json`, …"""
+    """The name itself, then numbered ones: `output.json`, `output-2.json` and so on."""
     yield name
     stem, dot, ending = name.rpartition(".")
     for number in count(2):

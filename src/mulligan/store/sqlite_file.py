@@ -154,8 +154,9 @@ class SqliteFile:
             self.write(self._migrate)
 
     def _look(self) -> tuple[int, int, bool]:
-        """Schema version, application id, and whether the file is empty; in one snapshot, since another process may
-        be creating it.
+        """Schema version, application id, and whether the file is empty.
+
+        They are read in one snapshot, since another process may be creating the file.
         """
         self._db.execute("BEGIN")
         try:

@@ -1,5 +1,4 @@
-"""Record what the store of a simulated cluster does not: which tasks run where, which reports were accepted, and
-which searches for dead workers were made.
+"""Record what the store of a simulated cluster does not: running tasks, accepted reports, searches for dead workers.
 
 A violated invariant is added to `violations` and raised by the cluster: an engine would handle an error that is
 raised inside it as one of its own.

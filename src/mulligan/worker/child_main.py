@@ -210,7 +210,7 @@ class ChildServer:
             return target  # type: ignore[return-value]
         # Each step has its own namespace.
         names: dict[str, Any] = {"__name__": "__mulligan__"}
-        exec(self._program(self._code), names)
+        exec(self._program(self._code), names)  # noqa: S102
         result: types.FunctionType = names["main"]
         return result
 
@@ -457,7 +457,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BaseException:
+        except BaseException:  # noqa: S112
             continue  # a step may have closed or replaced them
 
 

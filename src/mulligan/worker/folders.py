@@ -159,8 +159,9 @@ def file_size(path: str) -> int | None:
 
 
 def open_regular_file(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
-    """Open what a task has written. Raise OSError for anything but a file: a pipe or a device may never end,
-    and a link may lead to a file that the task does not own.
+    """Open what a task has written. Raise OSError for anything but a file.
+
+    A pipe or a device may never end, and a link may lead to a file that the task does not own.
     """
     flags = os.O_RDWR if "+" in mode else os.O_RDONLY
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | (0 if may_be_link else os.O_NOFOLLOW))

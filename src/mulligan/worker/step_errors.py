@@ -82,7 +82,7 @@ def _size(report: dict[str, Any]) -> int:
 def _print_error(text: str) -> None:
     try:
         print(text.rstrip(), file=sys.stderr)
-    except BaseException:  # a step may have closed or replaced stderr
+    except BaseException:  # a step may have closed or replaced stderr  # noqa: S110
         pass
 
 

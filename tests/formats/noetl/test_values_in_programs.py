@@ -190,7 +190,7 @@ def test_a_fork_may_trust_the_file_that_it_is_given():
 
     without = mulligan("fork", 1, "--from", "run", "--trust-templates")
 
-    assert (without.code, without.err.splitlines()[0]) == (2, "error[usage]: --trust-templates is about a file")
+    assert (without.code, without.err.splitlines()[0]) == (2, "error[usage]: --trust-templates needs --file")
     assert mulligan("fork", 1, "--from", "run", "--file", "playbook.yaml", "--trust-templates").code == 0
 
 

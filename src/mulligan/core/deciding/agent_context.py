@@ -172,8 +172,7 @@ def _rejected_output(state: State, place: Place) -> Iterator[PriorOutput]:
 
 
 def _prior_outputs(state: State, step: str) -> Iterator[PriorOutput]:
-    """The outputs of earlier steps, each once: the needed steps in the order of `needs`, then the sources of the edges
-    that led here, in file order."""
+    """The outputs of earlier steps, each once: needed steps in the order of `needs`, then sources of the edges taken."""  # noqa: E501
     for name in dict.fromkeys((*_needed_steps(state, step), *_arrived_steps(state, step))):
         place = state.places[name]
         if place.output is not None and place.given is not None:

@@ -37,8 +37,9 @@ LIMIT, LIMIT_SECONDS = "limit", "limit_seconds"
 
 
 def exceeded_limit(found: Failure) -> str:
-    """Which limit a TIMEOUT exceeded: `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the
-    step itself reports the timeout; empty for any other failure.
+    """Which limit a TIMEOUT exceeded; empty for any other failure.
+
+    `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the step itself reports the timeout.
     """
     if found.code != "TIMEOUT":
         return ""

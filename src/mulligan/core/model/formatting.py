@@ -27,7 +27,7 @@ def strip_control_characters(text: str) -> str:
 
 
 def escape_unprintable(text: str, kept: str = r"[^\s\S]") -> str:
-    """Text with control and invisible characters escaped (`\\u001b`), except those that match `kept`."""
+    r"""Text with control and invisible characters escaped (`\u001b`), except those that match `kept`."""
     if text.isprintable():
         return text
     return re.sub(rf"({kept})|[{_UNPRINTABLE}]", lambda found: found[1] or f"\\u{ord(found[0]):04x}", text)

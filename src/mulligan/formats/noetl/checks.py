@@ -18,7 +18,7 @@ from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tools import Tool, input_of
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
-_JINJA = Environment(extensions=["jinja2.ext.do"])
+_JINJA = Environment(extensions=["jinja2.ext.do"])  # noqa: S701
 _NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
 # Keys that name the kind of a tool, in any dialect.
 _KINDS = ("kind", "type", "tool")

@@ -129,9 +129,9 @@ _WORDS = {**WORDS, "=": "=="}
 
 
 def parse_filter(text: str) -> Callable[[Any], bool]:
-    """Parse a filter to a predicate over items. GrammarError if it is invalid.
+    r"""Parse a filter to a predicate over items. GrammarError if it is invalid.
 
-        score >= 5 && (status == 'open' || contains(tags, 'urgent')) && !is_null(owner.name) && path matches '\\.rs$'
+        score >= 5 && (status == 'open' || contains(tags, 'urgent')) && !is_null(owner.name) && path matches '\.rs$'
 
     A missing field is null, and a comparison of incompatible values is false. The prefix `item.` may be omitted.
     """

@@ -38,9 +38,7 @@ _STATUS_STYLES = {
 
 
 def draw_mermaid(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:
-    """The workflow as Mermaid text, whatever characters its names contain; similar steps are one node unless
-    `is_expanded`.
-    """
+    """The workflow as Mermaid text, for any names. Similar steps are one node unless `is_expanded`."""
     drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
     return "\n".join(_lines(drawn)) + "\n"
 

@@ -28,7 +28,7 @@ _FORWARDED_HEADERS = frozenset(
 
 
 def run(**request_keys: Any) -> dict[str, Any]:
-    """Return the server's answer. Anything else is a StepError: HTTP_…, CONNECTION, TIMEOUT, OUTPUT_INVALID …"""
+    """Return the server's answer. Anything else is a StepError: HTTP_…, CONNECTION, TIMEOUT or OUTPUT_INVALID."""
     try:
         return _request(**request_keys)
     except StepError as error:

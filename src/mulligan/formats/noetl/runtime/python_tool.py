@@ -65,7 +65,7 @@ def run(tool: dict[str, Any], call: Call) -> Any:
 
 
 def _result(program: CodeType, is_wrapped: bool, names: dict[str, Any], given: dict[str, Any], call: Call) -> Any:
-    exec(program, names)
+    exec(program, names)  # noqa: S102
     if is_wrapped:
         return _await(names[_WRAPPER](**_identifiers(given)))
     main = names.get("main")
