@@ -26,10 +26,10 @@ from mulligan.formats import load
 from mulligan.formats.recognition import recognize
 from mulligan.language.document import parse
 from mulligan.language.expressions import check, evaluate
-from mulligan.language.keys import STEP, WORKFLOW
 from mulligan.language.nodes import Refusal, Source
 from mulligan.language.reference import records, reference
 from mulligan.language.shell import ShellRefused, rewrite
+from mulligan.language.workflow_keys import STEP, WORKFLOW
 
 from . import played
 from .played import play

@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.deciding.classify import classify
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.effects.snapshot import Row, changes, read_place, read_tally, restore
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import artifacts, codec
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import decode as decode_workflow

@@ -13,7 +13,7 @@ from mulligan import StepError
 from mulligan.cli.dispatch import call_for
 from mulligan.cli.run import given_inputs
 from mulligan.core.deciding.bounded_regex import is_found
-from mulligan.core.model.credentials import HIDDEN, hide_credentials
+from mulligan.core.model.credential_patterns import HIDDEN, hide_credentials
 from mulligan.core.model.durations import parse_duration, parse_time, parse_wait
 from mulligan.formats.noetl.runtime import templates
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars

@@ -11,8 +11,8 @@ import pytest
 from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context
 from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.effects.tasks import Task, make_task
-from mulligan.core.evolve.evolve import evolve
-from mulligan.core.evolve.places import is_engine_action
+from mulligan.core.evolve.evolve_places import is_engine_action
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import describe_artifact, make_reference
-from mulligan.core.model.credentials import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
+from mulligan.core.model.credential_patterns import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, failure
 from mulligan.core.model.failure_context import FailedSource, UpstreamOutput, assemble, failure_context
 from mulligan.core.model.workflow import Action, Template

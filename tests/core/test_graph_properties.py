@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.core.evolve.arrivals import is_met
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Backoff, Edge, Need, Step, Workflow

@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.state.state import State
 from mulligan.testing.history import History

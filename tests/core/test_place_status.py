@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.codec import decode_log
 from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Rule, Triage, Workflow, decode

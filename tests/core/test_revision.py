@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core.deciding.fork import plan_fork
 from mulligan.core.effects.snapshot import changes, restore
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import compare_definitions, lost_undos, plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import decode_log, encode_log

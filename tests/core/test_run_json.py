@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Rule, Step, Template, Triage
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mulligan.core.effects.snapshot import Row, changes, read_place, restore
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.codec import decode_log

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mulligan.core.effects.snapshot import _PLACE_NAMES, Row, _reader, changes, read_place, read_tally, restore
-from mulligan.core.evolve.places import ITEM
+from mulligan.core.evolve.evolve_places import ITEM
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Backoff, Map, Workflow
 from mulligan.core.state.state import NO_CLIMB, Place, Run, State, Tally, UndoableVisit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure

@@ -15,7 +15,7 @@ from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.builder import Workflow
-from mulligan.language.keys import STEP, WORKFLOW
+from mulligan.language.workflow_keys import STEP, WORKFLOW
 
 
 def test_python_and_yaml_make_the_same_workflow() -> None:

@@ -12,8 +12,8 @@ from mulligan.errors import ExpressionFailed, LanguageError
 from mulligan.language import load_text
 from mulligan.language.cel import engine
 from mulligan.language.expressions import check, evaluate
-from mulligan.language.keys import WORKFLOW
 from mulligan.language.shell import rewrite
+from mulligan.language.workflow_keys import WORKFLOW
 
 from .test_schema import GOOD
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mulligan.language.action_keys import AGENT, HTTP, SQL
-from mulligan.language.keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 from mulligan.language.shapes import Record
 from mulligan.language.suggestions import key_hint, quote_list
+from mulligan.language.workflow_keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding import breaker, converge, decide, flow, fork, ladder, lifecycle, stopping
+from mulligan.core.deciding import breaker, converge, end_status, fact_dispatch, flow, fork, ladder, lifecycle, stopping
 from mulligan.core.effects import effects
 from mulligan.core.model import events as e
 from mulligan.core.state import scope
@@ -54,7 +54,7 @@ def _(real: Any) -> Any:
     return proceed
 
 
-@defect(decide, "after_script")
+@defect(fact_dispatch, "after_script")
 def _(real: Any) -> Any:
     """a stopped run goes on with a retry whose script has ended"""
 
@@ -64,7 +64,7 @@ def _(real: Any) -> Any:
     return after_script
 
 
-@defect(converge, "verdict")
+@defect(end_status, "verdict")
 def _(real: Any) -> Any:
     """a run with a failure that nobody handled has completed"""
     return lambda state: "completed" if real(state) == "failed" else real(state)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from mulligan.core.deciding.admit import admit
 from mulligan.core.deciding.converge import converge
-from mulligan.core.deciding.decide import decide
+from mulligan.core.deciding.fact_dispatch import decide
 from mulligan.core.deciding.lifecycle import Facts
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Report

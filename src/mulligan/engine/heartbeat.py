@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.heartbeats import first_heartbeat
+from mulligan.core.deciding.expiry_permission import first_heartbeat
 from mulligan.errors import MulliganError
 from mulligan.ports import Clock, TaskRunner, WorkerRegistry
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from mulligan.core.evolve.places import is_engine_action
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from mulligan.core.deciding.end_status import parse_end_output
-from mulligan.core.evolve.places import ITEM, spec_below
+from mulligan.core.evolve.evolve_places import ITEM, spec_below
 from mulligan.core.evolve.revision import workflow_from_plain
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure

@@ -12,7 +12,6 @@ from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.expressions import Placeholder
 from mulligan.language.inputs import check_child_inputs
-from mulligan.language.keys import GROUP
 from mulligan.language.likely_mistakes import warn_unbound_items
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.plugins import Plugin, find
@@ -22,6 +21,7 @@ from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
 from mulligan.language.suggestions import quote_list
 from mulligan.language.value_templates import PLACEHOLDER, read_value, refuse_placeholders
+from mulligan.language.workflow_keys import GROUP
 from mulligan.plugins import PluginError
 
 Bindings = dict[str, Template]

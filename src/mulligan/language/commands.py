@@ -9,13 +9,21 @@ import msgspec
 
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
-from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.retry_policies import read_retry
 from mulligan.language.scope import Scope, bare_expression, read_condition
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
+from mulligan.language.workflow_keys import (
+    CAPTURE,
+    COMMAND,
+    COMMAND_KEYS,
+    DO_COMMAND,
+    HANDLER,
+    HANDLER_CAPTURE,
+    HANDLER_OPTIONS,
+)
 
 HANDLERS_DEPTH_MAX = 8
 # A limit, since handlers that use others twice double at each level.

@@ -9,11 +9,11 @@ import msgspec
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Edge, NeedOn
-from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Scalar, Sequence
 from mulligan.language.retry_policies import read_backoff
 from mulligan.language.scope import Scope, read_condition
 from mulligan.language.shapes import STEP_NAME, Fields
+from mulligan.language.workflow_keys import EDGE, NEED
 
 Link = TypeVar("Link")
 

@@ -9,7 +9,6 @@ import msgspec
 from mulligan.core.model.workflow import ITEMS_FILE, Action, Capture, Command, Expression, Map
 from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
-from mulligan.language.keys import MAP, SORT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.scope import (
     LOCAL_ROOTS,
@@ -24,6 +23,7 @@ from mulligan.language.scope import (
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.value_templates import value_expression
+from mulligan.language.workflow_keys import MAP, SORT
 
 _COPIED_KEYS = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.expressions import as_text
-from mulligan.language.keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, refuse_not_json
 from mulligan.language.scope import Scope
 from mulligan.language.shapes import NAME, Fields
 from mulligan.language.suggestions import did_you_mean
+from mulligan.language.workflow_keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 
 COMBINATIONS_MAX = 100_000
 

@@ -11,12 +11,12 @@ from typing import Any
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Step
 from mulligan.errors import ExpressionFailed
 from mulligan.language import expressions
-from mulligan.language.keys import RESOURCES
 from mulligan.language.matrix_binding import Values
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.scope import Scope, read_template
 from mulligan.language.settings import read_resources
 from mulligan.language.shapes import LIMIT
+from mulligan.language.workflow_keys import RESOURCES
 
 # The keys of a step that may contain values of its matrix.
 KEYS = ("resources", "timeout")

@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import Refused
-from mulligan.language.keys import COMMAND, DO_COMMAND, END, HANDLER, OVER_RECORD, SCRIPT_RECORD, STEP, WORKFLOW
 from mulligan.language.plugins import Plugin, find, names
 from mulligan.language.shapes import Definitions
+from mulligan.language.workflow_keys import (
+    COMMAND,
+    DO_COMMAND,
+    END,
+    HANDLER,
+    OVER_RECORD,
+    SCRIPT_RECORD,
+    STEP,
+    WORKFLOW,
+)
 from mulligan.plugins import PluginError
 
 # The records that contain an action.

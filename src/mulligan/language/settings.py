@@ -6,11 +6,11 @@ import msgspec
 
 from mulligan.core.model.workflow import Capture, Resources, Rule, Template
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.shapes import Fields
 from mulligan.language.shell_safety import variable_danger
+from mulligan.language.workflow_keys import ENV, RESOURCES
 
 _KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker")
 

@@ -14,8 +14,6 @@ from mulligan.language.caching import read_cache
 from mulligan.language.commands import action_field, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.groups import with_retry_of_group
-from mulligan.language.keys import END as END_SHAPE
-from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrix_binding import Values, binder
@@ -26,6 +24,8 @@ from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
 from mulligan.language.step_files import StepFiles, files_per_step, read_files, with_files
 from mulligan.language.suggestions import closest_key
+from mulligan.language.workflow_keys import END as END_SHAPE
+from mulligan.language.workflow_keys import STEP
 
 _COPIED_KEYS = ("take", "no_match", "join", "max_visits")
 # On a map step these are the defaults of its commands, not settings of the step itself.

@@ -14,7 +14,6 @@ from mulligan.language.file_dependencies import add_needs
 from mulligan.language.graph_checks import check_graph, check_uses
 from mulligan.language.groups import group_tree, step_names
 from mulligan.language.inputs import read_input
-from mulligan.language.keys import DEFAULTS, WORKFLOW
 from mulligan.language.likely_mistakes import (
     item_names,
     refuse_foreign_templates,
@@ -30,6 +29,7 @@ from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.value_templates import value_template
+from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
 
 Declared = TypeVar("Declared")
 

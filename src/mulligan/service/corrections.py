@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import Difference, lost_undos, plain_from_json, workflow_from_plain
 from mulligan.core.model.events import Entry, RunStarted
 from mulligan.core.model.graph import Graph

@@ -21,7 +21,7 @@ import msgspec
 from mulligan.core.deciding.admit import rerun_hint
 from mulligan.core.deciding.fork import Fork, plan_fork
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
-from mulligan.core.evolve.places import is_engine_action
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import Kept
 from mulligan.core.model.graph import Graph

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.deciding.conditions import describe_rule
 from mulligan.core.effects.snapshot import read_tally
-from mulligan.core.evolve.places import spec_below
+from mulligan.core.evolve.evolve_places import spec_below
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally

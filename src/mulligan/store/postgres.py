@@ -35,11 +35,11 @@ from mulligan.ports import (
     WorkerRecord,
 )
 from mulligan.store import refusals
-from mulligan.store.artifact_rows import ArtifactRows
 from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
 from mulligan.store.columns import breaker_from, circuit_from, run_from, waiting_from
 from mulligan.store.encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
 from mulligan.store.postgres_arrays import Bigints, Texts
+from mulligan.store.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres_client import PostgresClient, Unexpected
 from mulligan.store.postgres_commit import (
     MESSAGE,

@@ -16,7 +16,7 @@ import msgspec
 
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
-from mulligan.core.evolve.evolve import evolve
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.events import Entry, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.state.state import State

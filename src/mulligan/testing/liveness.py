@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mulligan.core.deciding.flow import readiness
-from mulligan.core.evolve.places import is_engine_action, waits_until
+from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
 from mulligan.core.model.events import Entry
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END

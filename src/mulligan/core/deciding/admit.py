@@ -21,7 +21,7 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_
 from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
-from mulligan.core.evolve.places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.evolve.places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.model.failure_context import (
     UPSTREAM_OUTPUTS_MAX,
     ContentType,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from mulligan.core.evolve.places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.evolve.spending_ledger import raise_budget
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.graph import Graph

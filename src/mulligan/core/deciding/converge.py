@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.deciding.flow import (
     enter,
     enter_free_slots,
@@ -17,10 +14,9 @@ from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure,
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END
-from mulligan.core.state.scope import RUN_TOO_LONG, Now
+from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place, State, UndoableVisit
-from mulligan.core.state.verdict import is_degraded, is_handled, open_failures, unhandled, verdict
-from mulligan.errors import ExpressionFailed
+from mulligan.core.state.verdict import verdict
 
 
 def converge(now: Now) -> Facts:
@@ -110,73 +106,3 @@ def _enter_end(now: Now) -> Facts:
         yield e.StepCompleted(END, end.visit)
     else:
         yield from schedule(now, end, "entered")
-
-
-def after_end_step(now: Now) -> Facts:
-    """End the round. `end` may turn completed into failed, and failed into completed unless steps were undone."""
-    state, end = now.state, now.state.places[END]
-    status, reason = _final_status(now, end)
-    outputs, problem = _outputs(now, end)
-    if problem and status == "completed":
-        status, reason = "failed", problem
-    kinds = {"completed": e.RunCompleted, "failed": e.RunFailed, "cancelled": e.RunCancelled}
-    yield kinds[status](
-        round=state.run.round,
-        degraded=status == "completed" and is_degraded(state),
-        outputs=outputs,
-        reason=reason,
-        **_counts(state),
-    )
-
-
-def _final_status(now: Now, end: Place) -> tuple[str, str]:
-    state = now.state
-    status = verdict(state)
-    if status == "cancelled":
-        return status, state.run.stop.reason if state.run.stop else ""
-    if end.status == "failed":
-        return "failed", f"end failed: {end.failure.code if end.failure else ''}"
-    result = _end_result(now, end)
-    wanted, reason = result.get("status"), str(result.get("reason") or "")
-    if wanted == "failed" and status == "completed":
-        return wanted, reason or "end returned the status failed"
-    if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
-        return wanted, reason
-    if reason:
-        return status, reason
-    if state.run.is_time_up:
-        return status, RUN_TOO_LONG
-    return status, ""
-
-
-def _end_result(now: Now, end: Place) -> dict[str, Any]:
-    try:
-        return parse_end_output(now.fetch(end.output))
-    except ExpressionFailed:
-        return {}
-
-
-def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:
-    """The outputs of the workflow, null where one cannot be evaluated; and the first such problem."""
-    outputs: dict[str, Any] = {}
-    problem = ""
-    for name, template in now.state.workflow.outputs.items():
-        try:
-            outputs[name] = now.render(template, end)
-        except ExpressionFailed as error:
-            outputs[name] = None
-            problem = problem or f"output '{name}': {error.message}"
-    return outputs, problem
-
-
-def _counts(state: State) -> dict[str, Any]:
-    failed = {record.step for record in unhandled(state)}
-    handled = {record.step for record in open_failures(state) if record.step != END and is_handled(state, record)}
-    items = {p.parent for p in state.places.values() if p.role == "item" and p.recovered_by}
-    return {
-        "total_steps": len(state.graph.nodes),
-        "failed_steps_count": len(failed),
-        "handled_steps_count": len(handled - failed),
-        "recovered_steps_count": sum(bool(step.recovered_by) or step.key in items for step in state.steps()),
-        "skipped_steps_count": sum(step.status == "skipped" for step in state.steps()),
-    }

@@ -18,9 +18,9 @@ from mulligan.core.deciding.classify import PAST_DEADLINE
 from mulligan.core.deciding.end_status import status_problem
 from mulligan.core.deciding.routes import has_no_route, success_edges, takes_loop
 from mulligan.core.evolve.arrivals import is_beyond_limit
-from mulligan.core.evolve.places import is_agent, is_engine_action, waits_until
+from mulligan.core.evolve.evolve_places import is_agent, is_engine_action, waits_until
 from mulligan.core.model import events as e
-from mulligan.core.model.credentials import hide_at_ends
+from mulligan.core.model.credential_patterns import hide_at_ends
 from mulligan.core.model.durations import parse_time, parse_wait
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text

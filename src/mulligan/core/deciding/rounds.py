@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.core.deciding.budgets import check_raised_budgets
 from mulligan.core.deciding.resource_usage import Proposal, proposals
-from mulligan.core.evolve.places import steps_starting_fresh
+from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.events import RunRevised
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers

@@ -12,7 +12,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from mulligan.core.evolve.places import is_engine_action, waits_until
+from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS

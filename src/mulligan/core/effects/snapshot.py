@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from mulligan.core.evolve.places import ITEM, command_spec
+from mulligan.core.evolve.evolve_places import ITEM, command_spec
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import END, Command, Workflow, decode, encode

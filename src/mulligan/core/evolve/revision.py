@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.evolve.arrivals import is_met
-from mulligan.core.evolve.places import ITEM, reset_items
+from mulligan.core.evolve.evolve_places import ITEM, reset_items
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mulligan.core.evolve.places import is_agent
+from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.model import events as e
 from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
 from mulligan.core.model.workflow import Budget

@@ -23,7 +23,7 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.model.credentials import hide_at_ends, hide_credentials
+from mulligan.core.model.credential_patterns import hide_at_ends, hide_credentials
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
 
 POLICY_VERSION = 1

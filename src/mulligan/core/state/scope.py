@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mulligan.core.model.artifacts import is_artifact
-from mulligan.core.model.credentials import hide_in
+from mulligan.core.model.credential_patterns import hide_in
 from mulligan.core.model.events import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context

@@ -17,7 +17,7 @@ import msgspec
 from mulligan.core.deciding.agent_context import AgentContext
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import is_artifact
-from mulligan.core.model.credentials import hide_in
+from mulligan.core.model.credential_patterns import hide_in
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.spending import parse_count, plain_cost

@@ -12,7 +12,8 @@ from typing import Any
 from mulligan.core.deciding import fakes
 from mulligan.core.deciding.admit import fire_held_timer
 from mulligan.core.deciding.budgets import LIMITED
-from mulligan.core.deciding.converge import after_end_step, after_undo
+from mulligan.core.deciding.converge import after_undo
+from mulligan.core.deciding.end_status import after_end_step
 from mulligan.core.deciding.flow import (
     after_end,
     after_passing_over,
@@ -43,7 +44,7 @@ from mulligan.core.deciding.lifecycle import (
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.stopping import conclude, stop_all
-from mulligan.core.evolve.places import is_engine_action
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import held_places, is_on_hold

@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.evolve.apply_transition import SUBJECTS, check_transition, move_run
 from mulligan.core.evolve.arrivals import arrive, next_visit, put_back, reopen_arrivals, requeue, set_status, settle
-from mulligan.core.evolve.places import (
+from mulligan.core.evolve.evolve_places import (
     PLACE_HANDLERS,
     PLACE_MOVE_HANDLERS,
     fresh_climb,

@@ -1,0 +1,68 @@
+"""Opens a store by its address: one line per kind of store."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from mulligan.errors import StoreLibraryMissing, StoreRefused
+from mulligan.ports import Clock, Store
+
+MEMORY = "memory:"
+_POSTGRES = ("postgresql://", "postgres://")
+# Other ways to name a server: 'host=db password=…', 'user:password@host/name'.
+_CONNECTION = r"(?is)\bpassword\s*=|^(host|hostaddr|port|user|dbname|service)\s*=|^postgres(ql)?:|:.*@"
+
+
+def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> Store:
+    """Open the store that `where` names: a `postgresql://` URL, `memory:`, or the path of an SQLite file.
+
+    Only that store is imported: an unused database driver would cost start-up time.
+    """
+    text = str(where).strip()
+    if text.startswith(_POSTGRES):
+        return cast(Store, _postgres()(text, lease_seconds=lease_seconds))
+    if "://" in text or _looks_like_a_connection(text):
+        raise _unknown(text)
+    if str(where) == MEMORY:
+        return cast(Store, _class("memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds))
+    return cast(Store, _class("sqlite", "SqliteStore")(where, clock=clock, lease_seconds=lease_seconds))
+
+
+def is_file_name(where: str) -> bool:
+    """Whether `open_store` would treat it as the path of a file."""
+    text = where.strip()
+    return "://" not in text and not _looks_like_a_connection(text)
+
+
+def _unknown(text: str) -> StoreRefused:
+    """The error for an unknown kind of store. The text is not shown: it may contain a password."""
+    scheme, separator, _ = text.partition("://")
+    is_shown = separator and scheme.isascii() and scheme.isalnum()
+    what = f"'{scheme}' is not a kind of store" if is_shown else "the address of the store is neither a URL nor a path"
+    return StoreRefused(what, hint="use a 'postgresql://' URL, or the path of an SQLite file")
+
+
+def _looks_like_a_connection(text: str) -> bool:
+    return not os.path.isabs(text) and re.search(_CONNECTION, text) is not None
+
+
+def _postgres() -> type:
+    try:
+        return _class("postgres", "PostgresStore")
+    except ImportError as error:
+        if (error.name or "").startswith(__name__.partition(".")[0]):
+            raise
+        reason = " ".join(str(error).partition("\n")[0].split())
+        raise StoreLibraryMissing(
+            f"a PostgreSQL store needs a library that is not installed: {reason}",
+            hint="install it: pip install 'mulligan[postgres]'",
+        ) from error
+
+
+def _class(module: str, name: str) -> type:
+    store: type = getattr(import_module(f"mulligan.store.{module}"), name)
+    return store
