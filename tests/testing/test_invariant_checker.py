@@ -9,7 +9,6 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
-from mulligan.store.memory_shelf import Shelf
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
@@ -20,6 +19,7 @@ from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
 from mulligan.store.memory import MemoryStore
+from mulligan.store.memory_tables import MemoryTables
 from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.testing.clock import JumpingClock
@@ -86,9 +86,9 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 
 @contextmanager
 def _memory(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
-    shelf = Shelf()
-    store = MemoryStore(clock=clock, shelf=shelf)
-    yield Shop(store, lambda: read_memory(shelf), lambda: memory_values(shelf), clock)
+    tables = MemoryTables()
+    store = MemoryStore(clock=clock, tables=tables)
+    yield Shop(store, lambda: read_memory(tables), lambda: memory_values(tables), clock)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import ENGINE_ACTIONS
 from mulligan.language.action_keys import ACTIONS
-from mulligan.worker.actions import kinds
+from mulligan.worker.actions import action_registry
 
 from .work import Work
 
@@ -27,7 +27,7 @@ def called(work: Work, code: str, args: dict[str, Any] | None = None, **fields: 
 def test_every_action_of_the_language_that_is_not_the_engines_own_is_a_process_or_a_call(work: Work, kind: str) -> None:
     task = work.lease(kind, {}).task
 
-    assert kind in kinds.SPAWNED or kinds.called_action(task)
+    assert kind in action_registry.SPAWNED or action_registry.called_action(task)
 
 
 def test_a_plugin_is_called_with_its_keys_by_name_and_gives_what_it_returns(work: Work) -> None:

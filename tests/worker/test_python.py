@@ -385,7 +385,7 @@ def other_pythons() -> list[str]:
     """Interpreters beside ours: the one below our environment, which has nothing installed, and those on the path."""
     names = [f"python3.{minor}" for minor in range(9, 20)]
     found = [path for name in names if (path := shutil.which(name)) and is_python(path)]
-    return [os.path.realpath(sys.executable), *found]
+    return list(dict.fromkeys([os.path.realpath(sys.executable), *found]))
 
 
 def is_python(path: str) -> bool:

@@ -13,7 +13,7 @@ from mulligan.engine.change_watch import ChangeWatch
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.engine.observers import Observer
 from mulligan.engine.run_driver import NOT_AHEAD, QueuedReport, RunDriver, new_record
-from mulligan.engine.task_supply import TaskSupply
+from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.workflow_cache import WorkflowCache

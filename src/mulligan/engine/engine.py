@@ -15,7 +15,7 @@ from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import QueuedReport, RunDriver
-from mulligan.engine.task_supply import TaskSupply
+from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch
 from mulligan.engine.turns import TurnTaker

@@ -17,8 +17,8 @@ def expire_dead_workers(
     """Expire dead workers. Return those that this call has expired.
 
     A free lock proves at once that a worker is dead. If its lock cannot be seen, an old heartbeat does, unless we could
-    not reach the store ourselves (`core.deciding.heartbeats`). Processes that the worker has left on this machine are
-    killed first, whatever its host is called now: afterwards other workers start its tasks.
+    not reach the store ourselves (`core.deciding.expiry_permission`). Processes that the worker has left on this
+    machine are killed first, whatever its host is called now: afterwards other workers start its tasks.
     """
     expired = []
     for worker in store.workers():

@@ -12,9 +12,9 @@ from mulligan.language.links import Links, forward_links, need_links, readable, 
 from mulligan.language.nodes import Node, Refusal, Source
 from mulligan.language.reachability import Reachability, find_cycle
 from mulligan.language.resolve import Resolved
+from mulligan.language.retry_keys import BACKOFF
 from mulligan.language.scope import MATRIX_FIELDS, STEP_FIELDS, Use
 from mulligan.language.suggestions import closest, did_you_mean, quote_list
-from mulligan.language.workflow_keys import BACKOFF
 
 
 def check_graph(workflow: Workflow, resolved: Resolved, source: Source) -> None:

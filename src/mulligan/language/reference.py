@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mulligan.core.model.failure import ENGINE_CODES, RETRYABLE, SEVERITY
 from mulligan.language.plugins import find
+from mulligan.language.retry_keys import RULE
 from mulligan.language.shapes import (
     AnyOf,
     Choice,
@@ -30,7 +31,7 @@ from mulligan.language.shapes import (
     Value,
 )
 from mulligan.language.suggestions import join_list
-from mulligan.language.workflow_keys import COMMAND, RULE, WORKFLOW
+from mulligan.language.workflow_keys import COMMAND, WORKFLOW
 from mulligan.plugins import ACTIONS, BUILT_IN
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"

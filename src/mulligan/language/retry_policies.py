@@ -6,11 +6,11 @@ from mulligan.core.deciding.conditions import CONDITIONS
 from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.retry_keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
 from mulligan.language.scope import Scope
 from mulligan.language.settings import Retry, Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import did_you_mean
-from mulligan.language.workflow_keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
 
 _MATCHERS = tuple(condition.key for condition in CONDITIONS)
 

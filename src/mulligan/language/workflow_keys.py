@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
+from mulligan.core.model.workflow import MAX_VISITS_DEFAULT
 from mulligan.language.action_keys import (
     ACTION_KEYS,
     ACTIONS,
@@ -13,14 +13,14 @@ from mulligan.language.action_keys import (
     as_node,
 )
 from mulligan.language.budgets import BUDGET
-from mulligan.language.error_codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
+from mulligan.language.error_codes import CODE
 from mulligan.language.plaintext_secrets import SecretShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import parse_duration
-from mulligan.language.regular_expressions import PATTERN, SEARCHED
+from mulligan.language.regular_expressions import PATTERN
+from mulligan.language.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY, RETRY
 from mulligan.language.shapes import (
     DURATION,
-    FACTOR,
     FLAG,
     LIMIT,
     PLAIN,
@@ -50,93 +50,12 @@ from mulligan.language.shapes import (
 FINISH = "finish"
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object", "any")
 
-CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
-EXIT_CODES = Key(EXIT_CODE_LIST, "exit codes that match, such as [1, 10-19, '>=128']")
 CONDITION = Template("a condition", ("string", "boolean"))
 EXPRESSION = Template("an expression")
 CAPTURE = Choice(("text", "json", "lines"))
 ON_LOST = Choice(("rerun", "fail"))
 
-BACKOFF = {
-    "delay": Key(DURATION, "how long to wait before the first retry"),
-    "factor": Key(number(1, 1000), "each further delay is this many times as long"),
-    "max_delay": Key(DURATION, "the longest delay"),
-    "jitter": Key(number(0, 1), "the random share of a delay, from 0 to 1"),
-}
-RULE_BACKOFF = {
-    **BACKOFF,
-    "delays": Key(
-        ListOf(DURATION, at_least=1),
-        "instead of delay and factor: one delay per retry; the last one repeats",
-    ),
-}
-LOOP_BACKOFF = {
-    **BACKOFF,
-    "delay": Key(DURATION, "for edges that close a loop: how long to wait before the first round"),
-}
-
-ADJUST = Record(
-    "adjust",
-    {
-        "memory": Key(FACTOR, "x1.5: 1.5 times the memory requested or used, whichever is larger"),
-        "max_memory": Key(SIZE, "the most memory; no retry if this was not enough"),
-        "cpus": Key(FACTOR, "x2: twice as many processors"),
-        "max_cpus": Key(number(0.001), "the most processors"),
-        "timeout": Key(FACTOR, "x2: twice the time"),
-        "max_timeout": Key(LIMIT, "the longest timeout; no retry if this was not enough"),
-    },
-)
-
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
-SCRIPT_RECORD = ActionRecord(
-    "recovery_script",
-    {
-        **ACTION_KEYS,
-        "timeout": Key(LIMIT, "default 5m"),
-        "env": Key(Deferred(lambda: ENV), "environment variables, in addition to those of the step"),
-        "cwd": Key(Template("a folder"), "the folder it runs in (default: the step's)"),
-    },
-    one_of=_ONE_ACTION,
-)
-SCRIPT = Either("a shell command, or a mapping with an action", text=Template(), mapping=SCRIPT_RECORD)
-
-RULE_KEYS = {
-    "codes": CODES,
-    "exit_codes": EXIT_CODES,
-    "pattern": Key(SEARCHED, "a regular expression that the failure's message matches"),
-    "any": Key(FLAG, "matches every failure that is not fatal"),
-    "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
-    **RULE_BACKOFF,
-    "recovery_script": Key(as_node(SCRIPT), "runs before each retry; the failure is in ${error}"),
-    "adjust": Key(ADJUST, "what the next attempt gets more of: memory, processors, time"),
-}
-RULE = Record(
-    "rule",
-    {
-        **RULE_KEYS,
-        "max_attempts": Key(
-            whole(1, 1_000_000), "grants no retry after this many attempts, whichever rules granted them (1: no retry)"
-        ),
-    },
-)
-POLICY = Record(
-    "policy",
-    {
-        **RULE_KEYS,
-        "rules": Key(
-            Deferred(lambda: ListOf(RULE, at_least=1)), "the rules; precedence: codes, exit_codes, pattern, any"
-        ),
-        "max_attempts": Key(whole(1, 1_000_000), "the most attempts, all rules together"),
-        "deadline": Key(LIMIT, "how long all attempts of a visit may take together"),
-    },
-)
-RETRY = Either(
-    "a number, a rule, rules, or the name of a retry policy",
-    text=STEP_NAME,
-    flag=FLAG,
-    number=whole(0, 1_000_000),
-    mapping=POLICY,
-)
 
 RESOURCES = Record(
     "resources",

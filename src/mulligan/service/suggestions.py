@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.service.home_names import store_address as store_address
-from mulligan.store import completion_reads
+from mulligan.store import shell_completion
 
 # More would not be read; steps are many, so that the first letters find all of a matrix.
 RUNS_MAX, NAMES_MAX, STEPS_MAX = 30, 200, 5_000
@@ -56,16 +56,16 @@ class _Workflow(msgspec.Struct):
 def runs(store: str) -> list[Suggestion]:
     """The newest runs, newest first, then `latest`."""
     found = [
-        Suggestion(str(run), f"{name}, {status}") for run, name, status in completion_reads.newest_runs(store, RUNS_MAX)
+        Suggestion(str(run), f"{name}, {status}") for run, name, status in shell_completion.newest_runs(store, RUNS_MAX)
     ]
     return [*found, Suggestion(LATEST, f"run {found[0].word}: {found[0].about}")] if found else []
 
 
 def steps_of_run(store: str, run: str, kinds: frozenset[str] = frozenset()) -> list[Suggestion]:
     """The steps of a run, which may be `latest`; only of these kinds, if any are given."""
-    newest = completion_reads.newest_runs(store, 1) if run == LATEST else []
+    newest = shell_completion.newest_runs(store, 1) if run == LATEST else []
     run_id = newest[0][0] if newest else int(run) if run.isdecimal() else 0
-    body = completion_reads.definition(store, run_id)
+    body = shell_completion.definition(store, run_id)
     steps = msgspec.json.decode(body, type=_Workflow).steps if body else []
     wanted = (step for step in steps if not kinds or step.kind in kinds)
     return list(islice(_safe(Suggestion(step.name, step.kind) for step in wanted), STEPS_MAX))
@@ -100,7 +100,7 @@ def workflow_files(start: str) -> list[Suggestion]:
 
 def names(store: str, what: str) -> list[Suggestion]:
     """The names of all 'breakers', 'workers' or 'workflows' of the store."""
-    return list(_safe(Suggestion(name) for name in completion_reads.names(store, what, NAMES_MAX)))
+    return list(_safe(Suggestion(name) for name in shell_completion.names(store, what, NAMES_MAX)))
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

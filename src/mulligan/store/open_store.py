@@ -1,4 +1,4 @@
-"""Opens a store by its address: one line per kind of store."""
+"""Opens a store by its address. `shell_completion` and `service.doctor` know the kinds of store, too."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.worker.actions.calls import BUILT_IN_CHILDREN
+from mulligan.worker.actions.called_actions import BUILT_IN_CHILDREN
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.warm_child import BackgroundJob, CallRequest, CallResult, ChildDisconnected, WarmChild
 

@@ -10,7 +10,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import shell
-from mulligan.worker.actions.kinds import SPAWNED
+from mulligan.worker.actions.action_registry import SPAWNED
 from mulligan.worker.log_limit import LogLimit
 from mulligan.worker.own_cgroup import OomKills
 from mulligan.worker.programs import Programs

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.worker import outputs
-from mulligan.worker.actions.kinds import SPAWNED
+from mulligan.worker.actions.action_registry import SPAWNED
 from mulligan.worker.artifact_inputs import (
     InputPreparation,
     has_large_input,

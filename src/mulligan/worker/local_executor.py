@@ -22,8 +22,8 @@ from mulligan.errors import StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
-from mulligan.worker.actions.calls import is_built_in
-from mulligan.worker.actions.kinds import SPAWNED, called_action
+from mulligan.worker.actions.action_registry import SPAWNED, called_action
+from mulligan.worker.actions.called_actions import is_built_in
 from mulligan.worker.background_jobs import BackgroundJobs
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.deadlines import seconds_left, with_local_deadline

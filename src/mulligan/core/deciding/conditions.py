@@ -1,6 +1,6 @@
 """What a retry rule or a failure edge may ask of a failure: one table, read by the ladder and by the explanations.
 
-To add a condition: a row here, the field in `workflow.Rule` (or `Edge`), and the key in `language/workflow_keys.py`.
+To add a condition: a row here, the field in `workflow.Rule` (or `Edge`), and the key in `language/retry_keys.py`.
 A rule has exactly one condition; an edge may have several, and all of them must match.
 """
 

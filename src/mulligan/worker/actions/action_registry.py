@@ -9,7 +9,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.ports import Lease
-from mulligan.worker.actions import agent, calls, python, shell
+from mulligan.worker.actions import agent, called_actions, python, shell
 from mulligan.worker.artifact_inputs import InputPreparation
 from mulligan.worker.folders import Folders, Logs, ScratchFiles
 from mulligan.worker.programs import Programs
@@ -58,6 +58,6 @@ def called_action(task: Task) -> CalledAction:
     """Return the action that calls the task's function; InputInvalid if there is none."""
     if task.kind in _CALLED:
         return _CALLED[task.kind]
-    if calls.is_known(task):
-        return calls
+    if called_actions.is_known(task):
+        return called_actions
     raise InputInvalid(f"this version of mulligan does not have the action '{task.kind}'")
