@@ -196,7 +196,8 @@ def test_a_run_fails_with_what_nothing_has_answered(records: list[FailureRecord]
 
 
 def test_a_failed_run_has_its_step_its_code_and_the_telling_line_as_fields(folder: Path):
-    ran("name: two\nsteps:\n  - {step: a, shell: 'echo no route >&2; exit 7'}\n  - {step: b, shell: exit 3}\n")
+    steps = "  - {step: a, shell: 'echo no route >&2; exit 7'}\n  - {step: b, shell: exit 3}\n"
+    ran(f"name: two\nmax_parallel: 1\nsteps:\n{steps}")
 
     (run,) = mulligan("list", "--json").json
 
