@@ -12,6 +12,7 @@ import stat
 
 from mulligan.worker.json_encoding import ArtifactUnreadable
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

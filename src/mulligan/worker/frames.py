@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

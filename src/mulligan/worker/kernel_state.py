@@ -8,6 +8,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import os
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

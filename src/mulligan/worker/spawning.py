@@ -13,6 +13,7 @@ import time
 from mulligan.worker import wall_clock
 from mulligan.worker.task_cgroups import TaskCgroup
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -11,6 +11,7 @@ import traceback
 
 from mulligan.worker.json_encoding import ENCODER
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -22,6 +22,7 @@ from mulligan.worker.frames import RECEIVE_BYTES, FrameDecoder, encode_frame
 from mulligan.worker.spawning import ManagedProcess, become_subreaper, close_others, spawn
 from mulligan.worker.task_cgroups import VARIABLE, TaskCgroups
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

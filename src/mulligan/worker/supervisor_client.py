@@ -9,15 +9,12 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from mulligan.worker.fd_events import watch_reads, watch_writes
 from mulligan.worker.fd_limit import restore_fd_limit
 from mulligan.worker.frames import RECEIVE_BYTES, FrameDecoder, encode_frame
 from mulligan.worker.send_buffer import SendBuffer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # The folder that contains the package: the supervisor starts without our search path.
 PACKAGE_PARENT = str(Path(__file__).parents[2])
