@@ -7,6 +7,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mulligan.language.builder import Workflow
+    from mulligan.plugins import ActionPlugin, FormatPlugin
+
 __version__ = "0.1.0"
 
 
@@ -41,11 +44,14 @@ class StepError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
+# Each public name and its module. The block for type checkers above has the same names.
 _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
     "Workflow": "mulligan.language.builder",
 }
+
+__all__ = ["ActionPlugin", "FormatPlugin", "StepError", "Workflow", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
