@@ -54,8 +54,12 @@ LOOP = "mulligan.worker.step_loop"
 # Most results; and those that are not results yet.
 PLAIN_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
 UNFINISHED_TYPES = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
-# What a step has called to report its progress, if it has.
+# What a step has called to report its progress, and to keep files, if it has.
 CONTEXT = "mulligan.step_context"
+KEPT_FILES = "mulligan.step_context.artifacts"
+# A reference to a file that the step keeps; and the limit of a result with one: it has to fit into an event.
+NEW_FILE = '{"$artifact": {"name": "new/'
+WITH_FILES_CHARS_MAX = 64 * 1024
 # An object that stands for a function, as `@step` makes one, has the function under this name.
 FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
@@ -233,11 +237,19 @@ class ChildServer:
     def _decode_arguments(self, function: Callable[..., Any], message: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of the call: JSON, with the content of artifacts in place of references."""
         args: dict[str, Any] = message.get("args", {})
-        return (
-            self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"])
-            if "files" in message
-            else args
+        if "files" not in message:
+            return args
+        # Our own functions pass the path of a file on, as text.
+        is_ours = self._call.startswith(OWN_PACKAGE)
+        make_path = _path_as_text if is_ours else self._make_artifact_path
+        given: dict[str, Any] = self._interpreter.import_installed(CONTENTS).with_contents(
+            args, message["files"], make_path
         )
+        return given
+
+    def _make_artifact_path(self, path: str, reference: dict[str, Any]) -> object:
+        found: object = self._interpreter.import_installed(KEPT_FILES).make_path(path, reference)
+        return found
 
     def _complete(self, result: object) -> object:
         """Run a coroutine or a generator to its end and return what it returned; return anything else unchanged."""
@@ -252,7 +264,13 @@ class ChildServer:
 
     def _encode_result(self, function: Callable[..., Any], result: object) -> str:
         """Return the result as JSON text; raise NotJson if it cannot be."""
-        return encode_output(result)
+        text = encode_output(result)
+        if len(text) > WITH_FILES_CHARS_MAX and KEPT_FILES in sys.modules and NEW_FILE in text:
+            raise NotJson(
+                f"the result has {len(text)} characters as JSON beside the files that it refers to; the limit is "
+                f"{WITH_FILES_CHARS_MAX}, so keep some of it in a file, too"
+            )
+        return text
 
     def _program(self, code: str) -> types.CodeType:
         """Compile code once, however many steps share it."""
@@ -460,6 +478,10 @@ class Meter:
     def _now(self) -> tuple[Any, ...]:
         import_installed = resource.getrusage(resource.RUSAGE_SELF)
         return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
+
+
+def _path_as_text(path: str, _reference: dict[str, Any]) -> str:
+    return path
 
 
 def _may_hide_processes(module: str, library: str | None) -> bool:

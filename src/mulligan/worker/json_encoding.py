@@ -6,8 +6,19 @@ import json
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 DEPTH_MAX = 100
+# A file that the step keeps has its reference under this name: see `mulligan.step_context.artifacts`.
+REFERENCE = "__mulligan_artifact__"
+
+
+def _reference_of(value: object) -> object:
+    """Return the reference to a file that the step keeps; anything else is not JSON."""
+    if isinstance(found := getattr(value, REFERENCE, None), dict):
+        return found
+    raise TypeError
+
+
 # `json.dumps` would create one for each call.
-ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=_reference_of)
 
 
 class NotJson(Exception):
@@ -58,7 +69,7 @@ def _find_problem(value: object, path: str, depth: int) -> str:
         return "" if _is_unicode(value) else f"{path} contains a lone surrogate, which is not JSON"
     if isinstance(value, int) and value.bit_length() > 64:
         return f"{path} is a number of more than 64 bits, which cannot be stored"
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int, float)) or isinstance(getattr(value, REFERENCE, None), dict):
         return ""
     return f"{path} is of type '{type(value).__name__}', which is not JSON"
 

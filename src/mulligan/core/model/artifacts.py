@@ -3,7 +3,8 @@
     {"$artifact": {"name": "17/build/1/2/output.json", "size": 81920, "sha256": "9f2c…", "format": "json"}}
 
 A mapping with that one key is a reference wherever it occurs in a fact. If the output of a step contains such a
-mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted.
+mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted. Only a worker
+writes references: to large outputs, and to the files that a step keeps (`format` is then neither json nor text).
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import msgspec
 
 from mulligan.errors import ArtifactDamaged
 
-Format = Literal["json", "text"]
+Format = Literal["json", "text", "file"]
 
 # Values that are larger as JSON are not stored in an event.
 INLINE_BYTES_MAX = 64 * 1024
 KEY = "$artifact"
 # JSON without this key has no reference in it.
 KEY_AS_JSON = b'"$artifact"'
+# The formats whose content is a value. Others are files, which only a step reads: an expression has their reference.
+VALUE_FORMATS = frozenset({"json", "text"})
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
 # More digits than any run id has.
 _RUN_DIGITS_MAX = 19
@@ -126,15 +129,23 @@ def verify_content(artifact: Artifact, data: bytes) -> bytes:
 
 
 def decode_content(artifact: Artifact, data: bytes) -> Any:
-    """The value from the bytes of an artifact."""
+    """The value from the bytes of an artifact. Raises ArtifactDamaged for a file."""
+    if artifact.format not in VALUE_FORMATS:
+        raise ArtifactDamaged(
+            f"artifact '{artifact.name}' is a file, which only a step can read: pass it to one", name=artifact.name
+        )
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
-def fetch_references(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
-    """The value with each reference replaced by the content of its artifact."""
+def fetch_references(
+    value: Any, fetch: Callable[[Artifact], bytes], locate: Callable[[Artifact], Any] | None = None
+) -> Any:
+    """The value with each reference replaced by the content of its artifact; one to a file by `locate(artifact)`."""
 
     def content_of(reference: dict[str, Any]) -> Any:
         artifact = parse_reference(reference)
+        if locate is not None and artifact.format not in VALUE_FORMATS:
+            return locate(artifact)
         return decode_content(artifact, fetch(artifact))
 
     return replace_references(value, content_of)
