@@ -57,9 +57,8 @@ UNFINISHED_TYPES = (types.CoroutineType, types.GeneratorType, types.AsyncGenerat
 # What a step has called to report its progress, and to keep files, if it has.
 CONTEXT = "mulligan.step_context"
 KEPT_FILES = "mulligan.step_context.artifacts"
-# A reference to a file that the step keeps; and the limit of a result with one: it has to fit into an event.
+# A reference to a file that the step keeps.
 NEW_FILE = '{"$artifact": {"name": "new/'
-WITH_FILES_CHARS_MAX = 64 * 1024
 # An object that stands for a function, as `@step` makes one, has the function under this name.
 FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
@@ -265,10 +264,11 @@ class ChildServer:
     def _encode_result(self, function: Callable[..., Any], result: object) -> str:
         """Return the result as JSON text; raise NotJson if it cannot be."""
         text = encode_output(result)
-        if len(text) > WITH_FILES_CHARS_MAX and KEPT_FILES in sys.modules and NEW_FILE in text:
+        # A larger result is stored in a file, where no reference would be found.
+        if len(text) > self._inline_max and KEPT_FILES in sys.modules and NEW_FILE in text:
             raise NotJson(
                 f"the result has {len(text)} characters as JSON beside the files that it refers to; the limit is "
-                f"{WITH_FILES_CHARS_MAX}, so keep some of it in a file, too"
+                f"{self._inline_max}, so keep some of it in a file, too"
             )
         return text
 

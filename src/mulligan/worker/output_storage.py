@@ -31,6 +31,8 @@ _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
 _SURELY_INLINE_CHARS = INLINE_BYTES_MAX // 6
 _KEY_PACKED = KEY.encode()
 
+# The largest output with references to files: it stays in the log, because nothing reads references in an artifact.
+WITH_FILES_BYTES_MAX = 1 << 20
 # The largest file that is stored as a row of a database.
 ROW_BYTES_MAX = 256 << 20
 _TOO_LARGE = "it contains a number of more than 64 bits, or is nested too deep"
@@ -164,8 +166,8 @@ def with_known_references(output: Any, known: _Known) -> Any:
     if not all(are_known):
         raise NotStorable(f"it has the key '{KEY}' in it, which is reserved for artifacts")
     output = replace_references(output, lambda one: known[one[KEY]["name"]][1])
-    if len(msgspec.json.encode(output)) > INLINE_BYTES_MAX:
-        most = format_size(INLINE_BYTES_MAX)
+    if len(msgspec.json.encode(output)) > WITH_FILES_BYTES_MAX:
+        most = format_size(WITH_FILES_BYTES_MAX)
         raise NotStorable(f"it has more than {most} beside the files that it refers to; keep some of it in a file, too")
     return output
 
