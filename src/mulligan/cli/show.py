@@ -20,6 +20,7 @@ from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service import (
     describe_artifact,
     describe_budget,
+    describe_progress,
     describe_spending,
     failure_tail,
     spent_budget,
@@ -31,6 +32,8 @@ from mulligan.service.formatting import format_size, pluralize, single_line, up_
 
 # How many failed steps are shown with their last lines.
 TAILS_MAX = 3
+# How many files that steps kept are listed.
+ARTIFACTS_MAX = 20
 # The indent of a called run, and again of its steps.
 _INDENT = "  "
 # The runs that a run called, by their numbers.
@@ -80,8 +83,19 @@ def show_run(
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {describe_artifact(value) or cut(json.dumps(value), 200)}")
+    _show_artifacts(found)
     for hint in _hints(found, where(home)):
         complain(hint)
+
+
+def _show_artifacts(run: dict[str, Any]) -> None:
+    """The files that its steps kept, the latest ones."""
+    kept = run["artifacts"]
+    if len(kept) > ARTIFACTS_MAX:
+        show(f"{len(kept):,} artifacts, the last {ARTIFACTS_MAX} of them (all: --json):")
+    for one in kept[-ARTIFACTS_MAX:]:
+        again = f", attempt {one['attempt']}" if one["attempt"] > 1 else ""
+        show(f"artifact {one['file']} of '{one['place']}'{again}: {describe_artifact({'$artifact': one})}")
 
 
 def _show_tails(run: dict[str, Any], home: str) -> None:
@@ -233,6 +247,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield "undone"
     if step["items"]:
         yield _items(step["items"])
+    if step["progress"] and step["status"] != "completed":
+        yield f"at {describe_progress(step['progress'])}"
     if agents := agents_line(step):
         yield agents
     # The failure of a parked step is shown with the question.

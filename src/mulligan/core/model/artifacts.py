@@ -140,12 +140,15 @@ def decode_content(artifact: Artifact, data: bytes) -> Any:
 def fetch_references(
     value: Any, fetch: Callable[[Artifact], bytes], locate: Callable[[Artifact], Any] | None = None
 ) -> Any:
-    """The value with each reference replaced by the content of its artifact; one to a file by `locate(artifact)`."""
+    """The value with each reference replaced by the content of its artifact; one to a file by `locate(artifact)`.
+
+    Without `locate` a reference to a file stays.
+    """
 
     def content_of(reference: dict[str, Any]) -> Any:
         artifact = parse_reference(reference)
-        if locate is not None and artifact.format not in VALUE_FORMATS:
-            return locate(artifact)
+        if artifact.format not in VALUE_FORMATS:
+            return reference if locate is None else locate(artifact)
         return decode_content(artifact, fetch(artifact))
 
     return replace_references(value, content_of)
