@@ -59,6 +59,7 @@ PLAYED_PAGES = [
         "concepts/ladder",
         "how-to/map",
         "operate/operations",
+        "how-to/python-steps",
         "how-to/reports",
         "concepts/routes",
         "how-to/secrets",
