@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
+    from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.1.0"
 
@@ -49,9 +50,25 @@ _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
     "Workflow": "mulligan.language.builder",
+    "artifact": "mulligan.step_context",
+    "attempt": "mulligan.step_context",
+    "idempotency_key": "mulligan.step_context",
+    "log": "mulligan.step_context",
+    "progress": "mulligan.step_context",
 }
 
-__all__ = ["ActionPlugin", "FormatPlugin", "StepError", "Workflow", "__version__"]
+__all__ = [
+    "ActionPlugin",
+    "FormatPlugin",
+    "StepError",
+    "Workflow",
+    "__version__",
+    "artifact",
+    "attempt",
+    "idempotency_key",
+    "log",
+    "progress",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -48,6 +48,14 @@ OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
 CONTENTS = "mulligan.worker.artifact_contents"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# Loaded for steps that are generators or coroutines.
+GENERATORS = "mulligan.worker.step_generators"
+LOOP = "mulligan.worker.step_loop"
+# Most results; and those that are not results yet.
+PLAIN_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
+UNFINISHED_TYPES = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+# What a step has called to report its progress, if it has.
+CONTEXT = "mulligan.step_context"
 # An object that stands for a function, as `@step` makes one, has the function under this name.
 FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
@@ -75,6 +83,8 @@ class ChildServer:
         # One of these is empty.
         self._call = self._code = ""
         self._folder, self._home = "/", ""
+        # The event loop, from the first step that is a coroutine on.
+        self._loop: Any = None
         self._termination = Termination()
         self._kernel = KernelState(slot_out, slot_err)
         self._has_forked = False
@@ -91,6 +101,8 @@ class ChildServer:
             self._has_forked = False
             with self._termination:
                 answer, output = self._run(message)
+            if CONTEXT in sys.modules:
+                sys.modules[CONTEXT].end_step()
             _flush()
             cpu, peak = meter.read(self._has_forked or self._may_hide)
             self._note_leftovers(answer, peak)
@@ -228,11 +240,15 @@ class ChildServer:
         )
 
     def _complete(self, result: object) -> object:
-        """Run the coroutine of an `async def main`; return anything else unchanged."""
-        if isinstance(result, types.CoroutineType):
+        """Run a coroutine or a generator to its end and return what it returned; return anything else unchanged."""
+        if type(result) in PLAIN_TYPES or not isinstance(result, UNFINISHED_TYPES):
+            return result
+        if isinstance(result, types.GeneratorType):
+            return self._interpreter.import_installed(GENERATORS).run_generator(result)
+        if self._loop is None:
             # Imported late: asyncio costs more than the rest of a child.
-            return self._interpreter.import_installed("asyncio").run(result)
-        return result
+            self._loop = self._interpreter.import_installed(LOOP).StepLoop()
+        return self._loop.run(result)
 
     def _encode_result(self, function: Callable[..., Any], result: object) -> str:
         """Return the result as JSON text; raise NotJson if it cannot be."""
