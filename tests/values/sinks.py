@@ -24,7 +24,8 @@ class FolderSink:
         self._count += 1
         return str(self.folder / f"file-{self._count}{ending}")
 
-    def register_artifact(self, path: str, *, name: str, format: str, **fields: Any) -> dict[str, Any]:
+    def register_artifact(self, path: str, *, name: str, format: str, is_listed: bool, **fields: Any) -> dict[str, Any]:
+        assert not is_listed
         data = Path(path).read_bytes()
         unique = f"new/{len(self.registered)}/{name}"
         self.registered[unique] = Path(path)

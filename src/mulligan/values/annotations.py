@@ -18,6 +18,10 @@ PLAIN_WORDS = frozenset("str int float bool None object list dict Any List Dict 
 _NO_PUNCTUATION = str.maketrans("[],|.\"'", "       ")
 
 
+class ArgumentRefused(Exception):
+    """An argument that cannot be given to the function; the message says which and why."""
+
+
 def has_typed_parameters(function: Callable[..., Any]) -> bool:
     """Whether an annotation of a parameter may name a type that JSON does not have."""
     try:
@@ -29,15 +33,16 @@ def has_typed_parameters(function: Callable[..., Any]) -> bool:
         return True  # from Python 3.14 on annotations are evaluated when they are read
 
 
-def _is_plain(annotation: object) -> bool:
+def _is_plain(annotation: Any) -> bool:
     if annotation is None or annotation in PLAIN_TYPES:
         return True
     if isinstance(annotation, str):
         # JSON has no keys but strings.
         is_keyed = annotation.count("ict[") != annotation.count("ict[str,")
         return not is_keyed and PLAIN_WORDS.issuperset(annotation.translate(_NO_PUNCTUATION).split())
-    if isinstance(annotation, (types.GenericAlias, types.UnionType)):
-        is_keyed = getattr(annotation, "__origin__", None) is dict and annotation.__args__[:1] != (str,)
-        is_container = isinstance(annotation, types.UnionType) or annotation.__origin__ in (list, dict)
-        return is_container and not is_keyed and all(map(_is_plain, annotation.__args__))
+    if type(annotation).__name__ == "UnionType":
+        return all(map(_is_plain, annotation.__args__))
+    if isinstance(annotation, types.GenericAlias):
+        is_keyed = annotation.__origin__ is dict and annotation.__args__[:1] != (str,)
+        return annotation.__origin__ in (list, dict) and not is_keyed and all(map(_is_plain, annotation.__args__))
     return False

@@ -18,13 +18,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from mulligan.values.annotations import ArgumentRefused
 from mulligan.values.durations import parse_duration
-from mulligan.values.files import StoredFile, load_files
+from mulligan.values.files import StoredFile, TableUnreadable, load_files
 
 SHOWN_CHARS_MAX = 60
 
 
-class ArgumentMisfit(Exception):
+class ArgumentMisfit(ArgumentRefused):
     """An argument that does not fit the annotation of its parameter; the message says which field."""
 
 
@@ -48,7 +49,7 @@ class Converter(typing.NamedTuple):
 
 
 def convert_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the annotations of the parameters say; raise ArgumentMisfit or TableUnreadable."""
+    """Return the arguments as the annotations of the parameters say; raise ArgumentMisfit."""
     converters = _converters_of(function)
     converted: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -57,6 +58,8 @@ def convert_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]
             converted[name] = load_files(value) if converter is None else converter.convert(value)
         except _Misfit as misfit:
             raise ArgumentMisfit(f"argument '{name}' does not fit: {name}{misfit.path} {misfit.reason}") from None
+        except TableUnreadable as problem:
+            raise ArgumentMisfit(f"argument '{name}' cannot be read: {problem}") from None
     return converted
 
 
@@ -124,7 +127,7 @@ def _compile(hint: Any) -> Converter:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return _literal(args)
-    if origin in (typing.Union, types.UnionType):
+    if origin in _UNIONS:
         return _union([_compile(one) for one in args], hint)
     kind = origin or hint
     if not isinstance(kind, type):
@@ -178,6 +181,8 @@ _SCALARS: dict[Any, Converter] = {
     float: Converter(_to_float, is_plain=True),
     str: _scalar("text", str),
 }
+# `X | Y` is a type from Python 3.10 on.
+_UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
 _WRAPPERS = tuple(
     getattr(typing, name)
     for name in ("Annotated", "Required", "NotRequired", "ReadOnly", "Final", "ClassVar")
@@ -321,7 +326,7 @@ def _class(kind: type) -> Converter:
         return _attrs(kind)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _named_tuple(kind)
-    if typing.is_typeddict(kind):
+    if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
         return _typed_dict(kind)
     return _ANY
 
@@ -426,7 +431,7 @@ def _named_tuple(kind: Any) -> Converter:
 
     def convert(value: Any) -> Any:
         if isinstance(value, list) and len(value) <= len(kind._fields):
-            value = dict(zip(kind._fields, value, strict=False))
+            value = dict(zip(kind._fields, value))  # noqa: B905 - not before Python 3.10
         return _call(kind, fields.convert(value))
 
     return Converter(convert)
@@ -612,7 +617,7 @@ def _show(value: object) -> str:
 
 
 def _name_of(hint: Any) -> str:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+    if typing.get_origin(hint) in _UNIONS:
         return " or ".join(map(_name_of, typing.get_args(hint)))
     return "null" if hint is type(None) else str(getattr(hint, "__name__", hint))
 

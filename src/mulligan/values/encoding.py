@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
         def new_artifact_path(self, ending: str) -> str: ...
 
-        def register_artifact(self, path: str, *, name: str, format: str, **fields: Any) -> dict[str, Any]: ...
+        def register_artifact(
+            self, path: str, *, name: str, format: str, is_listed: bool, **fields: Any
+        ) -> dict[str, Any]: ...
 
 
 DEPTH_MAX = 100
@@ -84,7 +86,7 @@ class _Encoder:
     def with_references(self, plain: Any) -> Any:
         """Register the files, and put references to them into the value."""
         references = {
-            token: self._sink.register_artifact(path, name=name, **fields)
+            token: self._sink.register_artifact(path, name=name, is_listed=False, **fields)
             for token, (path, name, fields) in self._files.items()
         }
         return _replace(plain, references)
@@ -103,7 +105,7 @@ class _Encoder:
         path = self._sink.new_artifact_path(".json")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        return self._sink.register_artifact(path, name=_file_name(name, ".json"), format="json")
+        return self._sink.register_artifact(path, name=_file_name(name, ".json"), format="json", is_listed=False)
 
     # -- values
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 
+from mulligan.values.annotations import ArgumentRefused
+
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ REFERENCE = "$artifact"
 # Formats whose content is JSON or text; all others are files.
 INLINE_FORMATS = ("json", "text")
 TABLES = "mulligan.values.tables"
+
+
+class TableUnreadable(Exception):
+    """A file that this interpreter cannot read as what is wanted; the message says why."""
 
 
 class StoredFile:
@@ -40,6 +46,17 @@ class StoredFile:
         return f"a {self.reference.get('type') or 'file'}"
 
 
+def load_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with the content of each file in them; raise ArgumentRefused."""
+    loaded = {}
+    for name, value in arguments.items():
+        try:
+            loaded[name] = load_files(value)
+        except TableUnreadable as problem:
+            raise ArgumentRefused(f"argument '{name}' cannot be read: {problem}") from None
+    return loaded
+
+
 def load_files(value: Any) -> Any:
     """Return the value with the content of each file in it; the same object if there are none."""
     if isinstance(value, StoredFile):
@@ -49,7 +66,7 @@ def load_files(value: Any) -> Any:
         return loaded if any(loaded[key] is not inner for key, inner in value.items()) else value
     if type(value) is list:
         items = [load_files(inner) for inner in value]
-        return items if any(one is not inner for one, inner in zip(items, value, strict=True)) else value
+        return items if any(one is not inner for one, inner in zip(items, value)) else value  # noqa: B905 - not before 3.10
     return value
 
 

@@ -114,7 +114,7 @@ class Frames:
         if back.index.dtype != frame.index.dtype and not _is_kept_index(frame.index, back.index):
             raise TableRefused(f"its index of type {frame.index.dtype} would not be the same when it is read")
         changed: dict[str, str] = {}
-        for at, (before, after) in enumerate(zip(frame.dtypes, back.dtypes, strict=True)):
+        for at, (before, after) in enumerate(zip(frame.dtypes, back.dtypes)):  # noqa: B905 - not before Python 3.10
             is_category = isinstance(before, self._pandas.CategoricalDtype)
             if is_category != isinstance(after, self._pandas.CategoricalDtype):
                 return None

@@ -10,6 +10,7 @@ import io
 import sys
 
 from mulligan.values import pandas_tables
+from mulligan.values.files import TableUnreadable
 from mulligan.values.pandas_tables import Frames, TableRefused
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -22,10 +23,6 @@ ENDINGS = {"parquet": ".parquet", "arrow": ".arrow", "npy": ".npy"}
 # The packages that read a type.
 _NEEDED = {"numpy": ("numpy",), "pandas": ("pandas", "pyarrow"), "polars": ("polars",), "pyarrow": ("pyarrow",)}
 __all__ = ["TableRefused", "TableUnreadable", "can_read", "read", "type_name", "write"]
-
-
-class TableUnreadable(Exception):
-    """A file that this interpreter cannot read as what is wanted; the message says why."""
 
 
 def type_name(kind: type) -> str:

@@ -10,26 +10,33 @@ import json
 import os
 import stat
 
+from mulligan.values.files import INLINE_FORMATS, StoredFile
 from mulligan.worker.json_encoding import ArtifactUnreadable
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 KEY = "$artifact"
+READ_BYTES = 1 << 20
 
 
-def with_contents(value: object, paths: dict[str, Any]) -> object:
-    """Return `value` with the content of artifacts in place of references. `paths` has the file of each by name."""
-    return _Contents(paths).of(value)
+def with_contents(value: object, paths: dict[str, Any], *, are_files_paths: bool = False) -> object:
+    """Return `value` with the content of artifacts in place of references. `paths` has the file of each by name.
+
+    An artifact that is a file becomes a `StoredFile`, or its path for functions of ours.
+    """
+    return _Contents(paths, are_files_paths).of(value)
 
 
 class _Contents:
     """Read each file once, and make a new value for each reference: a step may change its arguments."""
 
-    def __init__(self, paths: dict[str, Any]) -> None:
+    def __init__(self, paths: dict[str, Any], are_files_paths: bool) -> None:
         self._paths = paths
+        self._are_files_paths = are_files_paths
         self._read: dict[str, Any] = {}
 
     def of(self, value: object) -> object:
@@ -41,6 +48,9 @@ class _Contents:
 
     def _content(self, artifact: dict[str, Any]) -> object:
         name = artifact["name"]
+        if artifact["format"] not in INLINE_FORMATS:
+            check_file(artifact, self._paths[name])
+            return self._paths[name] if self._are_files_paths else StoredFile(artifact, self._paths[name])
         if name not in self._read:
             self._read[name] = checked_bytes(artifact, self._paths[name])
         text = self._read[name].decode()
@@ -49,22 +59,37 @@ class _Contents:
 
 def checked_bytes(artifact: dict[str, Any], path: str) -> bytes:
     """Return the content of the file if it is intact; otherwise raise ArtifactUnreadable."""
+    pieces: list[bytes] = []
+    _read(artifact, path, pieces.append, artifact["size"] + 1)
+    return b"".join(pieces)
+
+
+def check_file(artifact: dict[str, Any], path: str) -> None:
+    """Raise ArtifactUnreadable if the file is not intact. It may be larger than the memory."""
+    _read(artifact, path, lambda _: None, READ_BYTES)
+
+
+def _read(artifact: dict[str, Any], path: str, take: Callable[[bytes], None], piece_bytes: int) -> None:
     name, size = artifact["name"], artifact["size"]
+    digest, length = hashlib.sha256(), 0
     try:
         # Only a regular file: a pipe may never end, a link leads elsewhere.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise ArtifactUnreadable(f"artifact '{name}' cannot be read: it is not a file")
-            data = file.read(size + 1)  # do not read all of a file that has grown
+            # Do not read all of a file that has grown.
+            while length <= size and (data := file.read(min(piece_bytes, size + 1 - length))):
+                take(data)
+                digest.update(data)
+                length += len(data)
     except FileNotFoundError:
         raise ArtifactUnreadable(f"artifact '{name}' is gone") from None
     except OSError as error:
         raise ArtifactUnreadable(
             f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}"
         ) from None
-    if len(data) != size:
-        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {len(data)} bytes instead of {size}")
-    if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
+    if length != size:
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {length} bytes instead of {size}")
+    if digest.hexdigest() != artifact["sha256"]:
         raise ArtifactUnreadable(f"artifact '{name}' is damaged: its content has changed")
-    return data

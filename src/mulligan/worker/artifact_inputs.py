@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,11 +23,11 @@ from mulligan.worker.warm_child import CallResult
 _encode = msgspec.json.Encoder().encode
 
 
-def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
+def fetch_artifacts(task: Task, artifacts: Artifacts, spool: Callable[[bytes], str], *, is_called: bool) -> Task:
     """Return the task with the content of artifacts in place of references; InputInvalid if one is not available.
 
     References stay in the parameters of a function, which the child resolves itself, and where there is more data
-    behind them than the loop may read.
+    behind them than the loop may read. An artifact that is a file becomes its path.
     """
     # One search in the encoded task: most tasks have no references.
     if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.agent_context)):
@@ -36,9 +38,10 @@ def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool) -> Tas
     names = ["env", "cwd"]
     if not is_called and not has_large_input(task):
         names.append("params")
-    values = {name: _fetch(getattr(task, name), artifacts) for name in names}
+    fetch = partial(_fetch, artifacts=artifacts, spool=spool)
+    values = {name: fetch(getattr(task, name)) for name in names}
     if task.agent_context and "params" in names:
-        values["agent_context"] = task.agent_context.with_outputs(lambda output: _fetch(output, artifacts))
+        values["agent_context"] = task.agent_context.with_outputs(fetch)
     return msgspec.structs.replace(task, **values)
 
 
@@ -56,8 +59,9 @@ def values_with_references(task: Task) -> list[Any]:
 
 
 def referenced_bytes(value: Any) -> int:
-    """Return how many bytes the references in a value stand for."""
-    return sum(_parse_reference(reference).size for reference in references(value))
+    """Return how many bytes the references in a value stand for. A file is passed on as its path."""
+    found = map(_parse_reference, references(value))
+    return sum(artifact.size for artifact in found if not artifact.is_file)
 
 
 def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> dict[str, str]:
@@ -73,14 +77,29 @@ def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], 
     return found
 
 
+def _locate_file(artifact: Artifact, artifacts: Artifacts, spool: Callable[[bytes], str]) -> str:
+    """Return the path of an artifact that is a file. Its content is not read here: it may be large."""
+    path = artifacts.path(artifact)
+    if not path:
+        return spool(artifacts.fetch(artifact))
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from error
+    if size != artifact.size:
+        message = f"artifact '{artifact.name}' is damaged: it has {size} bytes instead of {artifact.size}"
+        raise ArtifactDamaged(message, name=artifact.name)
+    return path
+
+
 def _parse_reference(reference: dict[str, Any]) -> Artifact:
     with _as_input_error():
         return parse_reference(reference)
 
 
-def _fetch(value: Any, artifacts: Artifacts) -> Any:
+def _fetch(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> Any:
     with _as_input_error():
-        return fetch_references(value, artifacts.fetch)
+        return fetch_references(value, artifacts.fetch, partial(_locate_file, artifacts=artifacts, spool=spool))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,8 @@ class LocalExecutor:
             running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
         try:
             self._task_files.make_folder()
-            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED)
+            spool = partial(self._large.spool, running)
+            inward = self._boundary.prepare(lease, spool, is_called=task.kind not in SPAWNED)
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
                 check_paths(running.resolved.task, self._folders)

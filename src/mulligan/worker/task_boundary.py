@@ -23,10 +23,11 @@ class TaskBoundary:
         self._artifacts = artifacts
         self._output_storage = OutputStorage(artifacts)
 
-    def prepare(self, lease: Lease, *, is_called: bool) -> Lease:
+    def prepare(self, lease: Lease, spool: Callable[[bytes], str], *, is_called: bool) -> Lease:
         """Return the lease with every value of its task resolved; raise if one is not available.
 
-        Large values stay in their artifacts, and so do those that a called function reads: see `artifact_inputs`.
+        `spool` writes a file that the store does not have as one. Large values stay in their artifacts, and so do those
+        that a called function reads: see `artifact_inputs`.
         NotReady while a secret is being looked up: then call it again.
         """
         if lease.task.secrets:
@@ -34,7 +35,7 @@ class TaskBoundary:
         # Last, so that the content of artifacts is not searched for references to secrets.
         if self._artifacts is None:
             return lease
-        task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called)
+        task = fetch_artifacts(lease.task, self._artifacts, spool, is_called=is_called)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
 
     def locate_artifacts(self, value: Any, spool: Callable[[bytes], str]) -> dict[str, str]:

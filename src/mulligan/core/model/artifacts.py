@@ -4,6 +4,12 @@
 
 A mapping with that one key is a reference wherever it occurs in a fact. If the output of a step contains such a
 mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted.
+
+An artifact of another format than JSON or text is a file that a step made: a table, an array, or any other file.
+Nothing here reads it. Its reference says what it is:
+
+    {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
+                   "columns": 5}}
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import msgspec
 
 from mulligan.errors import ArtifactDamaged
 
-Format = Literal["json", "text"]
+Format = Literal["json", "text", "file", "parquet", "arrow", "npy"]
 
 # Values that are larger as JSON are not stored in an event.
 INLINE_BYTES_MAX = 64 * 1024
@@ -25,6 +31,8 @@ KEY = "$artifact"
 # JSON without this key has no reference in it.
 KEY_AS_JSON = b'"$artifact"'
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
+# What is a value in any language; everything else is a file.
+VALUE_FORMATS = frozenset({"json", "text"})
 # More digits than any run id has.
 _RUN_DIGITS_MAX = 19
 # Folders and a file, as `place_keys.file_name` writes them. No part begins with a dot, so no name leads elsewhere.
@@ -39,6 +47,23 @@ class Artifact(msgspec.Struct, frozen=True):
     size: int
     sha256: str
     format: Format = "json"
+    # What the file was in the step that returned it: `pandas.DataFrame`; "" for a file that the step wrote itself.
+    type: str = ""
+    # Of a table; and the shape of an array.
+    rows: int | None = None
+    columns: int | None = None
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file for programs, not a value for expressions."""
+        return self.format not in VALUE_FORMATS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a reference says of it."""
+        fields = msgspec.to_builtins(self)
+        return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
 def describe_artifact(name: str, data: bytes, format: Format) -> Artifact:
@@ -67,7 +92,7 @@ def is_artifact(value: Any) -> bool:
 
 def make_reference(artifact: Artifact) -> dict[str, Any]:
     """The reference to an artifact, as a fact holds it."""
-    return {KEY: msgspec.structs.asdict(artifact)}
+    return {KEY: artifact.description}
 
 
 def parse_reference(value: dict[str, Any]) -> Artifact:
@@ -126,15 +151,22 @@ def verify_content(artifact: Artifact, data: bytes) -> bytes:
 
 
 def decode_content(artifact: Artifact, data: bytes) -> Any:
-    """The value from the bytes of an artifact."""
+    """The value from the bytes of an artifact that is not a file."""
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
-def fetch_references(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
-    """The value with each reference replaced by the content of its artifact."""
+def fetch_references(
+    value: Any, fetch: Callable[[Artifact], bytes], locate: Callable[[Artifact], str] | None = None
+) -> Any:
+    """The value with each reference replaced by the content of its artifact, and that to a file by where it is.
+
+    Without `locate` a reference to a file stays.
+    """
 
     def content_of(reference: dict[str, Any]) -> Any:
         artifact = parse_reference(reference)
+        if artifact.is_file:
+            return reference if locate is None else locate(artifact)
         return decode_content(artifact, fetch(artifact))
 
     return replace_references(value, content_of)
