@@ -35,7 +35,7 @@ class FolderSink:
     # -- both ways
 
     def encode(self, value: object) -> Any:
-        return json.loads(encode(value, self))
+        return json.loads(encode(value, lambda: self))
 
     def read_bytes(self, reference: dict[str, Any]) -> bytes:
         return self.registered[reference["name"]].read_bytes()
@@ -44,6 +44,6 @@ class FolderSink:
         """What a step gets: references replaced by files."""
         if isinstance(value, dict):
             if "$artifact" in value:
-                return StoredFile(value["$artifact"], str(self.registered[value["$artifact"]["name"]]))
+                return StoredFile(str(self.registered[value["$artifact"]["name"]]), value)
             return {key: self.with_files(inner) for key, inner in value.items()}
         return [self.with_files(inner) for inner in value] if isinstance(value, list) else value

@@ -290,7 +290,7 @@ def test_a_damaged_file_is_refused_and_never_unpickled(tmp_path: Path) -> None:
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
 
     with pytest.raises(TableUnreadable, match=r"cannot be read as numpy.ndarray"):
-        StoredFile({"format": "npy", "type": "numpy.ndarray"}, str(path)).load()
+        StoredFile(str(path), {"$artifact": {"format": "npy", "type": "numpy.ndarray"}}).load()
 
 
 def test_a_missing_library_is_named_with_the_interpreter(sink: FolderSink) -> None:
@@ -301,7 +301,7 @@ import sys
 sys.path.append({str(Path(mulligan.__file__).parent.parent)!r})
 from mulligan.values.files import StoredFile
 try:
-    StoredFile({output["$artifact"]!r}, {path!r}).load()
+    StoredFile({path!r}, {output!r}).load()
 except Exception as error:
     print(error)
 """

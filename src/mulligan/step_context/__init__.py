@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+from mulligan.step_context.errors import NotInStep
+
 # `typing` itself is not imported: a step that imports this should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,16 +45,6 @@ PRINT_SECONDS = 0.1
 
 _LAZY = ("ArtifactPath", "new_artifact_path", "register_artifact")
 _quote = json.encoder.encode_basestring
-
-
-class NotInStep(RuntimeError):
-    """The function needs a step that runs."""
-
-    def __init__(self, function: str) -> None:
-        super().__init__(
-            f"mulligan.{function}() was called outside of a step; in a test, call it through a run, "
-            "or pass its value to the function as an argument"
-        )
 
 
 # -- progress --------------------------------------------------------------------------------------------------------

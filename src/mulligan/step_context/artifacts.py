@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from itertools import count
 from pathlib import Path
 
-from mulligan.step_context import NotInStep
+from mulligan.step_context.errors import NotInStep
 
 # `typing` itself is not imported: a step that imports this should not wait for it.
 TYPE_CHECKING = False
@@ -31,6 +30,7 @@ NEW = "new/"
 REFERENCE = "__mulligan_artifact__"
 NAME_CHARS_MAX = 120
 FILES_MAX = 1000
+READ_BYTES = 1 << 20
 
 _numbers = count(1)
 
@@ -53,13 +53,15 @@ def keep_copy(path: str | PathLike[str], name: str | None) -> ArtifactPath:
     source = os.fspath(path)
     if not os.environ.get(MANIFEST):
         raise NotInStep("artifact")
+    if not stat.S_ISREG(os.stat(source).st_mode):
+        raise ValueError(f"'{source}' is not a file: an artifact is one file, so pack a folder first (tar, zip)")
     shown = os.path.basename(source) if name is None else name
     if not isinstance(shown, str) or not shown.strip() or "/" in shown or shown in (".", ".."):
         raise ValueError(f"the name of an artifact must be the name of a file, without folders: {shown!r}")
-    if not stat.S_ISREG(os.stat(source).st_mode):
-        raise ValueError(f"'{source}' is not a file: an artifact is one file, so pack a folder first (tar, zip)")
     kept = new_artifact_path(os.path.splitext(shown)[1], function="artifact")
-    shutil.copyfile(source, kept)
+    with open(source, "rb") as original, open(kept, "xb") as copy:
+        while data := original.read(READ_BYTES):
+            copy.write(data)
     return make_path(source, register_artifact(kept, name=shown, format="file"))
 
 
@@ -108,8 +110,8 @@ def _fix(path: str) -> tuple[int, str]:
     """Make a file durable and read-only; return its size and its hash."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while data := file.read(1 << 20):
+        while data := file.read(READ_BYTES):
             digest.update(data)
         os.fsync(file.fileno())
         os.fchmod(file.fileno(), 0o400)
-        return file.tell(), digest.hexdigest()
+        return os.fstat(file.fileno()).st_size, digest.hexdigest()

@@ -8,17 +8,12 @@ from pathlib import Path
 import msgspec
 
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
-from mulligan.core.model.formatting import format_size
-from mulligan.errors import ArtifactGone, StoreRefused
+from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord
 from mulligan.store.artifact_names import names_like
 from mulligan.store.encoding import moment_from
 from mulligan.store.postgres_arrays import Texts
 from mulligan.store.postgres_client import PostgresClient
-
-# A row passes through the memory of the worker and of the server.
-FILE_BYTES_MAX = 256 * 1024 * 1024
-_LARGE_FILES = "write it to storage that all hosts share, and return its path"
 
 
 class ArtifactRows:
@@ -37,10 +32,6 @@ class ArtifactRows:
         return describe_artifact(kept, data, format)
 
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
-        if artifact.size > FILE_BYTES_MAX:
-            Path(path).unlink()
-            size, limit = format_size(artifact.size), format_size(FILE_BYTES_MAX)
-            raise StoreRefused(f"it has {size}; PostgreSQL keeps files up to {limit}", hint=_LARGE_FILES)
         kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
         Path(path).unlink()
         return msgspec.structs.replace(artifact, name=kept.name)

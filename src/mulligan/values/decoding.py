@@ -546,7 +546,8 @@ def _path(kind: Any) -> Converter:
 
     def convert(value: Any) -> Any:
         if isinstance(value, StoredFile):
-            value = value.path
+            found = value.as_path()
+            return found if isinstance(found, kind) else kind(value.path)
         if type(value) is not str:
             raise _Misfit("the text of a path", value)
         return kind(value)

@@ -53,9 +53,12 @@ class ValueRefused(Exception):
     """A value that cannot be stored; the message says where it is and why."""
 
 
-def encode(value: object, files: FileSink, *, is_compressed: bool = True) -> str:
-    """Return the value as JSON text; raise ValueRefused. Files are registered only if all of it can be stored."""
-    encoder = _Encoder(files, is_compressed)
+def encode(value: object, open_sink: Callable[[], FileSink], *, is_compressed: bool = True) -> str:
+    """Return the value as JSON text; raise ValueRefused. Files are registered only if all of it can be stored.
+
+    `open_sink` is called for the first table.
+    """
+    encoder = _Encoder(open_sink, is_compressed)
     try:
         plain = encoder.encode(value, RESULT, 0)
         if encoder.has_files:
@@ -73,8 +76,8 @@ def encode(value: object, files: FileSink, *, is_compressed: bool = True) -> str
 class _Encoder:
     """Encodes one result."""
 
-    def __init__(self, files: FileSink, is_compressed: bool) -> None:
-        self._sink = files
+    def __init__(self, open_sink: Callable[[], FileSink], is_compressed: bool) -> None:
+        self._open_sink = open_sink
         self._is_compressed = is_compressed
         # By the token that stands for a file until it is registered: its path, the name of its value, its fields.
         self._files: dict[str, tuple[str, str, dict[str, Any]]] = {}
@@ -85,8 +88,9 @@ class _Encoder:
 
     def with_references(self, plain: Any) -> Any:
         """Register the files, and put references to them into the value."""
+        sink = self._open_sink()
         references = {
-            token: self._sink.register_artifact(path, name=name, is_listed=False, **fields)
+            token: sink.register_artifact(path, name=name, is_listed=False, **fields)
             for token, (path, name, fields) in self._files.items()
         }
         return _replace(plain, references)
@@ -102,10 +106,11 @@ class _Encoder:
             return part
         if f'"{REFERENCE}"' in text:
             return self.split(part, name)
-        path = self._sink.new_artifact_path(".json")
+        sink = self._open_sink()
+        path = sink.new_artifact_path(".json")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        return self._sink.register_artifact(path, name=_file_name(name, ".json"), format="json", is_listed=False)
+        return sink.register_artifact(path, name=_file_name(name, ".json"), format="json", is_listed=False)
 
     # -- values
 
@@ -243,7 +248,9 @@ class _Encoder:
         """Write a table or an array to a file; return what stands for it until it is registered."""
         tables = importlib.import_module(TABLES)
         try:
-            written, fields = tables.write(value, self._sink.new_artifact_path, is_compressed=self._is_compressed)
+            written, fields = tables.write(
+                value, self._open_sink().new_artifact_path, is_compressed=self._is_compressed
+            )
         except tables.TableRefused as problem:
             raise ValueRefused(
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"

@@ -25,25 +25,33 @@ class TableUnreadable(Exception):
 class StoredFile:
     """A file that a value refers to: its reference, and its checked local copy."""
 
-    def __init__(self, reference: dict[str, Any], path: str) -> None:
-        self.reference = reference
+    def __init__(
+        self, path: str, reference: dict[str, Any], make_path: Callable[[str, dict[str, Any]], Any] | None = None
+    ) -> None:
         self.path = path
+        self.reference = reference
+        self._make_path = make_path
 
     def load(self, wanted: str = "") -> Any:
         """Return what it was, or the wanted type (`polars.DataFrame`); raise TableUnreadable.
 
         A file without a type is given as its path.
         """
-        if not wanted and not self.reference.get("type"):
-            return self.path
-        return importlib.import_module(TABLES).read(self.reference, self.path, wanted)
+        about = self.reference[REFERENCE]
+        if not wanted and not about.get("type"):
+            return self.as_path()
+        return importlib.import_module(TABLES).read(about, self.path, wanted)
+
+    def as_path(self) -> Any:
+        """Return the path of the file, which stands for the artifact if the step returns it."""
+        return self.path if self._make_path is None else self._make_path(self.path, self.reference)
 
     def read_bytes(self) -> bytes:
         with open(self.path, "rb") as file:
             return file.read()
 
     def describe(self) -> str:
-        return f"a {self.reference.get('type') or 'file'}"
+        return f"a {self.reference[REFERENCE].get('type') or 'file'}"
 
 
 def load_arguments(arguments: dict[str, Any]) -> dict[str, Any]:

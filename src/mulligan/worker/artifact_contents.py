@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from mulligan.values.files import INLINE_FORMATS, StoredFile
 from mulligan.worker.json_encoding import ArtifactUnreadable
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -20,23 +21,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEY = "$artifact"
+# The formats whose content is a value; others are files.
+VALUE_FORMATS = ("json", "text")
 READ_BYTES = 1 << 20
 
 
-def with_contents(value: object, paths: dict[str, Any], *, are_files_paths: bool = False) -> object:
+def with_contents(value: object, paths: dict[str, Any], make_path: Callable[[str, dict[str, Any]], object]) -> object:
     """Return `value` with the content of artifacts in place of references. `paths` has the file of each by name.
 
-    An artifact that is a file becomes a `StoredFile`, or its path for functions of ours.
+    In place of a file that an earlier step keeps stands `make_path(path, reference)`.
     """
-    return _Contents(paths, are_files_paths).of(value)
+    return _Contents(paths, make_path).of(value)
 
 
 class _Contents:
     """Read each file once, and make a new value for each reference: a step may change its arguments."""
 
-    def __init__(self, paths: dict[str, Any], are_files_paths: bool) -> None:
+    def __init__(self, paths: dict[str, Any], make_path: Callable[[str, dict[str, Any]], object]) -> None:
         self._paths = paths
-        self._are_files_paths = are_files_paths
+        self._make_path = make_path
         self._read: dict[str, Any] = {}
 
     def of(self, value: object) -> object:
@@ -48,9 +51,9 @@ class _Contents:
 
     def _content(self, artifact: dict[str, Any]) -> object:
         name = artifact["name"]
-        if artifact["format"] not in INLINE_FORMATS:
+        if artifact["format"] not in VALUE_FORMATS:
             check_file(artifact, self._paths[name])
-            return self._paths[name] if self._are_files_paths else StoredFile(artifact, self._paths[name])
+            return self._make_path(self._paths[name], {KEY: artifact})
         if name not in self._read:
             self._read[name] = checked_bytes(artifact, self._paths[name])
         text = self._read[name].decode()
@@ -59,37 +62,44 @@ class _Contents:
 
 def checked_bytes(artifact: dict[str, Any], path: str) -> bytes:
     """Return the content of the file if it is intact; otherwise raise ArtifactUnreadable."""
-    pieces: list[bytes] = []
-    _read(artifact, path, pieces.append, artifact["size"] + 1)
-    return b"".join(pieces)
+    size = artifact["size"]
+    with _opened(artifact, path) as file:
+        data: bytes = file.read(size + 1)  # do not read all of a file that has grown
+    _check(artifact, len(data), hashlib.sha256(data))
+    return data
 
 
 def check_file(artifact: dict[str, Any], path: str) -> None:
-    """Raise ArtifactUnreadable if the file is not intact. It may be larger than the memory."""
-    _read(artifact, path, lambda _: None, READ_BYTES)
+    """Raise ArtifactUnreadable unless the file is intact."""
+    digest, size = hashlib.sha256(), 0
+    with _opened(artifact, path) as file:
+        while size <= artifact["size"] and (data := file.read(READ_BYTES)):
+            digest.update(data)
+            size += len(data)
+    _check(artifact, size, digest)
 
 
-def _read(artifact: dict[str, Any], path: str, take: Callable[[bytes], None], piece_bytes: int) -> None:
-    name, size = artifact["name"], artifact["size"]
-    digest, length = hashlib.sha256(), 0
+@contextmanager
+def _opened(artifact: dict[str, Any], path: str) -> Iterator[Any]:
+    name = artifact["name"]
     try:
         # Only a regular file: a pipe may never end, a link leads elsewhere.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise ArtifactUnreadable(f"artifact '{name}' cannot be read: it is not a file")
-            # Do not read all of a file that has grown.
-            while length <= size and (data := file.read(min(piece_bytes, size + 1 - length))):
-                take(data)
-                digest.update(data)
-                length += len(data)
+            yield file
     except FileNotFoundError:
         raise ArtifactUnreadable(f"artifact '{name}' is gone") from None
     except OSError as error:
         raise ArtifactUnreadable(
             f"artifact '{name}' cannot be read: {(error.strerror or str(error)).lower()}"
         ) from None
-    if length != size:
-        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {length} bytes instead of {size}")
+
+
+def _check(artifact: dict[str, Any], size: int, digest: Any) -> None:
+    name = artifact["name"]
+    if size != artifact["size"]:
+        raise ArtifactUnreadable(f"artifact '{name}' is damaged: it has {size} bytes instead of {artifact['size']}")
     if digest.hexdigest() != artifact["sha256"]:
         raise ArtifactUnreadable(f"artifact '{name}' is damaged: its content has changed")

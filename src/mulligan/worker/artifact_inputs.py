@@ -5,29 +5,40 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, fetch_references, parse_reference, references
+from mulligan.core.model.artifacts import (
+    KEY_AS_JSON,
+    VALUE_FORMATS,
+    Artifact,
+    fetch_references,
+    parse_reference,
+    references,
+)
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid
 from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
 from mulligan.ports import Artifacts
+from mulligan.worker.folders import file_size
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.task_reports import report_refusal
 from mulligan.worker.warm_child import CallResult
 
 _encode = msgspec.json.Encoder().encode
+# Write data to a file of the worker, whose name ends as the second argument does; return its path.
+Spool = Callable[[bytes, str], str]
 
 
-def fetch_artifacts(task: Task, artifacts: Artifacts, spool: Callable[[bytes], str], *, is_called: bool) -> Task:
+def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool: Spool) -> Task:
     """Return the task with the content of artifacts in place of references; InputInvalid if one is not available.
 
+    In place of a file that an earlier step keeps stands its path.
+
     References stay in the parameters of a function, which the child resolves itself, and where there is more data
-    behind them than the loop may read. An artifact that is a file becomes its path.
+    behind them than the loop may read.
     """
     # One search in the encoded task: most tasks have no references.
     if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.agent_context)):
@@ -38,10 +49,9 @@ def fetch_artifacts(task: Task, artifacts: Artifacts, spool: Callable[[bytes], s
     names = ["env", "cwd"]
     if not is_called and not has_large_input(task):
         names.append("params")
-    fetch = partial(_fetch, artifacts=artifacts, spool=spool)
-    values = {name: fetch(getattr(task, name)) for name in names}
+    values = {name: _fetch(getattr(task, name), artifacts, spool) for name in names}
     if task.agent_context and "params" in names:
-        values["agent_context"] = task.agent_context.with_outputs(fetch)
+        values["agent_context"] = task.agent_context.with_outputs(lambda output: _fetch(output, artifacts, spool))
     return msgspec.structs.replace(task, **values)
 
 
@@ -59,12 +69,12 @@ def values_with_references(task: Task) -> list[Any]:
 
 
 def referenced_bytes(value: Any) -> int:
-    """Return how many bytes the references in a value stand for. A file is passed on as its path."""
+    """Return how many bytes the references in a value stand for; files stay where they are."""
     found = map(_parse_reference, references(value))
-    return sum(artifact.size for artifact in found if not artifact.is_file)
+    return sum(artifact.size for artifact in found if artifact.format in VALUE_FORMATS)
 
 
-def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> dict[str, str]:
+def locate_artifacts(value: Any, artifacts: Artifacts, spool: Spool) -> dict[str, str]:
     """Return the file of each artifact that a value refers to, by name. `spool` writes those that have no file."""
     found: dict[str, str] = {}
     if KEY_AS_JSON not in _encode(value):
@@ -73,22 +83,22 @@ def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], 
         artifact = _parse_reference(reference)
         if artifact.name not in found:
             with _as_input_error():
-                found[artifact.name] = artifacts.path(artifact) or spool(artifacts.fetch(artifact))
+                found[artifact.name] = _locate(artifact, artifacts, spool)
     return found
 
 
-def _locate_file(artifact: Artifact, artifacts: Artifacts, spool: Callable[[bytes], str]) -> str:
-    """Return the path of an artifact that is a file. Its content is not read here: it may be large."""
-    path = artifacts.path(artifact)
-    if not path:
-        return spool(artifacts.fetch(artifact))
-    try:
-        size = os.stat(path).st_size
-    except OSError as error:
-        raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from error
-    if size != artifact.size:
-        message = f"artifact '{artifact.name}' is damaged: it has {size} bytes instead of {artifact.size}"
-        raise ArtifactDamaged(message, name=artifact.name)
+def _locate(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
+    # Programs look at the ending of a file.
+    ending = "" if artifact.format in VALUE_FORMATS else os.path.splitext(artifact.name)[1]
+    return artifacts.path(artifact) or spool(artifacts.fetch(artifact), ending)
+
+
+def _path_of(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
+    """Return the path of a file for a process, if its size is right. Its content is not read here: it may be large."""
+    path = _locate(artifact, artifacts, spool)
+    if file_size(path) != artifact.size:
+        gone = not os.path.lexists(path)
+        raise ArtifactDamaged(f"artifact '{artifact.name}' {'is gone' if gone else 'is damaged: its size has changed'}")
     return path
 
 
@@ -97,9 +107,9 @@ def _parse_reference(reference: dict[str, Any]) -> Artifact:
         return parse_reference(reference)
 
 
-def _fetch(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> Any:
+def _fetch(value: Any, artifacts: Artifacts, spool: Spool) -> Any:
     with _as_input_error():
-        return fetch_references(value, artifacts.fetch, partial(_locate_file, artifacts=artifacts, spool=spool))
+        return fetch_references(value, artifacts.fetch, lambda artifact: _path_of(artifact, artifacts, spool))
 
 
 @contextmanager

@@ -52,7 +52,6 @@ CONTENTS = "mulligan.worker.artifact_contents"
 DECODING = "mulligan.values.decoding"
 ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
-STEP_CONTEXT = "mulligan.step_context"
 # The module that the code of a step is executed in.
 STEP_MODULE = "__mulligan__"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -62,8 +61,11 @@ LOOP = "mulligan.worker.step_loop"
 # Most results; and those that are not results yet.
 PLAIN_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
 UNFINISHED_TYPES = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
-# What a step has called to report its progress, if it has.
+# What a step has called to report its progress, and to keep files, if it has.
 CONTEXT = "mulligan.step_context"
+KEPT_FILES = "mulligan.step_context.artifacts"
+# A reference to a file that the step keeps.
+NEW_FILE = '{"$artifact": {"name": "new/'
 # An object that stands for a function, as `@step` makes one, has the function under this name.
 FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
@@ -257,8 +259,9 @@ class ChildServer:
         args: dict[str, Any] = message.get("args", {})
         is_ours, has_files = self._call.startswith(OWN_PACKAGE), "files" in message
         if has_files:
-            contents = self._interpreter.import_installed(CONTENTS)
-            args = contents.with_contents(args, message["files"], are_files_paths=is_ours)
+            # Our own functions pass the path of a file on, as text.
+            make = _path_as_text if is_ours else self._make_file
+            args = self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"], make)
         if is_ours:
             return args
         if has_typed_parameters(function):
@@ -266,6 +269,12 @@ class ChildServer:
         elif has_files:
             args = self._interpreter.import_installed(FILES).load_arguments(args)
         return args
+
+    def _make_file(self, path: str, reference: dict[str, Any]) -> object:
+        """Return a file that an earlier step keeps; as what it is given to the function depends on its parameter."""
+        make_path = self._interpreter.import_installed(KEPT_FILES).make_path
+        found: object = self._interpreter.import_installed(FILES).StoredFile(path, reference, make_path)
+        return found
 
     def _complete(self, result: object) -> object:
         """Run a coroutine or a generator to its end and return what it returned; return anything else unchanged."""
@@ -281,12 +290,23 @@ class ChildServer:
     def _encode_result(self, function: Callable[..., Any], result: object) -> str:
         """Return the result as JSON text; raise NotJson if it cannot be stored."""
         text = encode_plain(result)
-        if text is not None:
-            return text
+        if text is None:
+            text = self._encode_typed(result)
+        # A larger result is stored in a file, where no reference would be found.
+        if len(text) > self._inline_max and KEPT_FILES in sys.modules and NEW_FILE in text:
+            raise NotJson(
+                f"the result has {len(text)} characters as JSON beside the files that it refers to; the limit is "
+                f"{self._inline_max}, so keep some of it in a file, too"
+            )
+        return text
+
+    def _encode_typed(self, result: object) -> str:
         encoding = self._interpreter.import_installed(ENCODING)
-        files = self._interpreter.import_installed(STEP_CONTEXT)
         try:
-            return check_size(encoding.encode(result, files, is_compressed=not self._is_redacted))
+            text: str = encoding.encode(
+                result, lambda: self._interpreter.import_installed(KEPT_FILES), is_compressed=not self._is_redacted
+            )
+            return check_size(text)
         except encoding.ValueRefused as refusal:
             raise NotJson(str(refusal)) from None
 
@@ -496,6 +516,10 @@ class Meter:
     def _now(self) -> tuple[Any, ...]:
         import_installed = resource.getrusage(resource.RUSAGE_SELF)
         return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
+
+
+def _path_as_text(path: str, _reference: dict[str, Any]) -> str:
+    return path
 
 
 def _may_hide_processes(module: str, library: str | None) -> bool:

@@ -8,8 +8,19 @@ from __future__ import annotations
 import json
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+# A file that the step keeps has its reference under this name: see `mulligan.step_context.artifacts`.
+REFERENCE = "__mulligan_artifact__"
+
+
+def _reference_of(value: object) -> object:
+    """Return the reference to a file that the step keeps; anything else is not JSON."""
+    if isinstance(found := getattr(value, REFERENCE, None), dict):
+        return found
+    raise TypeError
+
+
 # `json.dumps` would create one for each call.
-ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=_reference_of)
 
 
 class NotJson(Exception):

@@ -87,9 +87,9 @@ class LargeValues:
         values = values_with_references(running.resolved.task)
         running.artifact_files = self._boundary.locate_artifacts(values, partial(self.spool, running))
 
-    def spool(self, running: RunningTask, data: bytes) -> str:
-        """Write a file for a task, which is removed when the task has ended."""
-        running.spooled_files.append(self._jobs.write(data))
+    def spool(self, running: RunningTask, data: bytes, ending: str) -> str:
+        """Write data to a file that exists for as long as the task."""
+        running.spooled_files.append(self._jobs.write(data, ending))
         return running.spooled_files[-1]
 
     def forget(self, running: RunningTask) -> None:

@@ -3,10 +3,9 @@
     {"$artifact": {"name": "17/build/1/2/output.json", "size": 81920, "sha256": "9f2c…", "format": "json"}}
 
 A mapping with that one key is a reference wherever it occurs in a fact. If the output of a step contains such a
-mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted.
-
-An artifact of another format than JSON or text is a file that a step made: a table, an array, or any other file.
-Nothing here reads it. Its reference says what it is:
+mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted. Only a worker
+writes references: to large outputs, and to the files that a step keeps (`format` is then neither json nor text). Such a
+reference says what the file is:
 
     {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
                    "columns": 5}}
@@ -30,9 +29,9 @@ INLINE_BYTES_MAX = 64 * 1024
 KEY = "$artifact"
 # JSON without this key has no reference in it.
 KEY_AS_JSON = b'"$artifact"'
-ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
-# What is a value in any language; everything else is a file.
+# The formats whose content is a value. Others are files, which only a step reads: an expression has their reference.
 VALUE_FORMATS = frozenset({"json", "text"})
+ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
 # More digits than any run id has.
 _RUN_DIGITS_MAX = 19
 # Folders and a file, as `place_keys.file_name` writes them. No part begins with a dot, so no name leads elsewhere.
@@ -62,8 +61,12 @@ class Artifact(msgspec.Struct, frozen=True):
     @property
     def description(self) -> dict[str, Any]:
         """What a reference says of it."""
-        fields = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if value is not None and value != ""}
+        found = {"name": self.name, "size": self.size, "sha256": self.sha256, "format": self.format}
+        if self.is_file:
+            shape = None if self.shape is None else list(self.shape)
+            extra = {"type": self.type or None, "rows": self.rows, "columns": self.columns, "shape": shape}
+            found |= {name: value for name, value in extra.items() if value is not None}
+        return found
 
 
 def describe_artifact(name: str, data: bytes, format: Format) -> Artifact:
@@ -151,14 +154,18 @@ def verify_content(artifact: Artifact, data: bytes) -> bytes:
 
 
 def decode_content(artifact: Artifact, data: bytes) -> Any:
-    """The value from the bytes of an artifact that is not a file."""
+    """The value from the bytes of an artifact. Raises ArtifactDamaged for a file."""
+    if artifact.format not in VALUE_FORMATS:
+        raise ArtifactDamaged(
+            f"artifact '{artifact.name}' is a file, which only a step can read: pass it to one", name=artifact.name
+        )
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
 def fetch_references(
-    value: Any, fetch: Callable[[Artifact], bytes], locate: Callable[[Artifact], str] | None = None
+    value: Any, fetch: Callable[[Artifact], bytes], locate: Callable[[Artifact], Any] | None = None
 ) -> Any:
-    """The value with each reference replaced by the content of its artifact, and that to a file by where it is.
+    """The value with each reference replaced by the content of its artifact; one to a file by `locate(artifact)`.
 
     Without `locate` a reference to a file stays.
     """
