@@ -209,7 +209,13 @@ def test_a_table_of_an_attempt_that_fails_is_not_stored(keeping: Work, files: Ar
     assert list(files.records()) == []
 
 
-def test_a_table_in_which_a_secret_is_found_is_refused(keeping: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("DEPLOY_TOKEN", "correct-horse-battery")
+    return "correct-horse-battery"
+
+
+def test_a_table_in_which_a_secret_is_found_is_refused(token: str, keeping: Work) -> None:
     code = """
 import numpy, os, pandas, polars, pyarrow
 def main(kind, text):
@@ -222,13 +228,11 @@ def main(kind, text):
         "bytes": lambda: numpy.array(rows).astype("S"),
     }[kind]()
 """
-    secret = Secret("env", {"name": "TOKEN"})
+    secrets = {"token": Secret(env="DEPLOY_TOKEN")}
 
-    monkeypatch.setenv("TOKEN", "correct-horse-battery")
     for kind in ("pandas", "polars", "arrow", "numpy", "bytes"):
         leaked, clean = (
-            keeping.run_python(code, {"kind": kind, "text": text}, secrets={"token": secret})
-            for text in ("correct-horse-battery", "nothing")
+            keeping.run_python(code, {"kind": kind, "text": text}, secrets=secrets) for text in (token, "nothing")
         )
         assert code_of(leaked) == "OUTPUT_INVALID", kind
         assert is_artifact(clean.output), clean
