@@ -14,7 +14,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
 from mulligan.step_context import NotInStep
-from mulligan.worker.progress_files import Progress, parse_progress, read_progress
+from mulligan.worker.progress_records import Progress, parse_progress, read_progress
 
 from .test_python import other_pythons
 from .work import Announcements, Work
@@ -115,7 +115,7 @@ def test_threads_and_processes_of_a_step_report_its_progress(work: Work, code: s
     [
         ("echo 3/10 copying > $MULLIGAN_PROGRESS", (3, 10, "copying")),
         ("for i in 1 2 3; do echo $i/3 >> $MULLIGAN_PROGRESS; done", (3, 3, "")),
-        ("echo 30% > $MULLIGAN_PROGRESS", (30, 100, "")),
+        ("echo 30% > $MULLIGAN_PROGRESS", (0.3, 1, "")),
         ("echo 0.25 of it > $MULLIGAN_PROGRESS", (0.25, 1, "of it")),
         ("echo copying files > $MULLIGAN_PROGRESS", (None, None, "copying files")),
         ("seq 400000 > $MULLIGAN_PROGRESS", (400000, None, "")),
