@@ -237,6 +237,8 @@ def test_a_reference_says_what_the_file_is(sink: FolderSink) -> None:
         (pl.DataFrame({"a": [1]}), pd.DataFrame, pd.DataFrame({"a": [1]})),
         (pl.DataFrame({"a": [1]}), list[pd.DataFrame], pd.DataFrame({"a": [1]})),
         (pa.table({"a": [1]}), pl.DataFrame, pl.DataFrame({"a": [1]})),
+        (pa.record_batch({"a": [1]}), pl.DataFrame, pl.DataFrame({"a": [1]})),
+        (pa.record_batch({"a": [1]}), pd.DataFrame, pd.DataFrame({"a": [1]})),
         (pa.table({"a": [1]}), pd.DataFrame | None, pd.DataFrame({"a": [1]})),
         (np.ones(2), np.ndarray, np.ones(2)),
         (np.ones(2), np.ndarray[Any, np.dtype[np.float64]], np.ones(2)),
@@ -261,8 +263,26 @@ def test_a_lazy_frame_a_path_and_bytes_read_the_file_itself(sink: FolderSink) ->
     stored = sink.with_files(sink.encode(pl.DataFrame({"a": [1, 2]})))
 
     assert convert_value(stored, pl.LazyFrame).select("a").collect().height == 2
+    assert convert_value(sink.with_files(sink.encode(TABLES["arrow batch"]())), pl.LazyFrame).collect().height == 2
     assert convert_value(stored, Path).suffix == ".parquet"
     assert convert_value(stored, bytes).startswith(b"PAR1")
+
+
+@pytest.mark.parametrize("name", ["item[0]", "a*", "day=3", "a b%20"])
+def test_a_path_is_one_file_whatever_characters_are_in_it(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    sink = FolderSink(folder)
+
+    for value in (
+        pl.DataFrame({"a": [1]}),
+        pd.DataFrame({"a": [1]}),
+        pa.table({"a": [1]}),
+        pa.record_batch({"a": [1]}),
+    ):
+        stored = sink.with_files(sink.encode(value))
+        assert_same(stored.load(), value)
+        assert convert_value(stored, pl.LazyFrame).collect().columns == ["a"]
 
 
 def test_a_table_that_cannot_be_read_as_what_is_wanted_is_refused(sink: FolderSink) -> None:
