@@ -58,6 +58,7 @@ PLAYED_PAGES = [
         "concepts/handlers",
         "concepts/ladder",
         "how-to/map",
+        "how-to/python-types",
         "operate/operations",
         "how-to/python-steps",
         "how-to/reports",

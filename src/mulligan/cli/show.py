@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from mulligan.service import (
     describe_budget,
     describe_progress,
     describe_spending,
+    describe_value,
     failure_tail,
     spent_budget,
     suggest_commands,
@@ -82,7 +82,7 @@ def show_run(
     show_table(_HEADS, [*_rows(found, 0, where(home))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
-        show(f"output {name}: {describe_artifact(value) or cut(json.dumps(value), 200)}")
+        show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
     _show_artifacts(found)
     for hint in _hints(found, where(home)):
         complain(hint)
@@ -133,7 +133,7 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
     show_attempts(found["tries"])
     if found["output"] is not None:
-        show(f"output: {describe_artifact(found['output']) or cut(json.dumps(found['output']), 200)}")
+        show(f"output: {describe_artifact(found['output']) or cut(describe_value(found['output']), 200)}")
     complain(f"its logs: mulligan logs {run_id} {name}{place}; its story: mulligan explain {run_id} {name}{place}")
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         describe_artifact,
         describe_budget,
         describe_spending,
+        describe_value,
         failure_tail,
         message_lines,
         summarize_failure,
@@ -71,7 +72,7 @@ _NAMES = {
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
-    "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
+    "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver machine",

@@ -31,6 +31,8 @@ MANIFEST_BYTES_MAX = 4 << 20
 # How much is searched at once, and how much of it again with the next part: more than any secret has.
 SEARCH_BYTES, OVERLAP_BYTES = 64 << 20, 1 << 20
 
+WIDE_ENCODINGS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+
 
 class _Entry(msgspec.Struct):
     """A line of the manifest."""
@@ -121,14 +123,17 @@ class KeptFiles:
 def find_secrets(paths: list[str], secrets: list[str]) -> list[int]:
     """Return which of these files contain a secret. Runs in a child: see `background_jobs`."""
     redactor = Redactor(secrets)
-    return [number for number, path in enumerate(paths) if _has_secret(path, redactor)]
+    # Arrays of texts, and files of other systems, have two or four bytes for each character.
+    wide = [secret.encode(encoding) for secret in secrets for encoding in WIDE_ENCODINGS]
+    return [number for number, path in enumerate(paths) if _has_secret(path, redactor, wide)]
 
 
-def _has_secret(path: str, redactor: Redactor) -> bool:
+def _has_secret(path: str, redactor: Redactor, wide: list[bytes]) -> bool:
     before = b""
     with open_regular_file(path) as file:
         while data := file.read(SEARCH_BYTES):
-            if next(redactor.find_spans(before + data), None) is not None:
+            searched = before + data
+            if next(redactor.find_spans(searched), None) is not None or any(one in searched for one in wide):
                 return True
             before = data[-OVERLAP_BYTES:]
     return False

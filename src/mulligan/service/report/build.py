@@ -16,6 +16,7 @@ from mulligan import __version__
 from mulligan.core.deciding.budgets import RUN, budget_of
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
+from mulligan.core.model.artifact_words import with_files_described
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import format_limits, format_spent, spent_json
 from mulligan.core.model.workflow import END, Workflow
@@ -435,7 +436,7 @@ def _values(values: dict[str, Any]) -> list[Value]:
 
 
 def _value(name: str, value: Any) -> Value:
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(with_files_described(value), indent=2, ensure_ascii=False, default=str)
     return Value(name, text[:VALUE_CHARS_MAX], len(text) > VALUE_CHARS_MAX)
 
 
