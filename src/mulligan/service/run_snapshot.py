@@ -8,10 +8,12 @@ import msgspec
 
 from mulligan.core.model.artifacts import fetch_references
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import failed_visits
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
+from mulligan.history.phrases import describe_failure
 from mulligan.ports import RunRecord
 from mulligan.service.run_list import summarize_runs
 from mulligan.service.run_reader import RunReader
@@ -40,24 +42,43 @@ class FailedVisit(msgspec.Struct, frozen=True):
     # The strategy of the handler that recovered it; "" if the visit failed.
     recovered_by: str = ""
 
+    @property
+    def code(self) -> str:
+        """The code of the failure, such as `EXIT_NONZERO` or `TIMEOUT`."""
+        return self.failure.code
+
+    @property
+    def message(self) -> str:
+        """What the step said, or what happened to it."""
+        return self.failure.message
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of its command; None if that is not why it failed."""
+        return self.failure.exit_code
+
+    def __repr__(self) -> str:
+        fate = f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
+        return f"<FailedVisit of {self.step!r}: {describe_failure(self.failure)}{fate}>"
+
 
 class StepSnapshot(msgspec.Struct, frozen=True):
     """A step at one moment."""
 
     name: str
-    status: str
-    visits: int
-    attempts: int
+    status: str = "waiting"
+    visits: int = 0
+    attempts: int = 0
     # Parts that are kept in artifacts are references: `Service.output` fetches them.
-    output: Any
-    failure: Failure | None
-    is_handled: bool
-    recovered_by: str
-    warnings: tuple[Failure, ...]
-    is_map: bool
+    output: Any = None
+    failure: Failure | None = None
+    is_handled: bool = False
+    recovered_by: str = ""
+    warnings: tuple[Failure, ...] = ()
+    is_map: bool = False
     # The run whose result was taken over; None if the step ran itself.
-    up_to_date_since: int | None
-    is_undone: bool
+    up_to_date_since: int | None = None
+    is_undone: bool = False
 
 
 class RunSnapshot(msgspec.Struct, frozen=True):
@@ -85,14 +106,22 @@ def take_snapshot(reader: RunReader, run_id: int) -> RunSnapshot:
         run_id=run_id,
         seq=state.run.seq,
         workflow=state.workflow.name,
-        inputs=fetch_references(state.run.inputs, fetch),
+        inputs=fetch_references(state.run.inputs if state.places else _requested_inputs(reader, run_id), fetch),
         outputs=fetch_references(state.run.outputs, fetch),
         # A run that no worker has taken yet has no places.
-        steps={name: _step(state, state.places[name]) for name in state.graph.nodes} if state.places else {},
+        steps={
+            name: _step(state, state.places[name]) if state.places else StepSnapshot(name) for name in state.graph.nodes
+        },
         end=_step(state, state.places[END]) if state.places else None,
         failures=tuple(_failed_visit(state, record) for record in failed_visits(state)),
         matrices={name: tuple(steps) for name, steps in state.graph.matrices.items()},
     )
+
+
+def _requested_inputs(reader: RunReader, run_id: int) -> dict[str, Any]:
+    """The inputs of a run that has not had its first turn."""
+    reports = (message.report for message in reader.store.inbox([run_id]))
+    return next((dict(report.inputs) for report in reports if isinstance(report, RunRequested)), {})
 
 
 def _failed_visit(state: State, record: FailureRecord) -> FailedVisit:
