@@ -70,7 +70,7 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
 
     try:
         with session.service() as service:
-            interrupted_by = _drive(service, begin_noted, options)
+            interrupted_by = _drive(session, service, begin_noted, options)
         if interrupted_by:
             signal.raise_signal(interrupted_by)
     except KeyboardInterrupt as interrupt:
@@ -80,12 +80,13 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
     return run_id
 
 
-def _drive(service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+def _drive(session: Session, service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
-    display = choose_display(options.show)
+    capacity = machine(options.parallel)
+    display = choose_display(options.show, service, session, capacity.cpus)
     begun_at = time.monotonic()
     try:
-        with service.driver(machine(options.parallel), display) as driver:
+        with service.driver(capacity, display) as driver:
             run_id = begin(service, driver)
             if display is None:
                 driver.drive(run_id, options.wait_seconds)
