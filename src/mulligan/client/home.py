@@ -190,11 +190,11 @@ class Home:
         """Decide about a parked step of a run: retry it, or let it fail."""
         return self.get(run).classify(step, verdict, reason)
 
-    def approve(self, run: int | str, step: str, reason: str = "") -> Run:
+    def approve(self, run: int | str, step: str, reason: str) -> Run:
         """Give an approval that a run waits for."""
         return self.get(run).approve(step, reason)
 
-    def refuse(self, run: int | str, step: str, reason: str = "") -> Run:
+    def refuse(self, run: int | str, step: str, reason: str) -> Run:
         """Refuse an approval that a run waits for."""
         return self.get(run).refuse(step, reason)
 

@@ -11,6 +11,7 @@ from mulligan.client.session import explained_errors
 from mulligan.errors import InputInvalid, Problem
 from mulligan.service import Service
 from mulligan.service import Workflow as CheckedWorkflow
+from mulligan.service.formatting import pluralize
 
 
 @runtime_checkable
@@ -54,7 +55,8 @@ class WorkflowFile:
         return tuple(step.name for step in self.workflow.steps)
 
     def __repr__(self) -> str:
-        return f"<WorkflowFile {self.name!r} from {os.path.relpath(self.file)!r}: {len(self.steps)} steps>"
+        steps = pluralize(len(self.steps), "step")
+        return f"<WorkflowFile {self.name!r} from {os.path.relpath(self.file)!r}: {steps}>"
 
 
 # What `mulligan.run` accepts.

@@ -18,6 +18,7 @@ from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedO
 from mulligan.service import (
     CorrectedWorkflow,
     Driver,
+    FailedStep,
     FailedVisit,
     LogPiece,
     LogSelection,
@@ -383,11 +384,11 @@ class Run:
             )
         return self._continue_if(drive)
 
-    def approve(self, step: str, reason: str = "", *, drive: bool | None = None) -> Run:
+    def approve(self, step: str, reason: str, *, drive: bool | None = None) -> Run:
         """Give an approval that the run waits for. Returns the run, driven on as `classify` does."""
         return self._answer(step, reason, drive, is_approved=True)
 
-    def refuse(self, step: str, reason: str = "", *, drive: bool | None = None) -> Run:
+    def refuse(self, step: str, reason: str, *, drive: bool | None = None) -> Run:
         """Refuse an approval that the run waits for. Returns the run, driven on as `classify` does."""
         return self._answer(step, reason, drive, is_approved=False)
 
@@ -441,7 +442,7 @@ class Run:
             line, status = self._line, self.status
         except MulliganError as error:
             return f"<Run {self._id}: {error.message}>"
-        why = f", {line.failure.text} in {line.failure.step!r}" if line.failure is not None else ""
+        why = f", {_describe_failure(line.failure)}" if line.failure is not None else ""
         waits = f", {line.waiting_for[0].text}" if line.waiting_for and status != "running" else ""
         return f"<Run {self._id} of {line.workflow!r}: {status} in {line.seconds:.1f}s{why}{waits}>"
 
@@ -451,8 +452,12 @@ def _describe_end(line: RunLine) -> str:
     words = "was cancelled" if line.status == "cancelled" else line.status
     if line.failure is None:
         return f"run {line.run_id} {words}" + (f": {line.reason}" if line.reason else "")
-    more = f" (and {line.failure.count - 1} more)" if line.failure.count > 1 else ""
-    return f"run {line.run_id} {words}: '{line.failure.step}' failed with {line.failure.text}{more}"
+    return f"run {line.run_id} {words}: {_describe_failure(line.failure)}"
+
+
+def _describe_failure(failed: FailedStep) -> str:
+    more = f" (and {failed.count - 1:,} more)" if failed.count > 1 else ""
+    return f"'{failed.step}' failed with {failed.text}{more}"
 
 
 def _describe_hold_up(run_id: int, wait: WaitReason) -> str:

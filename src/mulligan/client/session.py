@@ -48,11 +48,16 @@ class Session:
     def service(self) -> Iterator[Service]:
         """The service, for one call."""
         with explained_errors():
-            if self._open is not None and self._owner == _here():
-                yield self._open
-            else:
+            if self._open is None or self._owner != _here():
                 with Service(self._home, self.by) as service:
                     yield service
+                return
+            try:
+                yield self._open
+            except OSError as error:
+                if not self._home.holds(error.filename):
+                    raise
+                raise self._home.trouble(error) from error
 
     def open(self) -> None:
         """Keep one connection for the calls of this thread."""
