@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, MulliganError
 from mulligan.service import Driver, Service, machine, parse_duration
 
+ENDED = ("completed", "failed", "cancelled")
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT = "10m"
 
@@ -74,7 +75,7 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
         if interrupted_by:
             signal.raise_signal(interrupted_by)
     except KeyboardInterrupt as interrupt:
-        if run_id:
+        if run_id and not _has_ended(session, run_id):
             interrupt.add_note(_how_to_continue(session, run_id))
         raise
     return run_id
@@ -102,9 +103,18 @@ def _drive(session: Session, service: Service, begin: Callable[[Service, Driver]
             display.close()
 
 
+def _has_ended(session: Session, run_id: int) -> bool:
+    try:
+        with session.service() as service:
+            return service.record(run_id).status in ENDED
+    except MulliganError:
+        return False
+
+
 def _how_to_continue(session: Session, run_id: int) -> str:
-    folder = os.path.relpath(session.folder)
+    where = "" if session.given is None else repr(session.given)
     return (
-        f"run {run_id} is kept in '{folder}'; to continue it: mulligan.open().get({run_id}).resume(), "
+        f"run {run_id} is kept in '{os.path.relpath(session.folder)}'; to continue it: "
+        f"mulligan.open({where}).get({run_id}).resume(), "
         f"or on the command line: mulligan resume {run_id}{session.option}"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
+from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
 from mulligan.client.loading import Runnable, find_workflow
-from mulligan.client.run import ENDED, Run
+from mulligan.client.run import Run
 from mulligan.client.session import Session, explained_errors
 from mulligan.errors import InputInvalid, KeyUsed
 from mulligan.service import (

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from mulligan.client.driving import DEFAULT_OPTIONS, DrivingOptions, drive, read_seconds
+from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.session import Session, explained_errors
 from mulligan.client.steps import Step, StepsOfRun
@@ -35,8 +35,6 @@ from mulligan.service import (
     read_budgets,
     write_file,
 )
-
-ENDED = ("completed", "failed", "cancelled")
 
 
 class RunHeldUp(UserWarning):
