@@ -92,7 +92,8 @@ from mulligan import Workflow
 
 flow = Workflow("w").input("pid", "integer")
 flow.step("first", shell="echo one >> log")
-flow.step("second", needs=["first"], shell="test -e sent || { touch sent; kill -KILL ${inputs.pid}; sleep 60; }; echo 2 >> log")
+second = "test -e sent || { touch sent; kill -KILL ${inputs.pid}; sleep 60; }; echo 2 >> log"
+flow.step("second", needs=["first"], shell=second)
 flow.step("third", needs=["second"], shell="echo three >> log")
 """
     )

@@ -7,12 +7,15 @@ import signal
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from mulligan import service as services
 from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
 from mulligan.errors import InputInvalid, MulliganError
-from mulligan.service import Driver, Service, machine, parse_duration
+
+if TYPE_CHECKING:
+    from mulligan.service import Driver, Service
 
 ENDED = ("completed", "failed", "cancelled")
 # How long to wait for a timer of a run that otherwise waits for a person.
@@ -49,7 +52,7 @@ def read_seconds(value: str | float | timedelta) -> float:
         raise InputInvalid(f"{value!r} is not a duration", hint="give it like '30s', '1h30m', 90 or a timedelta")
     if isinstance(value, int | float) and value < 0:
         raise InputInvalid(f"{value!r} is not a duration: it is negative")
-    return parse_duration(str(value))
+    return services.parse_duration(str(value))
 
 
 def _as_input(name: str) -> str:
@@ -83,7 +86,7 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
 
 def _drive(session: Session, service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
-    capacity = machine(options.parallel)
+    capacity = services.machine(options.parallel)
     display = choose_display(options.show, service, session, capacity.cpus)
     begun_at = time.monotonic()
     try:

@@ -11,7 +11,6 @@ from mulligan.client.session import explained_errors
 from mulligan.errors import InputInvalid, Problem
 from mulligan.service import Service
 from mulligan.service import Workflow as CheckedWorkflow
-from mulligan.service.formatting import pluralize
 
 
 @runtime_checkable
@@ -55,7 +54,7 @@ class WorkflowFile:
         return tuple(step.name for step in self.workflow.steps)
 
     def __repr__(self) -> str:
-        steps = pluralize(len(self.steps), "step")
+        steps = f"{len(self.steps)} step{'s' * (len(self.steps) != 1)}"
         return f"<WorkflowFile {self.name!r} from {os.path.relpath(self.file)!r}: {steps}>"
 
 

@@ -8,33 +8,28 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.session import Session, explained_errors
 from mulligan.client.steps import Step, StepsOfRun
 from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedOut
-from mulligan.service import (
-    CorrectedWorkflow,
-    Driver,
-    FailedStep,
-    FailedVisit,
-    LogPiece,
-    LogSelection,
-    PendingEntry,
-    RunLine,
-    RunSnapshot,
-    RunStatus,
-    Service,
-    WaitReason,
-    describe_question,
-    format_story,
-    format_wait,
-    parse_size,
-    read_budgets,
-    write_file,
-)
+
+if TYPE_CHECKING:
+    from mulligan.service import (
+        Driver,
+        FailedStep,
+        FailedVisit,
+        LogPiece,
+        PendingEntry,
+        RunLine,
+        RunSnapshot,
+        RunStatus,
+        Service,
+        WaitReason,
+    )
 
 
 class RunHeldUp(UserWarning):
@@ -184,10 +179,10 @@ class Run:
         print(run.explain())
         """
         with self._session.service() as service:
-            lines = list(format_story(service.story(self._id, step, is_tree=tree)))
+            lines = list(services.format_story(service.story(self._id, step, is_tree=tree)))
             for one in service.waits(self._id, step):
-                lines.append(format_wait(one))
-                if question := describe_question(one.run_id, one.wait, self._session.option):
+                lines.append(services.format_wait(one))
+                if question := services.describe_question(one.run_id, one.wait, self._session.option):
                     lines.append(f"  {question}")
         return Story("\n".join(lines))
 
@@ -200,7 +195,7 @@ class Run:
         with self._session.service() as service:
             found = service.report(self._id, datetime.now(UTC))
             page = service.report_page(found, folder=str(file.absolute().parent), home_option=self._session.option)
-            write_file(file, page.encode("utf-8", "replace"), is_private=True)
+            services.write_file(file, page.encode("utf-8", "replace"), is_private=True)
         return file
 
     def logs(self, step: str = "", *, item: int | None = None, attempt: int | None = None) -> Iterator[LogPiece]:
@@ -210,7 +205,7 @@ class Run:
             print(piece.where, piece.stream, piece.data.decode())
         """
         with self._session.service() as service:
-            selection = LogSelection(step, item, attempt)
+            selection = services.LogSelection(step, item, attempt)
             pieces = service.follow_logs(self._id, selection, by_line=True)
             yield from (piece for piece in pieces if piece.stream is not None)
 
@@ -291,7 +286,7 @@ class Run:
         corrected = None
         if flow is not None:
             given = find_workflow(flow)
-            corrected = CorrectedWorkflow(
+            corrected = services.CorrectedWorkflow(
                 given.workflow, dict(inputs or {}), given.file, keeps_completed=keep_completed
             )
         with self._session.service() as service:
@@ -376,7 +371,7 @@ class Run:
                 step,
                 verdict,
                 reason,
-                memory=parse_size(memory) if isinstance(memory, str) else memory,
+                memory=services.parse_size(memory) if isinstance(memory, str) else memory,
                 timeout=None if timeout is None else read_seconds(timeout),
                 budgets=_budgets(budget),
             )
@@ -465,4 +460,4 @@ def _describe_hold_up(run_id: int, wait: WaitReason) -> str:
 
 
 def _budgets(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    return None if given is None else read_budgets([f"{name}={value}" for name, value in given.items()])
+    return None if given is None else services.read_budgets([f"{name}={value}" for name, value in given.items()])
