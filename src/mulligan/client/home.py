@@ -13,7 +13,7 @@ from mulligan import service as services
 from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.run import Run
-from mulligan.client.session import Session, explained_errors
+from mulligan.client.session import ExplainedErrors, Session
 from mulligan.errors import InputInvalid, KeyUsed
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Home:
         **given: Any,
     ) -> Run:
         """Run a workflow to its end in this process. Returns the run, also if it failed: see `mulligan.run`."""
-        with explained_errors():
+        with ExplainedErrors():
             options = read_options(parallel, wait, show)
             prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
             checked_key = _read_key(key)
@@ -113,7 +113,7 @@ class Home:
             handle = home.start(flow, key="2026-11-16", target="prod")
             handle.wait(timeout="1h")
         """
-        with explained_errors():
+        with ExplainedErrors():
             prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
             key = _read_key(key)
         with self._session.service() as service:

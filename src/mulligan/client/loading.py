@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from mulligan.client.session import explained_errors
+from mulligan.client.session import ExplainedErrors
 from mulligan.errors import InputInvalid, Problem
 from mulligan.service import Service
 from mulligan.service import Workflow as CheckedWorkflow
@@ -72,7 +72,7 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, trust_templ
         run = mulligan.run(flow, target="prod")
     """
     file = Path(path)
-    with explained_errors():
+    with ExplainedErrors():
         examined = Service.examine_workflow(file, named=format, trust_templates=trust_templates)
     return WorkflowFile(examined.workflow, file.absolute(), examined.warnings)
 
@@ -92,7 +92,7 @@ def find_workflow(flow: Runnable) -> Given:
         return Given(flow.workflow, str(flow.file))
     if isinstance(flow, CheckedWorkflow):
         return Given(flow)
-    with explained_errors():
+    with ExplainedErrors():
         built = flow.__mulligan_workflow__() if isinstance(flow, SupportsWorkflow) else flow
         checked = built.check() if isinstance(built, BuiltWorkflow) else built
         if isinstance(checked, CheckedWorkflow):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
 from mulligan.client.loading import Runnable, find_workflow
-from mulligan.client.session import Session, explained_errors
+from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
 from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedOut
 
@@ -221,7 +221,7 @@ class Run:
         if status == "completed":
             return self
         line = self._line
-        with explained_errors():
+        with ExplainedErrors():
             if status not in ENDED:
                 waits = f": {line.waiting_for[0].text}" if line.waiting_for else ""
                 raise RunNotFinished(f"run {self._id} is {status}{waits}", hint="wait for it: run.wait()")
