@@ -21,6 +21,7 @@ from mulligan.service import (
     LocatedLine,
     LocatedWait,
     RunLine,
+    RunProgress,
     describe_artifact,
     element,
     format_elapsed,
@@ -40,6 +41,8 @@ from mulligan.service.formatting import (
 
 # How many steps, failed items, questions, outputs, runs and lines of a story are shown.
 STEPS_MAX, ITEMS_MAX, ASKS_MAX, OUTPUTS_MAX, RUNS_MAX, LINES_MAX = 50, 3, 10, 20, 200, 500
+# How many activities of a large run.
+ACTIVITIES_MAX = 12
 # How much of one text is shown.
 TEXT_CHARS_MAX, VALUE_CHARS_MAX = 300, 500
 # A graph of this width stands below the table; one that is wider than the second is not made smaller.
@@ -91,7 +94,7 @@ def render_run(
     outputs = run["outputs"] if run["status"] in ENDED else {}
     parts = [
         _headline(run, now),
-        _gauge(run),
+        _gauge(step_counts(run)) if run["status"] not in ENDED else "",
         _asks(asks_of(run)),
         element("div", _steps(run, failures, now), _graph(graph), class_="mulligan-body"),
         _outputs(outputs),
@@ -121,40 +124,36 @@ def _headline(run: Run, now: datetime) -> Html:
     is_over = run["status"] in ENDED
     begun, last = (datetime.fromisoformat(run[key]) for key in ("created_at", "updated_at"))
     seconds = max(0.0, ((last if is_over else now) - begun).total_seconds())
-    facts = [f"run {run['run_id']}", format_elapsed(seconds), _counted(run)]
+    facts = [f"run {run['run_id']}", format_elapsed(seconds), _counted(step_counts(run))]
     facts += [f"round {run['round']}"] if run["round"] > 1 else []
     facts += [f"child of run {run['parent_run_id']}"] if run["parent_run_id"] is not None else []
+    facts += [_cut(single_line(run["reason"]))] if run["reason"] else []
     degraded = " (degraded)" if run["degraded"] else ""
-    waits = not is_over and any(asks_of(run))
-    status, word = ("paused", "waits for a person") if waits else (run["status"], status_label(run["status"]))
-    return element(
-        "div",
-        element("strong", run["workflow"]),
-        " ",
-        _status(status, f"{word}{degraded}"),
-        element("span", " · ".join(facts), class_="mulligan-dim"),
-        element("span", _cut(run["reason"]), class_="mulligan-dim") if run["reason"] else "",
-        class_="mulligan-head",
-    )
+    if not is_over and asks_of(run):
+        return _head(run["workflow"], "paused", "waits for a person", facts)
+    return _head(run["workflow"], run["status"], f"{status_label(run['status'])}{degraded}", facts)
 
 
-def _counted(run: Run) -> str:
-    """`12 steps`, with those that did not complete."""
-    counts = step_counts(run)
+def _head(workflow: str, status: str, word: str, facts: Sequence[str]) -> Html:
+    dim = element("span", " · ".join(facts), class_="mulligan-dim")
+    return element("div", element("strong", workflow), _status(status, word), dim, class_="mulligan-head")
+
+
+def _counted(counts: Counter[str]) -> str:
+    """`12 steps, 1 failed`: how many there are, and those that did not complete."""
     odd = {status: counts[status] for status in ("failed", "pending_failed", "skipped", "cancelled") if counts[status]}
     return ", ".join(filter(None, (pluralize(sum(counts.values()), "step"), group_counts(odd))))
 
 
 def step_counts(run: Run) -> Counter[str]:
-    """How many steps are in each status. A display that shows only some of the steps gives all counts."""
-    return Counter(run.get("counts") or Counter(step["status"] for step in run["steps"].values()))
+    """How many steps are in each status."""
+    return Counter(step["status"] for step in run["steps"].values())
 
 
-def _gauge(run: Run) -> Html | str:
-    """How far a run is that has not ended: a thin bar."""
-    counts = step_counts(run)
+def _gauge(counts: Counter[str]) -> Html | str:
+    """How far a run is: a thin bar."""
     total = sum(counts.values())
-    if run["status"] in ENDED or not total:
+    if not total:
         return ""
     done = counts["completed"] + counts["skipped"] + counts["cancelled"]
     parts = (("good", done), ("bad", counts["failed"]), ("now", counts["running"] + counts["handling"]))
@@ -173,14 +172,11 @@ def _status(status: str, word: str) -> Html:
 def _steps(run: Run, failures: Sequence[FailureOutcome], now: datetime) -> Html | str:
     rows = list(_rows(run, failures, now))
     shown = _most_interesting(rows)
-    left = Counter[str](run.get("counts") or {})
-    if not left:
-        for row in rows:
-            left[row.status] += row.steps_count
-    for row in shown:
-        left[row.status] -= row.steps_count
-    hidden = sum(count for count in left.values() if count > 0)
-    more = f"and {hidden:,} more: {group_counts(+left)}" if hidden else ""
+    left: Counter[str] = Counter()
+    for row, sign in (*((row, 1) for row in rows), *((row, -1) for row in shown)):
+        left[row.status] += sign * row.steps_count
+    hidden = sum(left.values())
+    more = f"and {hidden:,} more: {group_counts(left)}" if hidden else ""
     if not shown:
         return element("p", more, class_="mulligan-note") if more else ""
     has_tries = any(row.tries > 1 for row in shown)
@@ -352,6 +348,44 @@ def _progress(step: Run) -> Html | None:
     figures = f"{done:,}" + (f" of {total:,}" if total else "") if done is not None else ""
     words = " ".join(filter(None, (figures, _cut(single_line(text)))))
     return join_html((bar, element("span", f" {words}", class_="mulligan-dim")))
+
+
+# -- a large run while it is driven ----------------------------------------------------------------------------------
+
+
+def render_progress(progress: RunProgress, workflow: str, seconds: float, *, now: datetime | None = None) -> str:
+    """A run while it is driven, if it is too large to be read from the store so often: counts, and what runs now."""
+    now = now or datetime.now(UTC)
+    counts = Counter(progress.counts)
+    found = list(progress.activities(ACTIVITIES_MAX + 1))
+    facts = [f"run {progress.run_id}", format_elapsed(seconds), _counted(counts)]
+    rows = [
+        element(
+            "tr",
+            element("td", one.where, class_="mulligan-name"),
+            element("td", _status(*_ACTIVITY_LOOKS.get(one.kind, ("running", one.kind)))),
+            _cell("td", format_elapsed(max(0.0, (now - one.since).total_seconds())), "time"),
+            element("td", _cut(one.text), class_="mulligan-dim"),
+        )
+        for one in found[:ACTIVITIES_MAX]
+    ]
+    if len(found) > ACTIVITIES_MAX:
+        rows.append(element("tr", element("td", "and more", colspan=4, class_="mulligan-dim")))
+    table = element("div", element("table", element("tbody", *rows)), class_="mulligan-steps") if rows else ""
+    head = _head(workflow, "running", "running", facts)
+    return _framed(join_html((head, _gauge(counts), element("div", table, class_="mulligan-body"))))
+
+
+# What runs or waits now: the status whose colour it has, and its word.
+_ACTIVITY_LOOKS = {
+    "timer": ("waiting", "waits"),
+    "retry": ("backing_off", "waiting to retry"),
+    "parked": ("pending_failed", "parked"),
+    "approval": ("paused", "waits for a person"),
+    "breaker": ("backing_off", "waits for a breaker"),
+    "queued": ("ready", "queued"),
+    **dict.fromkeys(("running", "items", "child"), ("running", "running")),
+}
 
 
 # -- what a person is asked, and what came out -----------------------------------------------------------------------
