@@ -108,9 +108,9 @@ steps:
     found = Text(rendered(run))
 
     assert "waits for a person" in found.text
-    assert "gate waits for an approval: ship <it>? home.approve(1, 'gate', reason='…')" in found.text
+    assert "gate waits for an approval: ship <it>? run.approve('gate', reason='…')" in found.text
     assert "build waits for a person to classify EXIT_NONZERO 7" in found.text
-    assert "home.classify(1, 'build', 'retry', reason='…') # or 'fail'" in found.text
+    assert "run.classify('build', 'retry', reason='…') # or 'fail'" in found.text
 
 
 def test_the_outputs_of_a_run_that_has_ended_are_shown_and_bounded() -> None:

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
 
-from mulligan.service import Outcome, RunProgress
+from mulligan.client.notebook import find_display
+from mulligan.client.session import Session
+from mulligan.service import Outcome, RunProgress, Service
 
 
 class Display(Protocol):
@@ -66,7 +68,10 @@ class LineDisplay:
         print(text, file=self._stream, flush=True)
 
 
-def choose_display(show: bool | None) -> Display | None:
-    """What shows the run: what was asked for; by default something if a person looks, on a terminal."""
-    is_shown = sys.stderr.isatty() if show is None else show
-    return LineDisplay(sys.stderr) if is_shown else None
+def choose_display(session: Session, service: Service, show: bool | None) -> Display | None:
+    """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
+    if show is False:
+        return None
+    if (found := find_display(session, service)) is not None:
+        return found
+    return LineDisplay(sys.stderr) if show or sys.stderr.isatty() else None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
-from mulligan.client.displays import choose_display
+from mulligan.client.displays import Display, choose_display
 from mulligan.client.session import Session
 from mulligan.errors import InputInvalid
 from mulligan.service import Driver, Service, machine, parse_duration
@@ -70,7 +70,8 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
 
     try:
         with session.service() as service:
-            interrupted_by = _drive(service, begin_noted, options)
+            display = choose_display(session, service, options.show)
+            interrupted_by = _drive(service, begin_noted, options, display)
         if interrupted_by:
             signal.raise_signal(interrupted_by)
     except KeyboardInterrupt as interrupt:
@@ -80,9 +81,10 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
     return run_id
 
 
-def _drive(service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+def _drive(
+    service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions, display: Display | None
+) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
-    display = choose_display(options.show)
     begun_at = time.monotonic()
     try:
         with service.driver(machine(options.parallel), display) as driver:

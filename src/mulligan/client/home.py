@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
 from mulligan.client.loading import Runnable, find_workflow
-from mulligan.client.run import ENDED, Run
+from mulligan.client.run import ENDED, Run, Runs
 from mulligan.client.session import Session, explained_errors
 from mulligan.errors import InputInvalid, KeyUsed
 from mulligan.service import (
@@ -148,7 +148,7 @@ class Home:
         children: bool = False,
         before: int | None = None,
         limit: int = 50,
-    ) -> list[Run]:
+    ) -> Runs:
         """The newest runs first, at most `limit`; with `before` only those with a lower number, for the next page.
 
             home.runs(status="failed", since="7d", limit=20)
@@ -172,7 +172,7 @@ class Home:
                 before=before,
             )
             found = service.list_runs(query).runs
-        return [Run(self._session, line.run_id) for line in found]
+        return Runs(Run(self._session, line.run_id) for line in found)
 
     def pending(self) -> list[PendingEntry]:
         """What waits for a person, over all runs: parked steps, approvals, pauses."""

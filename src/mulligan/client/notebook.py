@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-from mulligan.client.notebook_html import render_progress, render_run, render_story, render_workflow
+from mulligan.client.session import Session
 from mulligan.errors import StoreUnavailable
-from mulligan.service import Outcome, RunProgress, Service, Workflow
+from mulligan.service import LocatedLine, LocatedWait, Outcome, RunProgress, Service, Workflow
 
-# A graph with more nodes is left out: it could not be read. One of more steps is not even laid out.
-NODES_MAX, DRAWN_STEPS_MAX = 60, 5_000
 # How often the output of a cell changes at most, and how often if only the clock has moved.
 FRAME_SECONDS, IDLE_SECONDS = 0.4, 2.0
 # Reading a large run takes long, and the engine waits meanwhile: with more steps, or after a reading that took longer,
@@ -22,32 +21,46 @@ LIVE_STEPS_MAX, LIVE_SECONDS_MAX = 200, 0.15
 DRAWING_SHARE = 20
 
 
-def run_html(service: Service, run_id: int, note: str = "") -> str:
-    """A run as it is now: status, steps, graph. `note`: a sentence below."""
-    run = service.overview(run_id, with_attempts=True)
-    graph, why_not = _draw(*service.drawn_run(run_id))
-    if not note and run["status"] == "running" and run["driver"] is None:
-        note = f"no process drives it; to continue it: mulligan.open().get({run_id}).resume()"
-    notes = "; ".join(filter(None, (note, why_not)))
-    return render_run(run, service.failure_outcomes(run_id), graph, note=notes)
+def run_html(session: Session, run_id: int) -> str:
+    """A run as the result of a cell. What followed it in the same cell is removed: it would be there twice."""
+    with session.service() as service:
+        html: str = _rendering().run_html(service, run_id, home=_opened(session))
+    if (output := _followed.pop((session.folder, run_id), None)) is not None and output.is_current:
+        output.clear()
+    return html
 
 
-def story_html(service: Service, run_id: int, step: str = "") -> str:
+def runs_html(session: Session | None, run_ids: Sequence[int]) -> str:
+    """A list of runs of one home; None if there are none."""
+    html: str
+    if session is None:
+        html = _rendering().render_runs([])
+    else:
+        with session.service() as service:
+            html = _rendering().render_runs(service.summarize_runs(run_ids))
+    return html
+
+
+def story_html(lines: Sequence[LocatedLine], waits: Sequence[LocatedWait]) -> str:
     """The story of a run or of a step."""
-    return render_story(service.story(run_id, step, is_tree=True), service.waits(run_id, step))
+    html: str = _rendering().render_story(lines, waits)
+    return html
 
 
 def workflow_html(workflow: Workflow) -> str:
     """A workflow: its graph."""
-    graph, why_not = _draw(workflow)
-    return render_workflow(workflow.name, len(workflow.steps), graph, note=why_not)
+    html: str = _rendering().workflow_html(workflow)
+    return html
 
 
-def _draw(workflow: Workflow, statuses: dict[str, str] | None = None) -> tuple[str, str]:
-    """The graph, or why there is none."""
-    count = len(workflow.steps)
-    graph = "" if count > DRAWN_STEPS_MAX else Service.draw_for_notebook(workflow, statuses, nodes_max=NODES_MAX)
-    return graph, "" if graph else f"the graph of {count:,} steps is too large to be drawn here"
+def _rendering() -> Any:
+    """The module that makes HTML, which a program outside of a notebook never loads."""
+    return import_module("mulligan.client.notebook_html")
+
+
+def _opened(session: Session) -> str:
+    """The Python that opens the home of a run."""
+    return f"mulligan.open({session.given!r})" if session.given else "mulligan.open()"
 
 
 # -- the output of a cell --------------------------------------------------------------------------------------------
@@ -93,27 +106,30 @@ def find_cell_output() -> CellOutput | None:
     return CellOutput(shell, display)
 
 
-# The outputs that followed runs, by the place of the home and the run.
+# The outputs that followed runs, by the folder of the home and the run.
 _followed: dict[tuple[str, int], CellOutput] = {}
 
 
-def clear_followed(place: str, run_id: int) -> None:
-    """Remove the output that followed a run, if the same cell is about to show the run as its result."""
-    output = _followed.pop((place, run_id), None)
-    if output is not None and output.is_current:
-        output.clear()
+def find_display(session: Session, service: Service) -> NotebookDisplay | None:
+    """What shows a run in a notebook; None outside of one."""
+    output = find_cell_output()
+    return None if output is None else NotebookDisplay(session, service, output)
 
 
 class NotebookDisplay:
     """Shows a run in the output of a cell while it is driven. Its last state stays there."""
 
     def __init__(
-        self, service: Service, output: CellOutput, place: str = "", clock: Callable[[], float] = time.monotonic
+        self,
+        session: Session,
+        service: Service,
+        output: CellOutput,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.progress = RunProgress()
+        self._session = session
         self._service = service
         self._output = output
-        self._place = place
         self._clock = clock
         self._begun_at = clock()
         # When it may be drawn again: if something has happened, and in any case.
@@ -146,12 +162,9 @@ class NotebookDisplay:
         self._idle_due = max(self._due, now + IDLE_SECONDS)
 
     def end(self, outcome: Outcome) -> None:
-        note = ""
-        if outcome.ending == "interrupted":
-            note = f"interrupted; to continue it: mulligan.open().get({outcome.run_id}).resume()"
-        words = outcome.status if outcome.ending == "ended" else outcome.ending
-        self._show(run_html(self._service, outcome.run_id, note), words)
-        _followed[self._place, outcome.run_id] = self._output
+        how = f"interrupted; to continue it: {_opened(self._session)}.get({outcome.run_id}).resume()"
+        self._show(self._run_html(how if outcome.ending == "interrupted" else ""), words_for(outcome))
+        _followed[self._session.folder, outcome.run_id] = self._output
 
     def close(self) -> None:
         pass
@@ -161,13 +174,24 @@ class NotebookDisplay:
         count = len(root.graph.nodes) if root is not None else 0
         try:
             if self._is_light or count > LIVE_STEPS_MAX:
-                html = render_progress(self.progress, self._workflow, now - self._begun_at)
+                html = _rendering().render_progress(
+                    self.progress, self._workflow, now - self._begun_at, note=self._trouble
+                )
             else:
-                html = run_html(self._service, self._run_id, self._trouble)
+                html = self._run_html(self._trouble)
         except StoreUnavailable:
             # The driver waits for the store and says so. What is shown stays.
             return
         self._show(html, self._trouble or "running")
 
+    def _run_html(self, note: str) -> str:
+        html: str = _rendering().run_html(self._service, self._run_id, note, home=_opened(self._session))
+        return html
+
     def _show(self, html: str, words: str) -> None:
         self._output.show(html, f"run {self._run_id} of '{self._workflow}': {words}")
+
+
+def words_for(outcome: Outcome) -> str:
+    """How a run stands that is no longer driven."""
+    return outcome.status if outcome.ending == "ended" else outcome.ending

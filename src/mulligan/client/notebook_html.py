@@ -22,6 +22,8 @@ from mulligan.service import (
     LocatedWait,
     RunLine,
     RunProgress,
+    Service,
+    Workflow,
     describe_artifact,
     element,
     format_elapsed,
@@ -41,6 +43,8 @@ from mulligan.service.formatting import (
 
 # How many steps, failed items, questions, outputs, runs and lines of a story are shown.
 STEPS_MAX, ITEMS_MAX, ASKS_MAX, OUTPUTS_MAX, RUNS_MAX, LINES_MAX = 50, 3, 10, 20, 200, 500
+# A graph with more nodes is left out: it could not be read. One of more steps is not even laid out.
+NODES_MAX, DRAWN_STEPS_MAX = 60, 5_000
 # How many activities of a large run.
 ACTIVITIES_MAX = 12
 # How much of one text is shown.
@@ -59,11 +63,12 @@ Run = Mapping[str, Any]
 
 
 class Ask(NamedTuple):
-    """Something that a person is asked: where, what, and what to type."""
+    """Something that a person is asked: in which run, where, what; and the call of a method of the run that answers."""
 
+    run_id: int
     where: str
     text: str
-    code: str
+    call: str
 
 
 class _Row(NamedTuple):
@@ -83,28 +88,38 @@ class _Row(NamedTuple):
 
 
 def render_run(
-    run: Run, failures: Sequence[FailureOutcome] = (), graph: str = "", *, note: str = "", now: datetime | None = None
+    run: Run,
+    failures: Sequence[FailureOutcome] = (),
+    graph: str = "",
+    *,
+    note: str = "",
+    home: str = "mulligan.open()",
+    now: datetime | None = None,
 ) -> str:
     """A run: its status, its steps, what waits for a person, its outputs and its graph.
 
     `run`: as `Service.overview` gives it. `failures`: how each failure was handled. `graph`: the SVG of its workflow.
-    `note`: a sentence below, such as why there is no graph.
+    `note`: a sentence below, such as why there is no graph. `home`: the Python that opens the home of the run.
     """
     now = now or datetime.now(UTC)
     outputs = run["outputs"] if run["status"] in ENDED else {}
     parts = [
         _headline(run, now),
         _gauge(step_counts(run)) if run["status"] not in ENDED else "",
-        _asks(asks_of(run)),
+        _asks(asks_of(run), home, run["run_id"]),
         element("div", _steps(run, failures, now), _graph(graph), class_="mulligan-body"),
         _outputs(outputs),
-        element("p", note, class_="mulligan-note") if note else "",
+        _note(note),
     ]
     return _framed(join_html(parts))
 
 
 def _framed(content: Html) -> str:
     return element("div", element("style", Html(_style())), content, class_="mulligan-run")
+
+
+def _note(text: str) -> Html | str:
+    return element("p", text, class_="mulligan-note") if text else ""
 
 
 def _graph(svg: str) -> Html | str:
@@ -178,7 +193,7 @@ def _steps(run: Run, failures: Sequence[FailureOutcome], now: datetime) -> Html 
     hidden = sum(left.values())
     more = f"and {hidden:,} more: {group_counts(left)}" if hidden else ""
     if not shown:
-        return element("p", more, class_="mulligan-note") if more else ""
+        return _note(more)
     has_tries = any(row.tries > 1 for row in shown)
     heads = ["step", "status", *(["attempts"] if has_tries else []), "time"]
     body = [part for row in shown for part in _row(row, len(heads), has_tries=has_tries)]
@@ -353,7 +368,9 @@ def _progress(step: Run) -> Html | None:
 # -- a large run while it is driven ----------------------------------------------------------------------------------
 
 
-def render_progress(progress: RunProgress, workflow: str, seconds: float, *, now: datetime | None = None) -> str:
+def render_progress(
+    progress: RunProgress, workflow: str, seconds: float, *, note: str = "", now: datetime | None = None
+) -> str:
     """A run while it is driven, if it is too large to be read from the store so often: counts, and what runs now."""
     now = now or datetime.now(UTC)
     counts = Counter(progress.counts)
@@ -373,7 +390,7 @@ def render_progress(progress: RunProgress, workflow: str, seconds: float, *, now
         rows.append(element("tr", element("td", "and more", colspan=4, class_="mulligan-dim")))
     table = element("div", element("table", element("tbody", *rows)), class_="mulligan-steps") if rows else ""
     head = _head(workflow, "running", "running", facts)
-    return _framed(join_html((head, _gauge(counts), element("div", table, class_="mulligan-body"))))
+    return _framed(join_html((head, _gauge(counts), element("div", table, class_="mulligan-body"), _note(note))))
 
 
 # What runs or waits now: the status whose colour it has, and its word.
@@ -395,7 +412,7 @@ def asks_of(run: Run, above: str = "") -> list[Ask]:
     """What a run and the runs that it called ask a person, and the Python that answers."""
     run_id = run["run_id"]
     found = [
-        Ask(f"{above}{wait.get('place', '')}".rstrip("/"), _cut(single_line(wait["text"])), _code(run_id, wait))
+        Ask(run_id, f"{above}{wait.get('place', '')}".rstrip("/"), _cut(single_line(wait["text"])), _call(wait))
         for wait in run["waiting_for"]
         if wait["kind"] in _PEOPLE
     ]
@@ -404,29 +421,25 @@ def asks_of(run: Run, above: str = "") -> list[Ask]:
     return found
 
 
-def _code(run_id: int, wait: Mapping[str, Any]) -> str:
-    kind, place = wait["kind"], _quoted(wait.get("place", ""))
+def _call(wait: Mapping[str, Any]) -> str:
+    kind, place = wait["kind"], wait.get("place", "")
     if kind == "triage":
-        return f"home.classify({run_id}, {place}, 'retry', reason='…')  # or 'fail'"
+        return f"classify({place!r}, 'retry', reason='…')  # or 'fail'"
     if kind == "approval":
-        return f"home.approve({run_id}, {place}, reason='…')"
-    step = f", {_quoted(wait['steps'][0])}" if kind == "step_pause" else ""
-    return f"home.resume({run_id}{step})"
+        return f"approve({place!r}, reason='…')"
+    return f"resume({wait['steps'][0]!r})" if kind == "step_pause" else "resume()"
 
 
-def _quoted(text: str) -> str:
-    return repr(text)
-
-
-def _asks(asks: Sequence[Ask]) -> Html | str:
+def _asks(asks: Sequence[Ask], home: str, run_id: int) -> Html | str:
     if not asks:
         return ""
-    lines = [
-        element("li", _where(one), one.text, " ", element("code", one.code), class_="mulligan-ask")
-        for one in asks[:ASKS_MAX]
-    ]
+    lines = []
+    for one in asks[:ASKS_MAX]:
+        run = "run" if one.run_id == run_id else f"{home}.get({one.run_id})"
+        code = element("code", f"{run}.{one.call}")
+        lines.append(element("li", _where(one), one.text, " ", code, class_="mulligan-ask"))
     if len(asks) > ASKS_MAX:
-        lines.append(element("li", f"and {len(asks) - ASKS_MAX:,} more: ", element("code", "home.pending()")))
+        lines.append(element("li", f"and {len(asks) - ASKS_MAX:,} more: ", element("code", "run.pending")))
     return element("ul", *lines, class_="mulligan-asks")
 
 
@@ -523,8 +536,33 @@ def render_workflow(name: str, steps_count: int, graph: str, *, note: str = "") 
     """A workflow: its name and its graph."""
     facts = element("span", pluralize(steps_count, "step"), class_="mulligan-dim")
     head = element("div", element("strong", name), facts, class_="mulligan-head")
-    below = element("p", note, class_="mulligan-note") if note else ""
-    return _framed(join_html((head, _graph(graph), below)))
+    return _framed(join_html((head, _graph(graph), _note(note))))
+
+
+# -- read from the store ---------------------------------------------------------------------------------------------
+
+
+def run_html(service: Service, run_id: int, note: str = "", *, home: str = "mulligan.open()") -> str:
+    """A run as it is now. `note`: a sentence below; `home`: the Python that opens its home."""
+    run = service.overview(run_id, with_attempts=True)
+    graph, why_not = _draw(*service.drawn_run(run_id))
+    if not note and run["status"] == "running" and run["driver"] is None:
+        note = f"no process drives it; to continue it: {home}.get({run_id}).resume()"
+    notes = "; ".join(filter(None, (note, why_not)))
+    return render_run(run, service.failure_outcomes(run_id), graph, note=notes, home=home)
+
+
+def workflow_html(workflow: Workflow) -> str:
+    """A workflow: its graph."""
+    graph, why_not = _draw(workflow)
+    return render_workflow(workflow.name, len(workflow.steps), graph, note=why_not)
+
+
+def _draw(workflow: Workflow, statuses: dict[str, str] | None = None) -> tuple[str, str]:
+    """The graph, or why there is none."""
+    count = len(workflow.steps)
+    graph = "" if count > DRAWN_STEPS_MAX else Service.draw_for_notebook(workflow, statuses, nodes_max=NODES_MAX)
+    return graph, "" if graph else f"the graph of {count:,} steps is too large to be drawn here"
 
 
 # -- its style -------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Session:
         self._open: Service | None = None
         self._owner = (0, 0)
         # The option with which a command finds the same runs.
+        self.given = given
         self.option = f" --home {shlex.quote(given)}" if given else ""
 
     @property
