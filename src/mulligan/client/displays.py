@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
-from mulligan.client.notebook import find_display
+from mulligan.client.notebook import find_notebook_display
 from mulligan.client.session import Session
-from mulligan.service import Outcome, RunProgress, Service
+from mulligan.service import Display as ConsoleDisplay
+from mulligan.service import Forecast, Outcome, Paper, RunProgress, Service, paper, show_outcome
 
 
 class Display(Protocol):
@@ -35,43 +37,33 @@ class Display(Protocol):
         """Always called last, also after an error."""
 
 
-class LineDisplay:
-    """A line on stderr for each thing that happens."""
+class TerminalDisplay(ConsoleDisplay):
+    """The display of `mulligan run`: a line for each thing that happens, what runs now below, a summary in the end."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.progress = RunProgress()
-        self._stream = stream
+    def __init__(self, sheet: Paper, session: Session, outlook: Forecast | None) -> None:
+        super().__init__(sheet, session.option, outlook)
+        self._session = session
+        self._outcome: Outcome | None = None
 
     def begin(self, run_id: int, workflow: str) -> None:
-        self._say(f"run {run_id}: {workflow}")
-
-    def committed(self, state: Any, entries: Sequence[Any]) -> None:
-        self.progress.update(state, entries)
-        for one in self.progress.take_announcements():
-            self._say(f"{one.line.at.astimezone():%H:%M:%S} {one.where}  {one.line.text}")
-
-    def trouble(self, message: str) -> None:
-        if message:
-            self._say(f"! {message}")
-
-    def tick(self) -> None:
-        pass
+        self.paper.say(self.paper.tinted(f"run {run_id}: {workflow}", "bold"))
 
     def end(self, outcome: Outcome) -> None:
-        words = outcome.status if outcome.ending == "ended" else outcome.ending
-        self._say(f"run {outcome.run_id} {words} in {outcome.seconds:.1f}s")
+        self._outcome = outcome
 
     def close(self) -> None:
-        pass
+        super().close()
+        if self._outcome is not None:
+            show_outcome(self.paper, self._outcome, self._session.given)
 
-    def _say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
 
-
-def choose_display(session: Session, service: Service, show: bool | None) -> Display | None:
+def choose_display(show: bool | None, service: Service, session: Session, slots: float) -> Display | None:
     """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
-    if show is False:
+    if show is not False and (in_notebook := find_notebook_display(session, service)) is not None:
+        return in_notebook
+    if not (sys.stderr.isatty() if show is None else show):
         return None
-    if (found := find_display(session, service)) is not None:
-        return found
-    return LineDisplay(sys.stderr) if show or sys.stderr.isatty() else None
+    sheet = paper()
+    # Two runs in two threads would draw over each other: only the main thread draws what runs now.
+    sheet.is_live = sheet.is_live and threading.current_thread() is threading.main_thread()
+    return TerminalDisplay(sheet, session, service.forecast(slots) if sheet.is_live else None)

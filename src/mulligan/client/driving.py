@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
-from mulligan.client.displays import Display, choose_display
+from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
 from mulligan.errors import InputInvalid
 from mulligan.service import Driver, Service, machine, parse_duration
@@ -70,8 +70,7 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
 
     try:
         with session.service() as service:
-            display = choose_display(session, service, options.show)
-            interrupted_by = _drive(service, begin_noted, options, display)
+            interrupted_by = _drive(session, service, begin_noted, options)
         if interrupted_by:
             signal.raise_signal(interrupted_by)
     except KeyboardInterrupt as interrupt:
@@ -81,13 +80,13 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
     return run_id
 
 
-def _drive(
-    service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions, display: Display | None
-) -> int:
+def _drive(session: Session, service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
+    capacity = machine(options.parallel)
+    display = choose_display(options.show, service, session, capacity.cpus)
     begun_at = time.monotonic()
     try:
-        with service.driver(machine(options.parallel), display) as driver:
+        with service.driver(capacity, display) as driver:
             run_id = begin(service, driver)
             if display is None:
                 driver.drive(run_id, options.wait_seconds)

@@ -110,10 +110,17 @@ def find_cell_output() -> CellOutput | None:
 _followed: dict[tuple[str, int], CellOutput] = {}
 
 
-def find_display(session: Session, service: Service) -> NotebookDisplay | None:
+def find_notebook_display(session: Session, service: Service) -> NotebookDisplay | None:
     """What shows a run in a notebook; None outside of one."""
-    output = find_cell_output()
-    return None if output is None else NotebookDisplay(session, service, output)
+    output, home = find_cell_output(), _opened(session)
+    if output is None:
+        return None
+
+    def read(run_id: int, note: str) -> str:
+        html: str = _rendering().run_html(service, run_id, note, home=home)
+        return html
+
+    return NotebookDisplay(output, read, folder=session.folder, home=home)
 
 
 class NotebookDisplay:
@@ -121,15 +128,19 @@ class NotebookDisplay:
 
     def __init__(
         self,
-        session: Session,
-        service: Service,
         output: CellOutput,
+        read: Callable[[int, str], str],
+        *,
+        folder: str,
+        home: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.progress = RunProgress()
-        self._session = session
-        self._service = service
         self._output = output
+        # Gives the HTML of a run, with a note below it.
+        self._read = read
+        self._folder = folder
+        self._home = home
         self._clock = clock
         self._begun_at = clock()
         # When it may be drawn again: if something has happened, and in any case.
@@ -162,9 +173,9 @@ class NotebookDisplay:
         self._idle_due = max(self._due, now + IDLE_SECONDS)
 
     def end(self, outcome: Outcome) -> None:
-        how = f"interrupted; to continue it: {_opened(self._session)}.get({outcome.run_id}).resume()"
-        self._show(self._run_html(how if outcome.ending == "interrupted" else ""), words_for(outcome))
-        _followed[self._session.folder, outcome.run_id] = self._output
+        how = f"interrupted; to continue it: {self._home}.get({outcome.run_id}).resume()"
+        self._show(self._read(outcome.run_id, how if outcome.ending == "interrupted" else ""), _words_for(outcome))
+        _followed[self._folder, outcome.run_id] = self._output
 
     def close(self) -> None:
         pass
@@ -178,20 +189,16 @@ class NotebookDisplay:
                     self.progress, self._workflow, now - self._begun_at, note=self._trouble
                 )
             else:
-                html = self._run_html(self._trouble)
+                html = self._read(self._run_id, self._trouble)
         except StoreUnavailable:
             # The driver waits for the store and says so. What is shown stays.
             return
         self._show(html, self._trouble or "running")
 
-    def _run_html(self, note: str) -> str:
-        html: str = _rendering().run_html(self._service, self._run_id, note, home=_opened(self._session))
-        return html
-
     def _show(self, html: str, words: str) -> None:
         self._output.show(html, f"run {self._run_id} of '{self._workflow}': {words}")
 
 
-def words_for(outcome: Outcome) -> str:
+def _words_for(outcome: Outcome) -> str:
     """How a run stands that is no longer driven."""
     return outcome.status if outcome.ending == "ended" else outcome.ending

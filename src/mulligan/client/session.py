@@ -26,11 +26,12 @@ class Session:
         with explained_errors():
             service = open_service(given, by)
         self.by = by
+        # The folder as the program gave it; None for the default.
+        self.given = given
         self._home = service.home
         self._open: Service | None = None
         self._owner = (0, 0)
         # The option with which a command finds the same runs.
-        self.given = given
         self.option = f" --home {shlex.quote(given)}" if given else ""
 
     @property

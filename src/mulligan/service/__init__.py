@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from mulligan.language.suggestions import did_you_mean
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.console.display import Display
+    from mulligan.service.console.paper import Paper, paper
+    from mulligan.service.console.summary import show_outcome
+    from mulligan.service.console.terminal_text import (
+        ANY_COLOURS,
+        NO_COLOURS,
+        OWN_COLOURS,
+        kinds_text,
+        length,
+        visible,
+        wants_colour,
+    )
     from mulligan.service.corrections import ChangedSteps, CorrectedWorkflow, Correction
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult, make_decision, read_decisions
     from mulligan.service.descriptions import (
@@ -73,6 +85,11 @@ _NAMES = {
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.console.display": "Display",
+    "mulligan.service.console.paper": "Paper paper",
+    "mulligan.service.console.summary": "show_outcome",
+    "mulligan.service.console.terminal_text": "ANY_COLOURS NO_COLOURS OWN_COLOURS kinds_text length visible "
+    "wants_colour",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
     "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
