@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mulligan.client.notebook import find_notebook_display
 from mulligan.client.session import Session
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class Display(Protocol):
 
 
 def choose_display(show: bool | None, service: Service, session: Session, slots: float) -> Display | None:
-    """What shows the run: what was asked for; by default something if a person looks, on a terminal."""
+    """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
+    if show is not False and (in_notebook := find_notebook_display(session, service)) is not None:
+        return in_notebook
     if not (sys.stderr.isatty() if show is None else show):
         return None
     # Loaded only if something is shown.

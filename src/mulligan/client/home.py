@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mulligan import service as services
 from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
 from mulligan.client.loading import Runnable, find_workflow
-from mulligan.client.run import Run
+from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.errors import InputInvalid, KeyUsed
 
@@ -142,7 +142,7 @@ class Home:
         children: bool = False,
         before: int | None = None,
         limit: int = 50,
-    ) -> list[Run]:
+    ) -> Runs:
         """The newest runs first, at most `limit`; with `before` only those with a lower number, for the next page.
 
             home.runs(status="failed", since="7d", limit=20)
@@ -166,7 +166,7 @@ class Home:
                 before=before,
             )
             found = service.list_runs(query).runs
-        return [Run(self._session, line.run_id) for line in found]
+        return Runs(Run(self._session, line.run_id) for line in found)
 
     def pending(self) -> list[PendingEntry]:
         """What waits for a person, over all runs: parked steps, approvals, pauses."""

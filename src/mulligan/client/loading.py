@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from mulligan.client.notebook import workflow_html
 from mulligan.client.session import ExplainedErrors
 from mulligan.errors import InputInvalid, Problem
 from mulligan.service import Service
@@ -52,6 +53,9 @@ class WorkflowFile:
     def steps(self) -> tuple[str, ...]:
         """The names of the steps, in the order of the file."""
         return tuple(step.name for step in self.workflow.steps)
+
+    def _repr_html_(self) -> str:
+        return workflow_html(self.workflow)
 
     def __repr__(self) -> str:
         steps = f"{len(self.steps)} step{'s' * (len(self.steps) != 1)}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
 from mulligan.client.loading import Runnable, find_workflow
+from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
 from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedOut
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
         Driver,
         FailedStep,
         FailedVisit,
+        LocatedLine,
+        LocatedWait,
         LogPiece,
         PendingEntry,
         RunLine,
@@ -37,12 +40,23 @@ class RunHeldUp(UserWarning):
 
 
 class Story(str):
-    """The story of a run, as `mulligan explain` prints it. Shown as it is, also in a notebook."""
+    """The story of a run, as `mulligan explain` prints it. In a notebook it is a table."""
 
-    __slots__ = ()
+    lines: Sequence[LocatedLine] = ()
+    waits: Sequence[LocatedWait] = ()
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return story_html(self.lines, self.waits)
+
+
+class Runs(list["Run"]):
+    """A list of runs. In a notebook it is a table."""
+
+    def _repr_html_(self) -> str:
+        return runs_html(self[0]._session if self else None, [run.id for run in self])
 
 
 class Run:
@@ -179,12 +193,15 @@ class Run:
         print(run.explain())
         """
         with self._session.service() as service:
-            lines = list(services.format_story(service.story(self._id, step, is_tree=tree)))
-            for one in service.waits(self._id, step):
-                lines.append(services.format_wait(one))
-                if question := services.describe_question(one.run_id, one.wait, self._session.option):
-                    lines.append(f"  {question}")
-        return Story("\n".join(lines))
+            story, waits = list(service.story(self._id, step, is_tree=tree)), service.waits(self._id, step)
+        lines = list(services.format_story(iter(story)))
+        for one in waits:
+            lines.append(services.format_wait(one))
+            if question := services.describe_question(one.run_id, one.wait, self._session.option):
+                lines.append(f"  {question}")
+        found = Story("\n".join(lines))
+        found.lines, found.waits = story, waits
+        return found
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write a report of the run as one HTML page: failures, graph, timeline, logs. Returns its path.
@@ -429,6 +446,13 @@ class Run:
 
     def __hash__(self) -> int:
         return hash((self._id, self._session.folder))
+
+    def _repr_html_(self) -> str | None:
+        try:
+            return run_html(self._session, self._id)
+        except MulliganError:
+            # The text says what is wrong.
+            return None
 
     def __repr__(self) -> str:
         try:
