@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mulligan.errors import RunFailed
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
+    from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.1.0"
 
@@ -56,8 +57,13 @@ _LAZY = {
     "Run": "mulligan.client.run",
     "RunFailed": "mulligan.errors",
     "Workflow": "mulligan.language.builder",
+    "artifact": "mulligan.step_context",
+    "attempt": "mulligan.step_context",
+    "idempotency_key": "mulligan.step_context",
     "load": "mulligan.client.loading",
+    "log": "mulligan.step_context",
     "open": "mulligan.client.home",
+    "progress": "mulligan.step_context",
     "run": "mulligan.client.home",
 }
 
@@ -70,8 +76,13 @@ __all__ = [
     "StepError",
     "Workflow",
     "__version__",
+    "artifact",
+    "attempt",
+    "idempotency_key",
     "load",
+    "log",
     "open",
+    "progress",
     "run",
 ]
 
