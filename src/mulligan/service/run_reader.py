@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import fetch_references
+from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
@@ -247,6 +247,10 @@ class RunReader:
     def _fetch(self, output: Any) -> Any:
         """An output with the content of artifacts; of a file that a step kept, its reference with its path."""
         return with_artifact_paths(self.store.artifacts, fetch_references(output, self.store.artifacts.fetch))
+
+    def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
+        """The content behind what a reference to an artifact says."""
+        return self.store.artifacts.fetch(parse_reference({KEY: dict(reference)}))
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing or ran on another host."""

@@ -334,6 +334,10 @@ class Service:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self.reader.output(run_id, place)
 
+    def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
+        """The content behind what a reference to an artifact says: its name, size, hash and format."""
+        return self.reader.read_artifact(reference)
+
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""
         return run_story.run_story(self.reader, run_id, step, is_tree=is_tree)
