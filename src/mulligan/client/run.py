@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
+from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
@@ -328,7 +329,7 @@ class Run:
         if flow is not None:
             given = find_workflow(flow)
             corrected = services.CorrectedWorkflow(
-                given.workflow, dict(inputs or {}), given.file, keeps_completed=keep_completed
+                given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
             )
         with self._session.service() as service:
             service.retry(
@@ -358,7 +359,7 @@ class Run:
         workflow, file = (None, "") if given is None else given
 
         def begin(service: Service, driver: Driver | None) -> int:
-            return service.fork(self._id, from_step, dict(inputs or {}), workflow, driver, file=file)
+            return service.fork(self._id, from_step, plain_inputs(inputs or {}), workflow, driver, file=file)
 
         if drive:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)
