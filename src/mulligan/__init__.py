@@ -7,6 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mulligan.client.home import Home, open, run
+    from mulligan.client.loading import load
+    from mulligan.client.run import Run
+    from mulligan.errors import RunFailed
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
@@ -49,25 +53,37 @@ class StepError(Exception):
 _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
+    "Home": "mulligan.client.home",
+    "Run": "mulligan.client.run",
+    "RunFailed": "mulligan.errors",
     "Workflow": "mulligan.language.builder",
     "artifact": "mulligan.step_context",
     "attempt": "mulligan.step_context",
     "idempotency_key": "mulligan.step_context",
+    "load": "mulligan.client.loading",
     "log": "mulligan.step_context",
+    "open": "mulligan.client.home",
     "progress": "mulligan.step_context",
+    "run": "mulligan.client.home",
 }
 
 __all__ = [
     "ActionPlugin",
     "FormatPlugin",
+    "Home",
+    "Run",
+    "RunFailed",
     "StepError",
     "Workflow",
     "__version__",
     "artifact",
     "attempt",
     "idempotency_key",
+    "load",
     "log",
+    "open",
     "progress",
+    "run",
 ]
 
 

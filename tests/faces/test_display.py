@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
 from mulligan.service import Progress
+from mulligan.service.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
+from mulligan.service.console.paper import Paper
 from mulligan.testing.history import History, step
 from mulligan.testing.history import workflow as checked_workflow
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         report,
         run_control,
         run_list,
+        run_snapshot,
         run_story,
         starting,
         stats,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Diagnosis
     from mulligan.service.drawing import Picture
     from mulligan.service.driver import Capacity, Driver, Ending
+    from mulligan.service.failure_summary import FailureOutcome
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_progress import RunProgress
+    from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
@@ -108,8 +111,8 @@ else:
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
         "attempt_progress breakers corrections decisions doctor drawing driver forecast gc handler_trial items "
-        "log_following logs outcome overview page pending preview replay report run_control run_list run_story "
-        "starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "log_following logs outcome overview page pending preview replay report run_control run_list run_snapshot "
+        "run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -252,6 +255,10 @@ class Service:
         """What came of driving a run: to be asked before the driver is closed."""
         return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
 
+    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
+        """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
+        return outcome.failure_outcomes(self.reader, run_id)
+
     def forecast(self, slots: float) -> Forecast:
         """How the run that is driven will go on, for a display that asks often."""
         return forecast.Forecast(self.reader, slots)
@@ -307,6 +314,14 @@ class Service:
         """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
         return attempt_progress.attempt_progress(self.reader.home.folders, run_id, place, attempt)
 
+    def snapshot(self, run_id: int) -> RunSnapshot:
+        """A run at this moment, as typed data: its steps, its failures, its outputs."""
+        return run_snapshot.take_snapshot(self.reader, run_id)
+
+    def status(self, run_id: int) -> RunStatus:
+        """The status of a run; `waiting` if only a person, or time, can move it."""
+        return run_snapshot.find_status(self.reader, run_id)
+
     def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
         """The items of a map step, or the steps of a matrix."""
         return items.list_items(self.reader, run_id, step, is_failed=is_failed)
@@ -351,6 +366,10 @@ class Service:
         """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
         return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
 
+    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
+        """What one attempt wrote; empty if it wrote nothing or ran on another host."""
+        return self.reader.attempt_log(run_id, place, attempt)
+
     def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
         """What the attempts of a step or of a whole run write, as they write it, until it ends."""
         return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)
@@ -386,6 +405,10 @@ class Service:
     ) -> Iterator[WaitEvent]:
         """What happens to runs that other processes drive, until all have ended or the time is up."""
         return waiting.wait_for_runs(self.reader, run_ids, until=until, timeout_seconds=timeout_seconds)
+
+    def wait_for_driver(self, run_id: int) -> RunRecord:
+        """The row of a run, once it has ended or no live process drives it. Waits while one does."""
+        return waiting.wait_for_driver(self.reader, run_id)
 
     def wait_for_changes(self, seconds: float) -> bool:
         """Whether another process writes to the store within so many seconds."""
@@ -552,6 +575,11 @@ class Service:
         """A picture of a workflow; with statuses, of a run."""
         draw = drawing.draw_mermaid if form == "mermaid" else drawing.draw_svg
         return draw(workflow, statuses, is_expanded=is_expanded)
+
+    @staticmethod
+    def draw_for_notebook(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
+        """The SVG of that picture in the colours of the notebook around it; "" if it is too large."""
+        return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
 
     @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
