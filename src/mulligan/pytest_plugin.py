@@ -153,6 +153,22 @@ def _signal(pid: int, number: signal.Signals) -> None:
         pass
 
 
+# -- what is loaded --------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Keep pytest from rewriting the assertions of all our modules, as it does for the packages of plugins.
+
+    That takes a second of each process that cannot keep the result, and shows a user nothing: they are not tests.
+    """
+    hook: Any = pluginmanager.rewrite_hook
+    marked: set[str] = getattr(hook, "_must_rewrite", set())
+    if "mulligan" in marked:
+        marked.discard("mulligan")
+        # Clears what it has found out about names so far.
+        hook.mark_rewrite()
+
+
 # -- below a test that failed ----------------------------------------------------------------------------------------
 
 
