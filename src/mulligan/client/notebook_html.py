@@ -56,7 +56,7 @@ MATRIX_STEPS_MAX = 8
 ENDED = ("completed", "failed", "cancelled")
 _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
-_TOLD_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
+_REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
 _FATE_TONES = {"open": "bad", "left": "idle", "under_way": "try", "mended": "good"}
 
 Run = Mapping[str, Any]
@@ -336,7 +336,7 @@ def _words(step: Run) -> Iterator[str]:
         yield _called(step["children"])
     for warning in step["warnings"]:
         yield f"warning: {_cut(summarize_failure(warning))}"
-    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _TOLD_WAITS or wait.get("obstacles"))
+    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _REPORTED_WAITS or wait.get("obstacles"))
     yield from dict.fromkeys(f"waits for {_cut(single_line(wait['text']))}" for wait in waits)
 
 
