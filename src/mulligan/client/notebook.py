@@ -6,11 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mulligan import service as services
 from mulligan.client.session import Session
 from mulligan.errors import StoreUnavailable
-from mulligan.service import LocatedLine, LocatedWait, Outcome, RunProgress, Service, Workflow
+
+if TYPE_CHECKING:
+    from mulligan.service import LocatedLine, LocatedWait, Outcome, Service, Workflow
 
 # How often the output of a cell changes at most, and how often if only the clock has moved.
 FRAME_SECONDS, IDLE_SECONDS = 0.4, 2.0
@@ -135,7 +138,7 @@ class NotebookDisplay:
         home: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.progress = RunProgress()
+        self.progress = services.RunProgress()
         self._output = output
         # Gives the HTML of a run, with a note below it.
         self._read = read
