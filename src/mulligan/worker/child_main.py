@@ -47,6 +47,8 @@ OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
 CONTENTS = "mulligan.worker.artifact_contents"
+# Loaded for functions of a script or a notebook.
+PINNED = "mulligan.worker.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # An object that stands for a function, as `@step` makes one, has the function under this name.
 FUNCTION_ATTRIBUTE = "__mulligan_function__"
@@ -74,6 +76,8 @@ class ChildServer:
         self._interpreter = InterpreterState()
         # One of these is empty.
         self._call = self._code = ""
+        # For a call into a module whose source is pinned with the run.
+        self._source = self._file = ""
         self._folder, self._home = "/", ""
         self._termination = Termination()
         self._kernel = KernelState(slot_out, slot_err)
@@ -189,6 +193,8 @@ class ChildServer:
     def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
         self._code = message.get("code", self._code)
+        self._source = message.get("source", self._source)
+        self._file = message.get("file", self._file)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
@@ -203,8 +209,12 @@ class ChildServer:
 
     def _import_target(self) -> Any:
         module, _, name = self._call.partition(":")
+        # A run that the module starts at its top level is refused: it would start itself again.
+        __mulligan_loading__ = module  # noqa: F841
         target = (
-            self._interpreter.import_installed(module)
+            self._interpreter.import_installed(PINNED).load(module, self._source, self._file)
+            if self._source
+            else self._interpreter.import_installed(module)
             if module.startswith(OWN_PACKAGE)
             else importlib.import_module(module)
         )
