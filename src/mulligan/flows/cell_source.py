@@ -15,7 +15,7 @@ import os
 import symtable
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from mulligan.flows.source import MAIN, defining_code, find, plain_function, refuse
@@ -118,7 +118,7 @@ class _Cells:
             self._add_module(name, value, attributes)
             return
         plain = plain_function(value)
-        if getattr(plain, "__module__", None) == MAIN and isinstance(plain, FunctionType | type):
+        if _is_definition(plain) and plain.__module__ == MAIN:
             defined = self._add_class(plain) if isinstance(plain, type) else self.add_function(plain)
             if defined != name and self._bind(name, plain):
                 self._parts.append(f"{name} = {defined}")
@@ -163,7 +163,7 @@ class _Cells:
         if kind is dict:
             pairs = (f"{self._expression(k, depth + 1)}: {self._expression(v, depth + 1)}" for k, v in value.items())
             return f"{{{', '.join(pairs)}}}"
-        if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        if _is_definition(value) or isinstance(value, BuiltinFunctionType):
             return self._reference(value)
         if dataclasses.is_dataclass(value):
             given = (field for field in dataclasses.fields(value) if field.init)
@@ -191,10 +191,12 @@ class _Cells:
 
     def _reference(self, value: Any) -> str:
         """An expression for a class or a function."""
-        if getattr(value, "__module__", None) == MAIN and isinstance(value, FunctionType | type):
+        if _is_definition(value) and value.__module__ == MAIN:
             return self._add_class(value) if isinstance(value, type) else self.add_function(value)
         if getattr(builtins, name := getattr(value, "__name__", ""), None) is value:
             return str(name)
+        if value is type(None):
+            return "type(None)"
         if (where := _importable(value)) is None:
             raise _Inexpressible(value)
         return self._import_as_private(*where, value)
@@ -335,6 +337,11 @@ def _names_in_text(annotation: str) -> list[str]:
         return [node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)]
     except (SyntaxError, ValueError):
         return []
+
+
+def _is_definition(value: Any) -> bool:
+    """Whether it is a function or a class. A type such as `list[int]` only looks like a class."""
+    return issubclass(type(value), FunctionType | type)
 
 
 def _importable(value: Any) -> tuple[str, str] | None:
