@@ -109,10 +109,13 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = 1", "flow.py: the file makes no workflow\n  write workflow = Workflow(…)"),
+        (
+            "x = 1",
+            "flow.py: the file makes no workflow\n  decorate a function with @flow, or write workflow = Workflow(…)",
+        ),
         (
             HEAD + 'a = Workflow("a")\nb = Workflow("b")',
-            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  name the one to run 'workflow'",
+            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  choose one: flow.py:a, or call it 'workflow'",
         ),
         ("x = (", "flow.py:1:1: SyntaxError: '(' was never closed\n  1 | x = (\n    | ^^^^^"),
         (
