@@ -7,6 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mulligan.client.home import Home, open, run
+    from mulligan.client.loading import load
+    from mulligan.client.run import Run
+    from mulligan.errors import RunFailed
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
 
@@ -48,10 +52,28 @@ class StepError(Exception):
 _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
+    "Home": "mulligan.client.home",
+    "Run": "mulligan.client.run",
+    "RunFailed": "mulligan.errors",
     "Workflow": "mulligan.language.builder",
+    "load": "mulligan.client.loading",
+    "open": "mulligan.client.home",
+    "run": "mulligan.client.home",
 }
 
-__all__ = ["ActionPlugin", "FormatPlugin", "StepError", "Workflow", "__version__"]
+__all__ = [
+    "ActionPlugin",
+    "FormatPlugin",
+    "Home",
+    "Run",
+    "RunFailed",
+    "StepError",
+    "Workflow",
+    "__version__",
+    "load",
+    "open",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:
