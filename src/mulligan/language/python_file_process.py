@@ -43,7 +43,7 @@ def main(path: str, name: str, fd: str) -> None:
 
 def _build(file: PythonFile) -> Built:
     module = _execute(file.path)
-    return _examine(_choose_workflow(_workflows_in(module), module, file), file.path)
+    return _examine(choose_workflow(module, file), file.path)
 
 
 def _examine(found: Any, path: Path) -> Built:
@@ -94,8 +94,9 @@ def _workflows_in(module: ModuleType) -> dict[str, Any]:
     return dict(found.values())
 
 
-def _choose_workflow(found: dict[str, Any], module: ModuleType, file: PythonFile) -> Any:
-    path = file.path
+def choose_workflow(module: ModuleType, file: PythonFile) -> Any:
+    """The workflow that is meant: the one that was named, or the only one that a user of the file can mean."""
+    found, path = _workflows_in(module), file.path
     if file.name:
         return _named_workflow(found, file)
     if not found:
