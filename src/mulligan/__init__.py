@@ -7,6 +7,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mulligan.flows.actions import (
+        action,
+        agent,
+        approve,
+        call_file,
+        env,
+        file,
+        group,
+        http,
+        secret,
+        shell,
+        sql,
+        wait,
+    )
+    from mulligan.flows.branches import branch, route
+    from mulligan.flows.failure import Failure
+    from mulligan.flows.flow import Flow, flow
+    from mulligan.flows.references import Reference, contains, ended, expression, optional, outcome, size
+    from mulligan.flows.retries import Retry
+    from mulligan.flows.steps import Step, latest, step
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
 
@@ -48,10 +68,72 @@ class StepError(Exception):
 _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
+    "action": "mulligan.flows.actions",
+    "agent": "mulligan.flows.actions",
+    "approve": "mulligan.flows.actions",
+    "call_file": "mulligan.flows.actions",
+    "env": "mulligan.flows.actions",
+    "file": "mulligan.flows.actions",
+    "group": "mulligan.flows.actions",
+    "http": "mulligan.flows.actions",
+    "secret": "mulligan.flows.actions",
+    "shell": "mulligan.flows.actions",
+    "sql": "mulligan.flows.actions",
+    "wait": "mulligan.flows.actions",
+    "branch": "mulligan.flows.branches",
+    "route": "mulligan.flows.branches",
+    "Failure": "mulligan.flows.failure",
+    "Flow": "mulligan.flows.flow",
+    "flow": "mulligan.flows.flow",
+    "Reference": "mulligan.flows.references",
+    "contains": "mulligan.flows.references",
+    "ended": "mulligan.flows.references",
+    "expression": "mulligan.flows.references",
+    "optional": "mulligan.flows.references",
+    "outcome": "mulligan.flows.references",
+    "size": "mulligan.flows.references",
+    "Retry": "mulligan.flows.retries",
+    "Step": "mulligan.flows.steps",
+    "latest": "mulligan.flows.steps",
+    "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
 }
 
-__all__ = ["ActionPlugin", "FormatPlugin", "StepError", "Workflow", "__version__"]
+__all__ = [
+    "ActionPlugin",
+    "Failure",
+    "Flow",
+    "FormatPlugin",
+    "Reference",
+    "Retry",
+    "Step",
+    "StepError",
+    "Workflow",
+    "__version__",
+    "action",
+    "agent",
+    "approve",
+    "branch",
+    "call_file",
+    "contains",
+    "ended",
+    "env",
+    "expression",
+    "file",
+    "flow",
+    "group",
+    "http",
+    "latest",
+    "optional",
+    "outcome",
+    "route",
+    "secret",
+    "shell",
+    "size",
+    "sql",
+    "step",
+    "wait",
+]
 
 
 def __getattr__(name: str) -> Any:
