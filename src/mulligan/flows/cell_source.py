@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from mulligan.flows.source import MAIN, defining_code, find, plain_function, refuse
+from mulligan.flows.functions import MAIN, defining_code, find, plain_function, refuse
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

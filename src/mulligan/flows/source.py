@@ -8,22 +8,20 @@ Source, and not a pickle: a person can read it, and another version of Python ca
 from __future__ import annotations
 
 import keyword
-import linecache
 import os
 import sys
 from importlib import import_module
 from types import CodeType, ModuleType
 
+from mulligan.flows.functions import MAIN, defining_code, find, lookup, plain_function, refuse
+
 # `typing` itself is not imported: a step whose module imports `mulligan` should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
-MAIN = "__main__"
 _LAMBDA = "<lambda>"
 _LOCALS = "<locals>"
-# The longest chain of decorators that is followed.
-_WRAPPED_MAX = 100
 
 
 def action_for(function: Any) -> dict[str, str]:
@@ -54,51 +52,6 @@ def action_for(function: Any) -> dict[str, str]:
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"
         refuse(message, plain, "put @step above all other decorators, and keep the name of the function")
     return {"call": f"{module}:{name}"}
-
-
-def plain_function(function: Any) -> Any:
-    """The function that an object such as a `Step` stands for."""
-    return getattr(function, "__mulligan_function__", function)
-
-
-def find(module: str, name: str) -> Any:
-    """The plain function that `module:name` leads to; None if it leads nowhere."""
-    try:
-        found: Any = import_module(module)
-    except Exception:  # a module may raise anything
-        return None
-    return lookup(found, name)
-
-
-def lookup(module: Any, name: str) -> Any:
-    """The plain function under a dotted name."""
-    for part in name.split("."):
-        module = getattr(module, part, None)
-    return plain_function(module)
-
-
-def defining_code(function: Any) -> CodeType | None:
-    """The code that was written as this function, below its decorators. None if it was not written in Python."""
-    for _ in range(_WRAPPED_MAX):
-        inner = getattr(function, "__wrapped__", None)
-        if inner is None:
-            break
-        function = inner
-    code = getattr(function, "__code__", None)
-    return code if isinstance(code, CodeType) else None
-
-
-def refuse(message: str, function: Any, hint: str) -> NoReturn:
-    """Raise a LanguageError that points at the function."""
-    errors = import_module("mulligan.errors")
-    code = defining_code(function)
-    file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
-    shown = linecache.getline(file, line).rstrip("\n") if line else ""
-    indent = len(shown) - len(shown.lstrip())
-    problem = errors.Problem(
-        "language.function", message, file, line, indent + 1, max(1, len(shown.strip())), shown, hint
-    )
-    raise errors.LanguageError([problem])
 
 
 def _is_builtin(function: Any) -> bool:
