@@ -75,6 +75,7 @@ class _Builder:
         self.declared = declared
         # The steps that an edge leads to, each with the steps that lead to it.
         self.targets: dict[str, set[str]] = {}
+        self._values: dict[tuple[int, Site], Located] = {}
         self.insiders = {record.name: group for group in recorder.group_of.values() for record in group.records}
 
     def build(self, returned: Any) -> Built:
@@ -185,6 +186,8 @@ class _Builder:
     def _step(self, record: Record, previous: Record | None) -> tuple[str, dict[str, Any]]:
         group = self.recorder.group_of.get(record.name)
         keys: dict[str, Any] = dict(record.action)
+        if "python" in keys:
+            keys["python"] = self._located(keys["python"], record.keys_site)
         reads = dict(record.reads)
         if group is not None:
             keys["group"] = self._group(group, reads)
@@ -193,7 +196,7 @@ class _Builder:
             if key == "step":
                 name = value
             else:
-                keys[key] = Located(value, _at(site))
+                keys[key] = self._located(value, site)
         needs = self._needs(record, reads, previous)
         if needs:
             keys["needs"] = [*needs, *keys.get("needs", [])] if not isinstance(keys.get("needs"), Located) else needs
@@ -201,6 +204,13 @@ class _Builder:
             edges = [Located(edge, _at(site)) for edge, site in record.edges]
             keys["next"] = edges[0] if len(edges) == 1 else edges
         return name, self._rewrite(keys, record.group)
+
+    def _located(self, value: Any, site: Site) -> Located:
+        """The value with its site. The same value of another step of the same function is the same object."""
+        key = (id(value), site)
+        if key not in self._values:
+            self._values[key] = Located(value, _at(site))
+        return self._values[key]
 
     def _needs(self, record: Record, reads: dict[str, str], previous: Record | None) -> list[Any]:
         by_name, sources = self.recorder.by_name, self.targets.get(record.name, ())
