@@ -7,6 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mulligan.client.home import Home, open, run
+    from mulligan.client.loading import load
+    from mulligan.client.run import Run
+    from mulligan.errors import RunFailed
     from mulligan.flows.actions import (
         action,
         agent,
@@ -68,6 +72,9 @@ class StepError(Exception):
 _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
+    "Home": "mulligan.client.home",
+    "Run": "mulligan.client.run",
+    "RunFailed": "mulligan.errors",
     "action": "mulligan.flows.actions",
     "agent": "mulligan.flows.actions",
     "approve": "mulligan.flows.actions",
@@ -97,6 +104,9 @@ _LAZY = {
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
+    "load": "mulligan.client.loading",
+    "open": "mulligan.client.home",
+    "run": "mulligan.client.home",
 }
 
 __all__ = [
@@ -104,8 +114,11 @@ __all__ = [
     "Failure",
     "Flow",
     "FormatPlugin",
+    "Home",
     "Reference",
     "Retry",
+    "Run",
+    "RunFailed",
     "Step",
     "StepError",
     "Workflow",
@@ -124,9 +137,12 @@ __all__ = [
     "group",
     "http",
     "latest",
+    "load",
+    "open",
     "optional",
     "outcome",
     "route",
+    "run",
     "secret",
     "shell",
     "size",

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, Display
+from mulligan.service.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, Display
+from mulligan.service.console.paper import Paper
 
 from .commands import SRC, ran, steady, workflow
 from .pipes import Pipe

@@ -20,12 +20,14 @@ from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service import (
     describe_artifact,
     describe_budget,
+    describe_question,
     describe_spending,
     failure_tail,
     spent_budget,
     suggest_commands,
     summarize_failure,
     to_json,
+    when_default_applies,
 )
 from mulligan.service.formatting import format_size, pluralize, single_line, up_to_date_since, values_text
 
@@ -141,13 +143,6 @@ def agents_line(run: dict[str, Any]) -> str:
     return "; ".join(filter(None, (f"agents: {spent}" if spent else "", limits)))
 
 
-def until(wait: dict[str, Any]) -> str:
-    """When the default happens, if no person answers."""
-    if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
-        return ""
-    return f"; the default applies {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
-
-
 def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """`end`, if it did something or is doing it."""
     end: dict[str, Any] | None = run.get("end")
@@ -243,7 +238,7 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
     # Items are counted already, and called runs are shown below.
     waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
     # Many items of a map may wait for the same.
-    yield from dict.fromkeys(f"waits for {single_line(wait['text'])}{until(wait)}" for wait in waits)
+    yield from dict.fromkeys(f"waits for {single_line(wait['text'])}{when_default_applies(wait)}" for wait in waits)
 
 
 def _paused(pause: dict[str, Any]) -> str:
@@ -284,7 +279,7 @@ def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
         if count > 1:
             yield f"{count:,} steps of '{sweep}' are paused: mulligan resume {run_id} {sweep}{place}"
     alone = (wait for wait in run["waiting_for"] if held[sweeps.get(wait.get("place", ""), "")] < 2)
-    yield from (asked for wait in alone if (asked := question(run_id, wait, place)))
+    yield from (asked for wait in alone if (asked := describe_question(run_id, wait, place)))
     for child in run["children"]:
         yield from _questions(child, place)
 
@@ -295,15 +290,3 @@ def _paused_matrices(run: dict[str, Any]) -> dict[str, str]:
     sweeps = {member: name for name, group in matrices for member in group["combinations"]}
     held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
     return {step: sweeps[step] for step in held if step in sweeps}
-
-
-def question(run_id: int, wait: dict[str, Any], home: str) -> str:
-    """The command that answers what a run waits for; "" if no person is asked."""
-    if wait["kind"] == "triage":
-        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
-    if wait["kind"] == "approval":
-        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
-    if wait["kind"] == "step_pause":
-        step = wait["steps"][0]
-        return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"
-    return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""

@@ -54,9 +54,9 @@ def lint(path: str | Path) -> list[Problem]:
 def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) -> LoadResult:
     """The checked workflow in a file, with its warnings. `read` also parses the files it includes."""
     path = Path(path)
-    if path.suffix == python_files.SUFFIX and text is None:
-        file_bytes(path)  # refuse an unreadable file before a process is started
-        return LoadResult(*python_files.build(path))
+    if text is None and (file := python_files.as_python_file(path)) is not None:
+        file_bytes(file.path)  # refuse an unreadable file before a process is started
+        return LoadResult(*python_files.build(file))
     data = file_bytes(path) if text is None else _encode(text)
     with pause_garbage_collection():
         return _load(data, path, IncludedFiles(path.parent, (path.resolve(),), {}, read))

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         report,
         run_control,
         run_list,
+        run_snapshot,
         run_story,
         starting,
         stats,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_progress import RunProgress
+    from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
@@ -107,7 +109,7 @@ else:
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
         "attempts breakers corrections decisions doctor drawing driver forecast gc handler_trial items log_following "
-        "logs outcome overview page pending preview replay report run_control run_list run_story starting "
+        "logs outcome overview page pending preview replay report run_control run_list run_snapshot run_story starting "
         "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
@@ -302,6 +304,14 @@ class Service:
         """Every attempt at the steps of a run, by step."""
         return attempts.attempts_by_step(self.reader.events(run_id))
 
+    def snapshot(self, run_id: int) -> RunSnapshot:
+        """A run at this moment, as typed data: its steps, its failures, its outputs."""
+        return run_snapshot.take_snapshot(self.reader, run_id)
+
+    def status(self, run_id: int) -> RunStatus:
+        """The status of a run; `waiting` if only a person, or time, can move it."""
+        return run_snapshot.find_status(self.reader, run_id)
+
     def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
         """The items of a map step, or the steps of a matrix."""
         return items.list_items(self.reader, run_id, step, is_failed=is_failed)
@@ -342,6 +352,10 @@ class Service:
         """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
         return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
 
+    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
+        """What one attempt wrote; empty if it wrote nothing or ran on another host."""
+        return self.reader.attempt_log(run_id, place, attempt)
+
     def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
         """What the attempts of a step or of a whole run write, as they write it, until it ends."""
         return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)
@@ -377,6 +391,10 @@ class Service:
     ) -> Iterator[WaitEvent]:
         """What happens to runs that other processes drive, until all have ended or the time is up."""
         return waiting.wait_for_runs(self.reader, run_ids, until=until, timeout_seconds=timeout_seconds)
+
+    def wait_for_driver(self, run_id: int) -> RunRecord:
+        """The row of a run, once it has ended or no live process drives it. Waits while one does."""
+        return waiting.wait_for_driver(self.reader, run_id)
 
     def wait_for_changes(self, seconds: float) -> bool:
         """Whether another process writes to the store within so many seconds."""

@@ -10,10 +10,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.tables import length
-from mulligan.cli.terminal import visible
-from mulligan.service import Activity, RunProgress, command_for_request
+from mulligan.service.console.paper import Paper
+from mulligan.service.console.terminal_text import length, visible
+from mulligan.service.next_commands import command_for_request
+from mulligan.service.run_progress import Activity, RunProgress
 
 ROWS_MAX = 8
 BAR_CHARS = 24

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.tables import length
-from mulligan.cli.terminal import where_there_is_room
-from mulligan.service import Activity, Announcement, Forecast, RunProgress, command_for_request
+from mulligan.service.console.paper import Paper
+from mulligan.service.console.terminal_text import length, where_there_is_room
+from mulligan.service.forecast import Forecast
+from mulligan.service.next_commands import command_for_request
+from mulligan.service.run_progress import Activity, Announcement, RunProgress
 
 # A run that ends earlier shows only its lines.
 LIVE_AFTER_SECONDS = 0.4
@@ -63,7 +64,7 @@ class Display:
             return
         self._drawn_at = now
         if self._board is None and self.paper.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
-            self._board = import_module("mulligan.cli.live_board").Board(self.paper, self._home)
+            self._board = import_module("mulligan.service.console.live_board").Board(self.paper, self._home)
         self._show_announcements()
         self._draw()
 
