@@ -12,6 +12,7 @@ from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters, site_of
 from mulligan.flows.recording import END, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, step_path
+from mulligan.flows.steps import Step
 from mulligan.language.builder import CallSite, Located, Workflow
 
 # What the function of `end` may read, by the names of its parameters.
@@ -137,7 +138,7 @@ class _Builder:
             source, step = recorder.recoveries[done]
             done += 1
             for target, keys, site in [*step.routes, *recorder.step_routes.get(id(step.recovery), ())]:
-                if not hasattr(target, "record_for_route"):
+                if not isinstance(target, Step):
                     recorder.route(source, target, keys, site)
                     continue
                 found = _ancestor(source, target, step, made_for)
@@ -152,15 +153,13 @@ class _Builder:
     def _target(self, source: Record, target: Any, site: Site) -> str:
         if isinstance(target, Record):
             return target.name
-        if target == END:
-            return END
+        if isinstance(target, str):
+            return target  # the reader refuses what is no step, and suggests one
         recorder = self.recorder
-        if hasattr(target, "record_for_route") and id(target) not in recorder.last:
+        if isinstance(target, Step) and id(target) not in recorder.last:
             found = target.record_for_route(recorder, source, site)
             self._move_behind(source, found)
             return str(found.name)
-        if isinstance(target, str):
-            return target  # the reader refuses what is no step, and suggests one
         return recorder.record_of(target, "a route", site).name
 
     def _move_behind(self, source: Record, made: Record) -> None:

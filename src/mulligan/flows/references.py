@@ -43,6 +43,7 @@ _METHODS = {
     ("find", 1): "{0}.indexOf({1})",
     ("rfind", 1): "{0}.lastIndexOf({1})",
 }
+_SHOWN_METHODS = "startswith, endswith, contains, matches, lower, upper, strip, replace, split, join, find and get"
 _CEL_METHODS = frozenset(
     "contains matches replace split join startsWith endsWith lowerAscii upperAscii trim indexOf lastIndexOf substring "
     "charAt getFullYear getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours getMinutes getSeconds "
@@ -126,8 +127,9 @@ class Reference:
             return conditional(contains(value, key), value[key], default)
         written = _METHODS.get((method, len(arguments)))
         if named or (written is None and method not in _CEL_METHODS):
-            known = sorted({*(name for name, _ in _METHODS), "get", *_CEL_METHODS})
-            _refuse(value, f"it has no method '{method}' in an expression", f"it has {', '.join(known)}; or use a step")
+            _refuse(
+                value, f"expressions have no method '{method}'", f"compute it in a step; there are {_SHOWN_METHODS}"
+            )
         parts = [_operand(argument, TERNARY) for argument in arguments]
         reads = dict(value._mulligan_reads)
         for _, more in parts:
