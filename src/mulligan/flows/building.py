@@ -12,6 +12,7 @@ from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters, site_of
 from mulligan.flows.recording import END, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, step_path
+from mulligan.flows.steps import Step
 from mulligan.language.builder import CallSite, Located, Workflow
 
 # What the function of `end` may read, by the names of its parameters.
@@ -75,6 +76,7 @@ class _Builder:
         self.declared = declared
         # The steps that an edge leads to, each with the steps that lead to it.
         self.targets: dict[str, set[str]] = {}
+        self._values: dict[tuple[int, Site], Located] = {}
         self.insiders = {record.name: group for group in recorder.group_of.values() for record in group.records}
 
     def build(self, returned: Any) -> Built:
@@ -136,7 +138,7 @@ class _Builder:
             source, step = recorder.recoveries[done]
             done += 1
             for target, keys, site in [*step.routes, *recorder.step_routes.get(id(step.recovery), ())]:
-                if not hasattr(target, "record_for_route"):
+                if not isinstance(target, Step):
                     recorder.route(source, target, keys, site)
                     continue
                 found = _ancestor(source, target, step, made_for)
@@ -151,15 +153,13 @@ class _Builder:
     def _target(self, source: Record, target: Any, site: Site) -> str:
         if isinstance(target, Record):
             return target.name
-        if target == END:
-            return END
+        if isinstance(target, str):
+            return target  # the reader refuses what is no step, and suggests one
         recorder = self.recorder
-        if hasattr(target, "record_for_route") and id(target) not in recorder.last:
+        if isinstance(target, Step) and id(target) not in recorder.last:
             found = target.record_for_route(recorder, source, site)
             self._move_behind(source, found)
             return str(found.name)
-        if isinstance(target, str):
-            return target  # the reader refuses what is no step, and suggests one
         return recorder.record_of(target, "a route", site).name
 
     def _move_behind(self, source: Record, made: Record) -> None:
@@ -185,6 +185,8 @@ class _Builder:
     def _step(self, record: Record, previous: Record | None) -> tuple[str, dict[str, Any]]:
         group = self.recorder.group_of.get(record.name)
         keys: dict[str, Any] = dict(record.action)
+        if "python" in keys:
+            keys["python"] = self._located(keys["python"], record.keys_site)
         reads = dict(record.reads)
         if group is not None:
             keys["group"] = self._group(group, reads)
@@ -193,7 +195,7 @@ class _Builder:
             if key == "step":
                 name = value
             else:
-                keys[key] = Located(value, _at(site))
+                keys[key] = self._located(value, site)
         needs = self._needs(record, reads, previous)
         if needs:
             keys["needs"] = [*needs, *keys.get("needs", [])] if not isinstance(keys.get("needs"), Located) else needs
@@ -201,6 +203,13 @@ class _Builder:
             edges = [Located(edge, _at(site)) for edge, site in record.edges]
             keys["next"] = edges[0] if len(edges) == 1 else edges
         return name, self._rewrite(keys, record.group)
+
+    def _located(self, value: Any, site: Site) -> Located:
+        """The value with its site. The same value of another step of the same function is the same object."""
+        key = (id(value), site)
+        if key not in self._values:
+            self._values[key] = Located(value, _at(site))
+        return self._values[key]
 
     def _needs(self, record: Record, reads: dict[str, str], previous: Record | None) -> list[Any]:
         by_name, sources = self.recorder.by_name, self.targets.get(record.name, ())

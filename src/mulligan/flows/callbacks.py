@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from types import FunctionType
 
 from mulligan.flows.context import refuse
 from mulligan.flows.parameters import Parameters, site_of
@@ -28,13 +29,10 @@ class Callback:
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+        self.__mulligan_function__ = with_failures(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
-
-    @property
-    def __mulligan_function__(self) -> Callable[..., Any]:
-        return with_failures(self.fn)
 
 
 def with_failures(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,19 +41,19 @@ def with_failures(function: Callable[..., Any]) -> Callable[..., Any]:
     names = [name for name, annotation in annotations.items() if _is_failure(annotation) and name != "return"]
     if not names:
         return function
+    module = _FAILURE_MODULE
 
-    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        make = __import__(_FAILURE_MODULE, fromlist=[_FAILURE]).Failure.made_from
+        make = __import__(module, fromlist=["Failure"]).Failure.made_from
         for name in names:
             if isinstance(kwargs.get(name), dict):
                 kwargs[name] = make(kwargs[name])
         return function(*args, **kwargs)
 
-    call.__annotations__ = {name: one for name, one in annotations.items() if name not in names}
-    # A reader of annotations would find the original ones here.
-    del call.__wrapped__
-    return call
+    # With the names of the user's module, in which other annotations are resolved.
+    made = wraps(function)(FunctionType(call.__code__, function.__globals__, closure=call.__closure__))
+    made.__annotations__ = {name: one for name, one in annotations.items() if name not in names}
+    return made
 
 
 def _is_failure(annotation: Any) -> bool:
@@ -88,7 +86,7 @@ def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = ""
             known = ", ".join(given) or "no other values"
             message = f"{what} '{function.__name__}' has the parameter '{name}', and there is no value of that name"
             refuse("arguments", message, hint=f"there are {known}", word=name, site=site_of(function))
-    command: dict[str, Any] = {"python": action_for(function)}
+    command: dict[str, Any] = {"python": action_for(value)}
     if args:
         command["args"] = args
     return command

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
+    import mulligan
     from mulligan.flows.retries import Duration, Retry
     from mulligan.language.builder import Workflow
 
@@ -140,13 +141,15 @@ class Flow(Generic[P, R]):
         """The workflow that this flow makes, as `mulligan.Workflow`."""
         return self.__mulligan_workflow__()
 
-    def run(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
         """Run the flow here, durably, to its end: `nightly.run(url="https://…")`. See `mulligan.run`."""
-        return import_module("mulligan").run(self, **self._inputs(args, kwargs))
+        run: mulligan.Run = import_module("mulligan").run(self, inputs=self._inputs(args, kwargs))
+        return run
 
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
         """Start a run for workers to drive, and return its handle. See `mulligan.open` and `Home.start`."""
-        return import_module("mulligan").open().start(self, inputs=self._inputs(args, kwargs))
+        run: mulligan.Run = import_module("mulligan").open().start(self, inputs=self._inputs(args, kwargs))
+        return run
 
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args:

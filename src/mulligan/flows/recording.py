@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from mulligan.flows.references import Reads
 
-_TOKEN = re.compile(r"\$\{[^{}]*\}")
+# An expression without braces of its own.
+_TOKEN = r"\$\{[^{}]*\}"
 END = "end"
 
 
@@ -73,6 +74,8 @@ class Recorder:
         self.groups: list[Group] = []
         self.group_of: dict[str, Group] = {}
         self._numbers: dict[str, int] = {}
+        # Values of keys that read no step, by their identity: a step that is called often has the same keys each time.
+        self._constants: dict[int, tuple[Any, Any]] = {}
 
     def add(self, name: str, *, is_chosen: bool, site: Site, keys_site: Site) -> Record:
         """A new step. A name that is not chosen gets a number if it is taken."""
@@ -132,6 +135,18 @@ class Recorder:
             return self.value(value.keys, reads)
         return plain(value)
 
+    def constant(self, value: Any, reads: Reads, convert: Any = None) -> Any:
+        """The same for a value of a key, which is converted only once if it reads no step."""
+        known = self._constants.get(id(value))
+        if known is not None:
+            return known[1]
+        found: Reads = {}
+        converted = (convert or self.value)(value, found)
+        merge(reads, found)
+        if not found:
+            self._constants[id(value)] = (value, converted)
+        return converted
+
     def condition(self, value: Any) -> Reference:
         """A condition, given as a reference, or as a text as in a file."""
         if isinstance(value, Reference):
@@ -149,9 +164,9 @@ class Recorder:
         return {name: SUCCESS for name in steps_in(text) if name in self.by_name}
 
     def _read_text(self, text: str, reads: Reads) -> None:
-        for token in _TOKEN.findall(text):
+        for token in re.findall(_TOKEN, text):
             merge(reads, self.formatted.get(token) or self._known(token))
-        rest = _TOKEN.sub("", text)
+        rest = re.sub(_TOKEN, "", text)
         if "${" in rest:  # an expression with braces of its own
             for formatted, read in self.formatted.items():
                 if formatted in text:

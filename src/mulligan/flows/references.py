@@ -28,7 +28,6 @@ TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY, MEMBER = range(1, 9)
 SUCCESS, OPTIONAL, ENDED = "success", "success_or_skipped", "always"
 _STRICTNESS = (SUCCESS, OPTIONAL, ENDED)
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Words that CEL does not allow as the name of a field.
 _RESERVED = frozenset(
     "as break const continue else false for function if import in let loop namespace null package return true var void "
@@ -44,6 +43,7 @@ _METHODS = {
     ("find", 1): "{0}.indexOf({1})",
     ("rfind", 1): "{0}.lastIndexOf({1})",
 }
+_SHOWN_METHODS = "startswith, endswith, contains, matches, lower, upper, strip, replace, split, join, find and get"
 _CEL_METHODS = frozenset(
     "contains matches replace split join startsWith endsWith lowerAscii upperAscii trim indexOf lastIndexOf substring "
     "charAt getFullYear getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours getMinutes getSeconds "
@@ -127,8 +127,9 @@ class Reference:
             return conditional(contains(value, key), value[key], default)
         written = _METHODS.get((method, len(arguments)))
         if named or (written is None and method not in _CEL_METHODS):
-            known = sorted({*(name for name, _ in _METHODS), "get", *_CEL_METHODS})
-            _refuse(value, f"it has no method '{method}' in an expression", f"it has {', '.join(known)}; or use a step")
+            _refuse(
+                value, f"expressions have no method '{method}'", f"compute it in a step; there are {_SHOWN_METHODS}"
+            )
         parts = [_operand(argument, TERNARY) for argument in arguments]
         reads = dict(value._mulligan_reads)
         for _, more in parts:
@@ -287,7 +288,7 @@ def stricter(one: str, other: str) -> str:
 
 def _member(value: Reference, name: str) -> str:
     before = _enclosed(value, MEMBER)
-    if _IDENTIFIER.match(name) and name not in _RESERVED:
+    if _is_field(name):
         return f"{before}.{name}"
     return f"{before}[{literal(name)}]"
 
@@ -382,17 +383,22 @@ def _with_need(value: Any, on: str, name: str) -> Any:
     return Reference(value._mulligan_source, dict.fromkeys(value._mulligan_reads, on), value._mulligan_level)
 
 
-_STEPS = re.compile(r"""(?<![\w.])steps(?:\.([A-Za-z_]\w*)|\[\s*["']([^"'\]]+)["']\s*\])""")
+# Patterns are compiled when they are used: a step that imports its module uses none.
+_STEPS = r"""(?<![\w.])steps(?:\.([A-Za-z_]\w*)|\[\s*["']([^"'\]]+)["']\s*\])"""
 
 
 def steps_in(text: str) -> Iterator[str]:
     """The names of the steps that an expression reads."""
-    return (found[1] or found[2] for found in _STEPS.finditer(text)) if "steps" in text else iter(())
+    return (found[1] or found[2] for found in re.finditer(_STEPS, text)) if "steps" in text else iter(())
 
 
 def step_path(name: str) -> str:
     """`steps.NAME`, as an expression writes it."""
-    return f"steps.{name}" if _IDENTIFIER.match(name) and name not in _RESERVED else f"steps[{literal(name)}]"
+    return f"steps.{name}" if _is_field(name) else f"steps[{literal(name)}]"
+
+
+def _is_field(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and name not in _RESERVED
 
 
 class Outcome:
@@ -412,12 +418,12 @@ class Outcome:
         warnings: list[Any]
 
 
-_OUTPUT = re.compile(r"(steps(?:\.\w+|\[\"[^\"]+\"\]))\.output")
+_OUTPUT = r"(steps(?:\.\w+|\[\"[^\"]+\"\]))\.output"
 
 
 def outcome(value: Any) -> Outcome:
     """How the step ended that returned `value`. See `Outcome`."""
-    whole = _OUTPUT.match(source_of(value)) if isinstance(value, Reference) else None
+    whole = re.match(_OUTPUT, source_of(value)) if isinstance(value, Reference) else None
     if whole is None:
         refuse("reference", f"mulligan.outcome takes what a step returned, and this is {value!r}", word="outcome")
     return Reference(whole[1], dict.fromkeys(reads_of(value), ENDED))  # type: ignore[return-value]

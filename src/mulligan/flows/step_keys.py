@@ -92,9 +92,9 @@ def apply_keys(recorder: Recorder, record: Record, keys: Keys, *, item: str = ""
         elif name in COMMANDS:
             _put(record, name, command(recorder, record, value, name), site, is_of_item=bool(item))
         elif name == "retry":
-            record.keys[name] = (_retry(recorder, record, value), site)
+            record.keys[name] = (_retry_of(recorder, record, value), site)
         else:
-            _put(record, name, recorder.value(value, record.reads), site, is_of_item=bool(item))
+            _put(record, name, recorder.constant(value, record.reads), site, is_of_item=bool(item))
 
 
 def _put(record: Record, name: str, value: Any, site: Site, *, is_of_item: bool) -> None:
@@ -125,6 +125,12 @@ def _add_edge(recorder: Recorder, record: Record, edge: Any, site: Site) -> None
         refuse("missing_key", "an edge has no target", hint="add 'to'", word="next", site=site)
     target = keys.pop("to")
     recorder.route(record, target, keys, site)
+
+
+def _retry_of(recorder: Recorder, record: Record, value: Any) -> Any:
+    if isinstance(value, Retry) and "recovery_script" not in value.keys and "rules" not in value.keys:
+        return recorder.constant(value, record.reads)
+    return _retry(recorder, record, value)
 
 
 def _retry(recorder: Recorder, record: Record, value: Any) -> Any:

@@ -88,6 +88,7 @@ class Step(Generic[P, R]):
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+        self.__mulligan_function__ = with_failures(function)
         self.recovery = recovery or _Recovery()
         # A name that was chosen for one call is not numbered.
         self._is_name_chosen = False
@@ -96,10 +97,6 @@ class Step(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<step {self.__name__}>"
-
-    @property
-    def __mulligan_function__(self) -> Callable[..., Any]:
-        return with_failures(self.fn)
 
     @property
     def routes(self) -> list[tuple[Any, dict[str, Any], Site]]:
@@ -293,7 +290,7 @@ class Step(Generic[P, R]):
 
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
         if self._action is None:
-            self._action = action_for(self.fn)
+            self._action = dict(action_for(self))
             for key in ("requirements", "python"):
                 if key in self.keys:
                     self._action[key] = self.keys[key][0]

@@ -200,6 +200,8 @@ class _CallSites:
 
     def __init__(self) -> None:
         self.sites: list[CallSite] = []
+        # A located value that is used again has the same node, as an alias has in YAML.
+        self._located: dict[int, tuple[Located, Node]] = {}
 
     def caller(self) -> CallSite:
         """The call site outside this module."""
@@ -214,23 +216,39 @@ class _CallSites:
         return len(self.sites) - 1
 
     def mapping(self, value: dict[str, Any], site: CallSite) -> Mapping:
-        node = Mapping(self.index(site), 0)
-        for key, inner in value.items():
-            node.entries[str(key)] = (self.scalar(str(key), site), self.node(inner, site))
-        return node
+        return self._mapping(value, site, self.index(site))
 
     def node(self, value: Any, site: CallSite) -> Node:
-        if isinstance(value, Located):
-            return self.node(value.value, value.site)
-        if isinstance(value, dict):
-            return self.mapping(value, site)
-        if isinstance(value, list | tuple):
-            sequence = Sequence(self.index(site), 0)
-            sequence.items = [self.node(item, site) for item in value]
-            return sequence
-        return self.scalar(value, site)
+        return self._node(value, site, self.index(site))
 
     def scalar(self, value: Any, site: CallSite) -> Scalar:
+        return self._scalar(value, site, self.index(site))
+
+    def _mapping(self, value: dict[str, Any], site: CallSite, line: int) -> Mapping:
+        node = Mapping(line, 0)
+        entries = node.entries
+        for key, inner in value.items():
+            entries[str(key)] = (self._scalar(str(key), site, line), self._node(inner, site, line))
+        return node
+
+    def _node(self, value: Any, site: CallSite, line: int) -> Node:
+        if type(value) is str:  # most values are texts
+            return self._scalar(value, site, line)
+        if isinstance(value, dict):
+            return self._mapping(value, site, line)
+        if isinstance(value, list | tuple):
+            sequence = Sequence(line, 0)
+            sequence.items = [self._node(item, site, line) for item in value]
+            return sequence
+        if isinstance(value, Located):
+            if id(value) not in self._located:
+                self._located[id(value)] = (value, self.node(value.value, value.site))
+            return self._located[id(value)][1]
+        return self._scalar(value, site, line)
+
+    def _scalar(self, value: Any, site: CallSite, line: int) -> Scalar:
+        if type(value) is str and value.isascii() and value.isprintable():
+            return Scalar(value, value, '"', line, 0, 0)
         value = _plain(value)
         if problem := self._problem_of_value(value, site):
             raise LanguageError([problem])
@@ -243,7 +261,7 @@ class _CallSites:
             if isinstance(value, bool)
             else repr(value)
         )
-        return Scalar(value, text, '"', self.index(site), 0, 0)
+        return Scalar(value, text, '"', line, 0, 0)
 
     def _problem_of_value(self, value: Any, site: CallSite) -> Problem | None:
         """The problem of a value that no file could contain either, if there is one."""
