@@ -14,24 +14,10 @@ from typing import Any
 
 import pytest
 
+from mulligan import step
 from mulligan.errors import LanguageError
 from mulligan.flows.source import action_for
 from mulligan.worker import pinned_modules
-
-
-class Step:
-    """Stands for a function, as what `@step` makes."""
-
-    def __init__(self, function: Any) -> None:
-        self.__mulligan_function__ = function
-        self.fn = function
-
-
-def step(function: Any) -> Step:
-    return Step(function)
-
-
-step.__module__ = "mulligan.flows"
 
 
 class Session:
@@ -89,7 +75,6 @@ def script(main: ModuleType, path: Path, text: str) -> None:
     """Run the file as `python FILE` does, up to its end."""
     path.write_text(text, encoding="utf-8")
     main.__file__ = str(path)
-    main.__dict__.update(step=step)
     exec(compile(text, str(path), "exec", dont_inherit=True), main.__dict__)
 
 
@@ -131,7 +116,7 @@ def test_a_function_at_the_top_of_a_module_is_called_by_its_name(module: ModuleT
 
 
 def test_an_object_that_stands_for_a_function_is_called_by_the_name_of_the_function(module: ModuleType) -> None:
-    module.clean = Step(module.clean)  # type: ignore[attr-defined]
+    module.clean = step(module.clean)  # type: ignore[attr-defined]
 
     assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
 
@@ -172,8 +157,11 @@ def test_a_refusal_points_at_the_function(module: ModuleType, tmp_path: Path) ->
 # -- scripts ---------------------------------------------------------------------------------------------------------
 
 NIGHTLY = """
+from mulligan import step
+
 WORD = "rows of"
 
+@step
 def fetch(url):
     return f"{WORD} {url} in {__name__}"
 
