@@ -211,6 +211,18 @@ def test_cells_run_as_they_were_when_the_run_began(main: ModuleType) -> None:
     assert (before, said.json["status"], said.json["outputs"]) == ("failed", "completed", {"said": "hello you"})
 
 
+def test_each_run_of_a_session_takes_what_the_session_has_then(main: ModuleType) -> None:
+    cell(main, "WORD = 'first'\n\n@step\ndef say() -> str:\n    return WORD\n")
+    cell(main, "@flow\ndef saying():\n    return [say(), say()]\n")
+    first = main.saying.workflow().check()
+    cell(main, "WORD = 'second'\n")
+    second = main.saying.workflow().check()
+
+    assert [step.action.params["source"].split()[2] for flow in (first, second) for step in flow.steps] == (
+        ["'first'", "'first'", "'second'", "'second'"]
+    )
+
+
 def test_what_a_cell_cannot_take_along_is_refused_before_the_run_exists(main: ModuleType) -> None:
     cell(main, "import threading\nlock = threading.Lock()\n\n@step\ndef greet():\n    return lock\n")
     cell(main, "@flow\ndef greetings():\n    greet()\n")

@@ -39,14 +39,24 @@ def lookup(module: Any, name: str) -> Any:
     return plain_function(module)
 
 
-def defining_code(function: Any) -> CodeType | None:
-    """The code that was written as this function, below its decorators. None if it was not written in Python."""
+def written_function(function: Any) -> Any:
+    """The function below its decorators, as far as they say what they wrap."""
     for _ in range(_WRAPPED_MAX):
         inner = getattr(function, "__wrapped__", None)
         if inner is None:
             break
         function = inner
-    code = getattr(function, "__code__", None)
+    return function
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether both are one function, which a step and its changed copies may wrap each for itself."""
+    return one is other or getattr(one, "__wrapped__", one) is getattr(other, "__wrapped__", other)
+
+
+def defining_code(function: Any) -> CodeType | None:
+    """The code that was written as this function. None if it was not written in Python."""
+    code = getattr(written_function(function), "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 

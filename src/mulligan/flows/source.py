@@ -13,7 +13,17 @@ import sys
 from importlib import import_module
 from types import CodeType, ModuleType
 
-from mulligan.flows.functions import MAIN, defining_code, find, lookup, plain_function, refuse
+from mulligan.flows.context import RECORDER
+from mulligan.flows.functions import (
+    MAIN,
+    defining_code,
+    find,
+    is_same,
+    lookup,
+    plain_function,
+    refuse,
+    written_function,
+)
 
 # `typing` itself is not imported: a step whose module imports `mulligan` should not wait for it.
 TYPE_CHECKING = False
@@ -48,7 +58,7 @@ def action_for(function: Any) -> dict[str, str]:
     if module.startswith("<"):  # a file that workers cannot import: see the reader of Python files
         hint = "call mulligan from the folder of this file, or from one above it"
         refuse(f"workers cannot import the function '{name}'", plain, hint)
-    if find(module, name) is not plain:
+    if not is_same(find(module, name), plain):
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"
         refuse(message, plain, "put @step above all other decorators, and keep the name of the function")
     return {"call": f"{module}:{name}"}
@@ -63,9 +73,8 @@ def _pin(function: Any, name: str) -> dict[str, str]:
     """The source of a function of `__main__`."""
     main = sys.modules[MAIN]
     code, file = defining_code(function), getattr(main, "__file__", None)
-    if file is None or code is None or code.co_filename != file or lookup(main, name) is not function:
-        action: dict[str, str] = import_module("mulligan.flows.cell_source").action_for_cell(function)
-        return action
+    if file is None or code is None or code.co_filename != file or not is_same(lookup(main, name), function):
+        return _of_cell(function)
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name != MAIN:
         return {"call": f"{spec.name}:{name}"}  # `python -m package.module`: workers import it as that
@@ -75,6 +84,15 @@ def _pin(function: Any, name: str) -> dict[str, str]:
     if not _defines(text, file, code):
         refuse(f"'{file}' has changed since this process loaded it", function, "start it again")
     return {"call": f"{_module_name(path)}:{name}", "source": text, "file": _relative(path)}
+
+
+def _of_cell(function: Any) -> dict[str, str]:
+    """The source of a function of a session as it is now. While a flow is built, it is put together once."""
+    known: dict[Any, dict[str, str]] = getattr(RECORDER.get(), "pinned", {})
+    written = written_function(function)
+    if written not in known:
+        known[written] = import_module("mulligan.flows.cell_source").action_for_cell(function)
+    return known[written]
 
 
 def _script(path: str) -> str | None:

@@ -289,12 +289,15 @@ class Step(Generic[P, R]):
         return record
 
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
-        if self._action is None:
-            self._action = dict(action_for(self))
+        action = self._action
+        if action is None:
+            action = dict(action_for(self))
             for key in ("requirements", "python"):
                 if key in self.keys:
-                    self._action[key] = self.keys[key][0]
-        return {"python": self._action, "args": values} if values else {"python": self._action}
+                    action[key] = self.keys[key][0]
+            if "source" not in action:
+                self._action = action  # source may change: a notebook goes on
+        return {"python": action, "args": values} if values else {"python": action}
 
     def _finish(self, recorder: Recorder, record: Record, *, item: str = "") -> None:
         own = {name: one for name, one in self.keys.items() if name not in ("requirements", "python")}
