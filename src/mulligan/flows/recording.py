@@ -33,7 +33,7 @@ class Record:
         self.action: dict[str, Any] = {}
         self.keys: dict[str, Any] = {}
         self.reads: Reads = {}
-        self.edges: list[tuple[dict[str, Any], Site]] = []
+        self.edges: list[tuple[dict[str, Any] | str, Site]] = []
         self.when: Reference | None = None
         self.is_matrix = False
         self.group: Group | None = None
