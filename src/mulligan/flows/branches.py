@@ -29,7 +29,7 @@ def branch(condition: object, then: Any, otherwise: Any = None) -> Any:
     """
     recorder = current("mulligan.branch")
     for function in (then, otherwise):
-        if function is not None and not callable(function):
+        if function is not None and (isinstance(function, Reference) or not callable(function)):
             hint = "write mulligan.branch(condition, lambda: load(rows), lambda: alert())"
             refuse("branch", "a branch is a function, and here a step is called already", hint=hint)
     held = recorder.condition(condition)

@@ -89,7 +89,7 @@ class Recorder:
 
     def _free_name(self, name: str, is_chosen: bool, site: Site) -> str:
         if name == END:
-            refuse("name", "a step cannot be called 'end', which runs last", hint="give it a name=", site=site)
+            refuse("name", "a step cannot be called 'end', which runs last", hint="give it another name", site=site)
         if name not in self.by_name:
             return name
         if is_chosen:
