@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.flows.context import call_site, current, refuse
 from mulligan.flows.recording import merge
-from mulligan.flows.references import OPTIONAL, SUCCESS, Reference, conditional, reads_of
+from mulligan.flows.references import OPTIONAL, TERNARY, Reference, conditional, reads_of, source_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def branch(condition: object, then: Any, otherwise: Any = None) -> Any:
     """
     recorder = current("mulligan.branch")
     for function in (then, otherwise):
-        if function is not None and not callable(function):
+        if function is not None and (isinstance(function, Reference) or not callable(function)):
             hint = "write mulligan.branch(condition, lambda: load(rows), lambda: alert())"
             refuse("branch", "a branch is a function, and here a step is called already", hint=hint)
     held = recorder.condition(condition)
@@ -39,8 +39,7 @@ def branch(condition: object, then: Any, otherwise: Any = None) -> Any:
     if not _is_value(value) or not _is_value(other):
         hint = "let each branch return what one of its steps returned, or a plain value"
         refuse("branch", "a branch returns several values", hint=hint)
-    chosen = conditional(held, value, other)
-    return Reference(f"({chosen._mulligan_source})", reads)
+    return Reference(source_of(conditional(held, value, other)), reads, TERNARY)
 
 
 def _branch(recorder: Recorder, condition: Reference, function: Callable[[], Any], reads: Reads) -> Any:
@@ -54,9 +53,7 @@ def _branch(recorder: Recorder, condition: Reference, function: Callable[[], Any
     made = recorder.records[first:]
     inside = {record.name for record in made}
     for record in made:
-        merge(
-            reads, {step: SUCCESS if on == SUCCESS else on for step, on in record.reads.items() if step not in inside}
-        )
+        merge(reads, {step: on for step, on in record.reads.items() if step not in inside})
     merge(reads, dict.fromkeys(inside, OPTIONAL))
     if isinstance(value, Reference):
         merge(reads, {step: on for step, on in reads_of(value).items() if step not in inside})

@@ -11,7 +11,7 @@ from mulligan.flows.context import RECORDER, Site, refuse
 from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters, site_of
 from mulligan.flows.recording import END, Group, Record, Recorder
-from mulligan.flows.references import SUCCESS, Reference, step_path
+from mulligan.flows.references import SUCCESS, Reference, source_of, step_path
 from mulligan.flows.steps import Step
 from mulligan.language.builder import CallSite, Located, Workflow
 
@@ -175,8 +175,8 @@ class _Builder:
     def _add_edge(self, source: Record, target: str, keys: dict[str, Any], site: Site) -> None:
         edge = {"to": target}
         for key, value in keys.items():
-            edge[key] = value._mulligan_source if isinstance(value, Reference) else self.recorder.value(value, {})
-        source.edges.append((edge, site))
+            edge[key] = source_of(value) if isinstance(value, Reference) else self.recorder.value(value, {})
+        source.edges.append((edge if keys else target, site))
         if target != END:
             self.targets.setdefault(target, set()).add(source.name)
 

@@ -18,6 +18,9 @@ _FAILURE = "Failure"
 # The module that has the class of a failure. Only a function that takes one needs it.
 _FAILURE_MODULE = "mulligan.flows.failure"
 
+# Where a function keeps what stands for it, so that there is one such object however many steps are made of it.
+_ADAPTER = "__mulligan_adapter__"
+
 
 class Callback:
     """A function that Mulligan calls with what happened. Called directly, it is the plain function."""
@@ -41,6 +44,8 @@ def with_failures(function: Callable[..., Any]) -> Callable[..., Any]:
     names = [name for name, annotation in annotations.items() if _is_failure(annotation) and name != "return"]
     if not names:
         return function
+    if _ADAPTER in function.__dict__:
+        return function.__dict__[_ADAPTER]  # type: ignore[no-any-return]
     module = _FAILURE_MODULE
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -53,6 +58,7 @@ def with_failures(function: Callable[..., Any]) -> Callable[..., Any]:
     # With the names of the user's module, in which other annotations are resolved.
     made = wraps(function)(FunctionType(call.__code__, function.__globals__, closure=call.__closure__))
     made.__annotations__ = {name: one for name, one in annotations.items() if name not in names}
+    function.__dict__[_ADAPTER] = made
     return made
 
 

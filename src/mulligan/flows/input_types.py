@@ -8,6 +8,7 @@ import types
 import typing
 from typing import Any
 
+from mulligan.errors import LanguageError
 from mulligan.flows.context import refuse
 from mulligan.flows.literals import plain
 from mulligan.flows.parameters import Parameters, site_of
@@ -44,7 +45,7 @@ def inputs_of(function: Any, parameters: Parameters, given: dict[str, Any]) -> d
         keys = _of_annotation(annotation)
         if name in parameters.defaults:
             default = parameters.defaults[name]
-            keys["default"] = plain(default)
+            keys["default"] = _plain_default(name, default, function)
             if annotation is None and default is not None:
                 keys["type"] = _TYPES.get(type(default), "any")
         found[name] = {**keys, **given.get(name, {})}
@@ -53,6 +54,15 @@ def inputs_of(function: Any, parameters: Parameters, given: dict[str, Any]) -> d
             message = f"{parameters.label} has no parameter '{name}'"
             refuse("unknown_input", message, word=name, site=site_of(function))
     return found
+
+
+def _plain_default(name: str, default: Any, function: Any) -> Any:
+    try:
+        return plain(default)
+    except LanguageError:
+        kind = type(default).__name__
+        message = f"the default of '{name}' is a {kind}, and a flow is built of plain values"
+        refuse("value", message, hint="leave it out, or write None", site=site_of(function))
 
 
 def _resolve(annotation: Any, function: Any) -> Any:

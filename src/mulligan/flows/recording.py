@@ -33,7 +33,7 @@ class Record:
         self.action: dict[str, Any] = {}
         self.keys: dict[str, Any] = {}
         self.reads: Reads = {}
-        self.edges: list[tuple[dict[str, Any], Site]] = []
+        self.edges: list[tuple[dict[str, Any] | str, Site]] = []
         self.when: Reference | None = None
         self.is_matrix = False
         self.group: Group | None = None
@@ -91,7 +91,7 @@ class Recorder:
 
     def _free_name(self, name: str, is_chosen: bool, site: Site) -> str:
         if name == END:
-            refuse("name", "a step cannot be called 'end', which runs last", hint="give it a name=", site=site)
+            refuse("name", "a step cannot be called 'end', which runs last", hint="give it another name", site=site)
         if name not in self.by_name:
             return name
         if is_chosen:
