@@ -68,3 +68,40 @@ def review(text: str) -> dict[str, Any]:
 @step
 def improve(text: str, comments: str) -> str:
     return f"{text}!"
+
+
+@step(retry=1)
+def guarded(url: str, day: str = "monday") -> str:
+    raise StepError("CLOSED", f"{url} is closed on {day}")
+
+
+@guarded.handler(strategy="fallback", timeout="1m")
+def use_cache(failure: Failure, url: str) -> str:
+    return f"{failure.code} {failure.attempt} {failure.step} {url}"
+
+
+@step
+def reserve(room: str) -> str:
+    return f"reserved {room}"
+
+
+@reserve.undo
+def release(reservation: str, room: str) -> str:
+    return f"{reservation}, released {room}"
+
+
+def clear_cache(failure: Failure) -> None:
+    """A recovery script: a plain function may be one."""
+
+
+def announce(output: int) -> None:
+    """Runs after a success."""
+
+
+def check_count(output: int) -> None:
+    if output < 0:
+        raise ValueError("negative")
+
+
+def summarise(failures: list[Any], steps: dict[str, Any], url: str = "") -> str:
+    return f"{url}: {len(failures)} of {len(steps)} failed"
