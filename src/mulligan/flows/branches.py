@@ -5,6 +5,7 @@ from __future__ import annotations
 from mulligan.flows.context import call_site, current, refuse
 from mulligan.flows.recording import merge
 from mulligan.flows.references import OPTIONAL, TERNARY, Reference, conditional, reads_of, source_of
+from mulligan.flows.static_types import overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     S = TypeVar("S")
 
 
+@overload
+def branch(condition: object, then: Callable[[], T], otherwise: Callable[[], S]) -> T | S: ...
+@overload
+def branch(condition: object, then: Callable[[], T], otherwise: None = None) -> T | None: ...
 def branch(condition: object, then: Any, otherwise: Any = None) -> Any:
     """Run the steps of `then` if the condition holds, and those of `otherwise` if it does not.
 

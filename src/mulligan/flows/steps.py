@@ -13,15 +13,13 @@ from mulligan.flows.step_keys import ITEM_KEYS, apply_keys, given_to_commands, l
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-    from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack
+    from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack
 
     from mulligan.flows.recording import Record, Recorder
     from mulligan.flows.step_keys import FunctionKeys, Keys
 
     P = ParamSpec("P")
-    Q = ParamSpec("Q")
     R = TypeVar("R")
-    X = TypeVar("X")
     F = TypeVar("F", bound=Callable[..., Any])
 
     class Mapped(Generic[R]):
@@ -125,8 +123,8 @@ class Step(Generic[P, R]):
         return changed
 
     def map(
-        self: Step[Concatenate[X, Q], R],
-        items: Iterable[X] | Mapping[str, Any] | Mapped[X],
+        self,
+        items: Iterable[Any] | dict[str, str],
         /,
         *args: Any,
         max_parallel: int | None = None,
