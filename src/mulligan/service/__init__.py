@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
+    from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.log_following import LogPiece, LogSelection
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.markup import Html, element, join_html
+    from mulligan.service.page.styles import format_elapsed, status_label, status_tone
     from mulligan.service.pending import PendingEntry, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
@@ -98,6 +101,7 @@ _NAMES = {
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
+    "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.log_following": "LogPiece LogSelection",
@@ -105,6 +109,8 @@ _NAMES = {
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.markup": "Html element join_html",
+    "mulligan.service.page.styles": "format_elapsed status_label status_tone",
     "mulligan.service.pending": "PendingEntry describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",

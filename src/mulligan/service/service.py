@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Diagnosis
     from mulligan.service.drawing import Picture
     from mulligan.service.driver import Capacity, Driver, Ending
+    from mulligan.service.failure_summary import FailureOutcome
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
@@ -252,6 +253,10 @@ class Service:
     ) -> Outcome:
         """What came of driving a run: to be asked before the driver is closed."""
         return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
+
+    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
+        """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
+        return outcome.failure_outcomes(self.reader, run_id)
 
     def forecast(self, slots: float) -> Forecast:
         """How the run that is driven will go on, for a display that asks often."""
@@ -561,6 +566,11 @@ class Service:
         """A picture of a workflow; with statuses, of a run."""
         draw = drawing.draw_mermaid if form == "mermaid" else drawing.draw_svg
         return draw(workflow, statuses, is_expanded=is_expanded)
+
+    @staticmethod
+    def draw_for_notebook(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
+        """The SVG of that picture in the colours of the notebook around it; "" if it is too large."""
+        return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
 
     @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
