@@ -77,6 +77,15 @@ def test_a_function_of_a_module_is_found_where_run_was_called(work: Work) -> Non
     assert report.output == 42
 
 
+def test_an_object_that_stands_for_a_function_is_unwrapped(work: Work) -> None:
+    code = "class Step:\n  def __init__(self, f): self.__mulligan_function__ = f\n"
+    (work.folder / "flows_.py").write_text(code + "@Step\ndef double(x): return x * 2")
+
+    report = work.run(work.lease("python", {"call": "flows_:double", "args": {"x": 21}}))
+
+    assert report.output == 42
+
+
 @pytest.mark.parametrize(
     ("result", "problem"),
     [

@@ -47,7 +47,11 @@ OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
 CONTENTS = "mulligan.worker.artifact_contents"
+# Loaded for functions of a script or a notebook.
+PINNED = "mulligan.worker.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# An object that stands for a function, as `@step` makes one, has the function under this name.
+FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
 PROGRAM = "<step>"
 
@@ -72,6 +76,8 @@ class ChildServer:
         self._interpreter = InterpreterState()
         # One of these is empty.
         self._call = self._code = ""
+        # For a call into a module whose source is pinned with the run.
+        self._source = self._file = ""
         self._folder, self._home = "/", ""
         self._termination = Termination()
         self._kernel = KernelState(slot_out, slot_err)
@@ -168,8 +174,10 @@ class ChildServer:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._interpreter.make_output_folder()
-            result = self._await_result(self._function()(**self._arguments(message)))
-            return {}, encode_output(result)
+            function = self._find_function()
+            arguments = self._decode_arguments(function, message)
+            result = self._complete(function(**arguments))
+            return {}, self._encode_result(function, result)
         except ArtifactUnreadable as error:
             return {"unreadable": str(error)}, "null"
         except NotJson as error:
@@ -185,11 +193,43 @@ class ChildServer:
     def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
         self._code = message.get("code", self._code)
+        self._source = message.get("source", self._source)
+        self._file = message.get("file", self._file)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
 
-    def _arguments(self, message: dict[str, Any]) -> dict[str, Any]:
+    # -- the stages of a call
+
+    def _find_function(self) -> Callable[..., Any]:
+        """Return the function of the step, also if an object stands for it: see `__mulligan_function__`."""
+        found = self._import_target() if self._call else self._execute_code()
+        function: Callable[..., Any] = getattr(found, FUNCTION_ATTRIBUTE, found)
+        return function
+
+    def _import_target(self) -> Any:
+        module, _, name = self._call.partition(":")
+        # A run that the module starts at its top level is refused: it would start itself again.
+        __mulligan_loading__ = module  # noqa: F841
+        target = (
+            self._interpreter.import_installed(PINNED).load(module, self._source, self._file)
+            if self._source
+            else self._interpreter.import_installed(module)
+            if module.startswith(OWN_PACKAGE)
+            else importlib.import_module(module)
+        )
+        for part in name.split("."):
+            target = getattr(target, part)
+        return target
+
+    def _execute_code(self) -> Any:
+        # Each step has its own namespace.
+        names: dict[str, Any] = {"__name__": "__mulligan__"}
+        exec(self._program(self._code), names)  # noqa: S102
+        return names["main"]
+
+    def _decode_arguments(self, function: Callable[..., Any], message: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the call: JSON, with the content of artifacts in place of references."""
         args: dict[str, Any] = message.get("args", {})
         return (
             self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"])
@@ -197,29 +237,16 @@ class ChildServer:
             else args
         )
 
-    def _function(self) -> types.FunctionType:
-        if self._call:
-            module, _, name = self._call.partition(":")
-            target = (
-                self._interpreter.import_installed(module)
-                if module.startswith(OWN_PACKAGE)
-                else importlib.import_module(module)
-            )
-            for part in name.split("."):
-                target = getattr(target, part)
-            return target  # type: ignore[return-value]
-        # Each step has its own namespace.
-        names: dict[str, Any] = {"__name__": "__mulligan__"}
-        exec(self._program(self._code), names)  # noqa: S102
-        result: types.FunctionType = names["main"]
-        return result
-
-    def _await_result(self, result: object) -> object:
+    def _complete(self, result: object) -> object:
         """Run the coroutine of an `async def main`; return anything else unchanged."""
         if isinstance(result, types.CoroutineType):
             # Imported late: asyncio costs more than the rest of a child.
             return self._interpreter.import_installed("asyncio").run(result)
         return result
+
+    def _encode_result(self, function: Callable[..., Any], result: object) -> str:
+        """Return the result as JSON text; raise NotJson if it cannot be."""
+        return encode_output(result)
 
     def _program(self, code: str) -> types.CodeType:
         """Compile code once, however many steps share it."""
