@@ -104,6 +104,8 @@ _LAZY = {
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
+    # The graph of a workflow or a flow for a notebook.
+    "_flow_html": "mulligan.client.loading",
     "load": "mulligan.client.loading",
     "open": "mulligan.client.home",
     "run": "mulligan.client.home",

@@ -27,21 +27,38 @@ from mulligan.testing.history import History, step, workflow
 # -- a real kernel ---------------------------------------------------------------------------------------------------
 
 CELLS = {
-    "run": """
-import mulligan
-from mulligan import Workflow
+    "define": """
+from pathlib import Path
 
-flow = Workflow("nightly")
-flow.step("fetch", shell="test -e got || { touch got; echo '<b>reset</b>' >&2; exit 75; }; echo 3", retry=2)
-flow.step("load", needs=["fetch"], shell="echo '<script>alert(1)</script>'").outputs(said="${steps.load.output}")
-run = mulligan.run(flow)
+import mulligan
+from mulligan import flow, step
+
+@step(retry=2)
+def fetch(table: str) -> int:
+    if not Path("got").exists():
+        Path("got").touch()
+        raise ConnectionError("<b>reset</b>")
+    return 3
+
+@step
+def load(rows: int) -> str:
+    return f"<script>alert({rows})</script>"
+
+@flow
+def nightly(table: str = "facts"):
+    return {"said": load(fetch(table))}
+
+nightly
+""",
+    "run": """
+run = nightly.run(table="orders")
 """,
     "result": "run",
-    "run as result": "mulligan.run(flow)",
+    "run as result": "nightly.run()",
     "story": "run.explain()",
     "list": "mulligan.open().runs()",
     "interrupted": """
-mulligan.run(Workflow("endless").step("hang", shell="echo up; exec sleep 600"))
+mulligan.run(mulligan.Workflow("endless").step("hang", shell="echo up; exec sleep 600"))
 """,
     "after": "mulligan.open().get('latest').cancel(now=True).status",
 }
@@ -77,13 +94,16 @@ def html_of(output: NotebookNode) -> str:
 def test_a_notebook_shows_its_runs_in_place_and_an_interrupted_one_says_how_to_continue(tmp_path: Path) -> None:
     outputs = executed(tmp_path)
 
+    (graph,) = outputs["define"]
+    assert "<svg" in html_of(graph) and graph.data["text/plain"] == "<flow nightly>"
+
     (shown,) = outputs["run"]
 
     assert shown.output_type == "display_data"
     assert shown.data["text/plain"] == "run 1 of 'nightly': completed"
     assert 'mulligan-good">completed' in html_of(shown)
-    assert "EXIT_NONZERO 75: &lt;b&gt;reset&lt;/b&gt;" in html_of(shown) and "retried, then completed" in html_of(shown)
-    assert "&lt;script&gt;alert(1)" in html_of(shown) and "<script" not in html_of(shown)
+    assert "ConnectionError: &lt;b&gt;reset&lt;/b&gt;" in html_of(shown) and "retried, then completed" in html_of(shown)
+    assert "&lt;script&gt;alert(3)" in html_of(shown) and "<script" not in html_of(shown)
     assert "<svg" in html_of(shown) and "is-completed" in html_of(shown)
 
     (result,) = outputs["result"]
@@ -275,9 +295,11 @@ def test_a_run_that_is_gone_is_shown_as_text(tmp_path: Path) -> None:
     assert repr(run).startswith("<Run 1: ")
 
 
-def test_a_loaded_file_shows_its_graph_and_an_empty_list_says_so(tmp_path: Path) -> None:
+def test_a_workflow_shows_its_graph_and_an_empty_list_says_so(tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text("steps: [{step: fetch, shell: 'true'}, {step: load, needs: [fetch], shell: 'true'}]")
 
     assert "<svg" in mulligan.load(file)._repr_html_()
+    assert "<svg" in (Workflow("nightly").step("greet", shell="echo hello")._repr_html_() or "")
+    assert Workflow("nightly").step("greet", shel="echo hello")._repr_html_() is None
     assert "no runs" in mulligan.open(tmp_path / "home").runs()._repr_html_()

@@ -360,7 +360,7 @@ def _progress(step: Run) -> Html | None:
     if total and done is not None:
         share = min(100.0, max(0.0, 100 * done / total))
         bar = element("progress", max=100, value=f"{share:.1f}")
-    figures = f"{done:,}" + (f" of {total:,}" if total else "") if done is not None else ""
+    figures = "" if done is None else f"{done:.0%}" if total == 1 else f"{done:,}" + (f" of {total:,}" if total else "")
     words = " ".join(filter(None, (figures, _cut(single_line(text)))))
     return join_html((bar, element("span", f" {words}", class_="mulligan-dim")))
 

@@ -71,6 +71,11 @@ class Flow(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<flow {self.name}>"
 
+    def _repr_html_(self) -> str | None:
+        """Its graph, in a notebook."""
+        html: str | None = import_module("mulligan")._flow_html(self)
+        return html
+
     @property
     def name(self) -> str:
         return str(self.keys.get("name", self.__name__))

@@ -20,6 +20,7 @@ import linecache
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +72,11 @@ class Workflow:
         workflow._sites = _CallSites()
         workflow._set_up(keys, site)
         return workflow
+
+    def _repr_html_(self) -> str | None:
+        """Its graph, in a notebook."""
+        html: str | None = import_module("mulligan")._flow_html(self)
+        return html
 
     def _set_up(self, keys: dict[str, Any], site: CallSite) -> None:
         self._root = self._sites.mapping(keys, site)
