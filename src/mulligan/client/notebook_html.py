@@ -56,7 +56,7 @@ MATRIX_STEPS_MAX = 8
 ENDED = ("completed", "failed", "cancelled")
 _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
-_TOLD_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
+_REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
 _FATE_TONES = {"open": "bad", "left": "idle", "under_way": "try", "mended": "good"}
 
 Run = Mapping[str, Any]
@@ -336,7 +336,7 @@ def _words(step: Run) -> Iterator[str]:
         yield _called(step["children"])
     for warning in step["warnings"]:
         yield f"warning: {_cut(summarize_failure(warning))}"
-    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _TOLD_WAITS or wait.get("obstacles"))
+    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _REPORTED_WAITS or wait.get("obstacles"))
     yield from dict.fromkeys(f"waits for {_cut(single_line(wait['text']))}" for wait in waits)
 
 
@@ -360,7 +360,7 @@ def _progress(step: Run) -> Html | None:
     if total and done is not None:
         share = min(100.0, max(0.0, 100 * done / total))
         bar = element("progress", max=100, value=f"{share:.1f}")
-    figures = f"{done:,}" + (f" of {total:,}" if total else "") if done is not None else ""
+    figures = "" if done is None else f"{done:.0%}" if total == 1 else f"{done:,}" + (f" of {total:,}" if total else "")
     words = " ".join(filter(None, (figures, _cut(single_line(text)))))
     return join_html((bar, element("span", f" {words}", class_="mulligan-dim")))
 
