@@ -29,6 +29,7 @@ from mulligan.worker.environment_cache import (
     folder_of,
     is_ready,
     locked,
+    make_folder,
     python_in,
     read_json,
     venv_in,
@@ -169,13 +170,16 @@ class Builder:
         try:
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
             answer = json.loads(done.stdout)
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            text = getattr(error, "stderr", "") or getattr(error, "strerror", "") or str(error)
-            last = text.strip().splitlines()[-1] if text.strip() else "it ended with an error"
-            raise InstallFailed(f"'{self._base}' cannot be used as a Python: {last}", is_transient=False) from None
+        except subprocess.CalledProcessError as error:
+            raise self._unusable((error.stderr.strip().splitlines() or ["it ended with an error"])[-1]) from None
+        except (OSError, ValueError) as error:
+            raise self._unusable(getattr(error, "strerror", None) or "its answer is not understood") from None
         self._pip_version = answer["pip"]
         known: list[Any] = answer["interpreter"]
         return known
+
+    def _unusable(self, reason: str) -> InstallFailed:
+        return InstallFailed(f"'{self._base}' cannot be used as a Python: {reason}", is_transient=False)
 
     def _installer(self, identity: list[Any], scratch: str) -> Installer:
         def run(command: Sequence[str]) -> None:
@@ -211,7 +215,7 @@ class Builder:
 
 def _check_owner(cache: str) -> None:
     """Refuse a folder that another user could put programs into."""
-    os.makedirs(cache, mode=0o700, exist_ok=True)
+    make_folder(cache)
     found = os.stat(cache)
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & _OTHERS_MAY_WRITE:
         message = f"'{cache}' may be written by other users, and programs from it would run; set MULLIGAN_CACHE"

@@ -72,6 +72,15 @@ def note_use(folder: str) -> None:
 # -- files
 
 
+def make_folder(folder: str) -> None:
+    """Create the folder, and missing parents, for their owner only: programs in it run with the owner's rights."""
+    if os.path.isdir(folder):
+        return
+    make_folder(os.path.dirname(folder))
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+
+
 def read_json(path: str) -> Any:
     """Return the content, or None if there is no file or it is damaged."""
     try:
@@ -101,7 +110,7 @@ def lock_folder(folder: str, *, is_shared: bool = False, is_waiting: bool = True
     """Create the folder if needed, and lock it. Return the descriptor that holds the lock; Busy if it may not wait."""
     operation = (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | (0 if is_waiting else fcntl.LOCK_NB)
     while True:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         try:
             fd = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
@@ -151,10 +160,10 @@ def clear_folder(folder: str) -> None:
 
 
 def find_unused(cache: str, unused_seconds: float) -> list[str]:
-    """Return the folders that were not used for so long, and those that are half-built. Some may be in use by now."""
+    """Return the folders that were not used for so long. Remove them in this order: resolutions, then environments."""
     return [
         path
-        for kind in (ENVIRONMENTS, REQUESTS, PIP)
+        for kind in (REQUESTS, ENVIRONMENTS, PIP)
         for path in _folders(folder_of(cache, kind))
         if _seconds_unused(path, kind) >= unused_seconds
     ]

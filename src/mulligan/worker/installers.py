@@ -128,7 +128,9 @@ class Pip:
     def resolve(self, requirements: Sequence[str], folder: str) -> list[str]:
         report = f"{folder}/report.json"
         options = ("--dry-run", "--ignore-installed", "--report", report)
-        self._run([self._pip, "-m", "pip", "--python", self._base, "install", *options, "--", *requirements])
+        # `--python` starts pip twice.
+        target = () if self._pip == self._base else ("--python", self._base)
+        self._run([self._pip, "-m", "pip", *target, "install", *options, "--", *requirements])
         with open(report, encoding="utf-8") as file:
             return sorted(map(_pin, json.load(file)["install"]))
 
@@ -194,14 +196,15 @@ def run_installer(
     except OSError as error:
         raise InstallFailed(f"'{command[0]}' cannot be started: {error.strerror}", is_transient=False) from None
     assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            lines.append(line.rstrip("\n"))
-            log(line)
-        status = process.wait()
-    except BaseException:
-        process.kill()
-        raise
+    with process:
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip("\n"))
+                log(line)
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            raise
     if status:
         raise explain(list(lines), f"{os.path.basename(command[0])} ended with exit code {status}")
 
