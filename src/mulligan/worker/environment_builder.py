@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from mulligan.worker import interpreter_identity
 from mulligan.worker.environment_cache import (
     ENVIRONMENTS,
     PIP,
@@ -59,21 +60,6 @@ _FAILED = "failed.json"
 _LOG = "build.log"
 _SCRATCH = "scratch-"
 _OTHERS_MAY_WRITE = 0o022
-# The same questions, asked of this process or of another interpreter.
-_IDENTIFY = """
-import json, os, sys, sysconfig
-try:
-    libc = os.confstr("CS_GNU_LIBC_VERSION")
-except (AttributeError, ValueError, OSError):
-    libc = None
-try:
-    from pip import __version__ as pip
-except Exception:
-    pip = ""
-base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-known = [base, sys.version, sys.implementation.cache_tag, sysconfig.get_platform(), libc]
-print(json.dumps({"interpreter": known, "pip": pip}))
-"""
 
 
 class Builder:
@@ -166,14 +152,18 @@ class Builder:
 
     def _identify(self) -> list[Any]:
         """Return what distinguishes the interpreter, so that another version of it gets environments of its own."""
-        command = [self._base, "-I", "-c", _IDENTIFY]
+        if self._base == sys.executable:
+            return self._read_identity(interpreter_identity.identify())
+        command = [self._base, "-I", interpreter_identity.__file__]
         try:
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
-            answer = json.loads(done.stdout)
+            return self._read_identity(json.loads(done.stdout))
         except subprocess.CalledProcessError as error:
             raise self._unusable((error.stderr.strip().splitlines() or ["it ended with an error"])[-1]) from None
         except (OSError, ValueError) as error:
             raise self._unusable(getattr(error, "strerror", None) or "its answer is not understood") from None
+
+    def _read_identity(self, answer: dict[str, Any]) -> list[Any]:
         self._pip_version = answer["pip"]
         known: list[Any] = answer["interpreter"]
         return known

@@ -169,8 +169,8 @@ def find_unused(cache: str, unused_seconds: float) -> list[str]:
     ]
 
 
-def remove_unused(folder: str, unused_seconds: float) -> bool:
-    """Remove one of them unless a process uses or builds it; return whether it is gone."""
+def remove_unused(folder: str, unused_seconds: float, *, is_dry: bool = False) -> bool:
+    """Remove one of them unless a process uses or builds it; return whether it is gone, or would be."""
     if not os.path.isdir(folder):
         return True
     try:
@@ -180,6 +180,8 @@ def remove_unused(folder: str, unused_seconds: float) -> bool:
     try:
         if _seconds_unused(folder, os.path.basename(os.path.dirname(folder))) < unused_seconds:
             return False  # it was used since it was found
+        if is_dry:
+            return True
         clear_folder(folder)
         os.unlink(f"{folder}/{_LOCK}")
         with suppress(OSError):
