@@ -152,21 +152,22 @@ class Builder:
 
     def _identify(self) -> list[Any]:
         """Return what distinguishes the interpreter, so that another version of it gets environments of its own."""
-        if self._base == sys.executable:
-            return self._read_identity(interpreter_identity.identify())
-        command = [self._base, "-I", interpreter_identity.__file__]
+        answer = interpreter_identity.identify() if self._base == sys.executable else self._ask(self._base)
+        self._pip_version = answer["pip"]
+        known: list[Any] = answer["interpreter"]
+        return known
+
+    def _ask(self, interpreter: str) -> dict[str, Any]:
+        """Return what another interpreter answers to `identify`."""
+        command = [interpreter, "-I", interpreter_identity.__file__]
         try:
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
-            return self._read_identity(json.loads(done.stdout))
+            answer: dict[str, Any] = json.loads(done.stdout)
         except subprocess.CalledProcessError as error:
             raise self._unusable((error.stderr.strip().splitlines() or ["it ended with an error"])[-1]) from None
         except (OSError, ValueError) as error:
             raise self._unusable(getattr(error, "strerror", None) or "its answer is not understood") from None
-
-    def _read_identity(self, answer: dict[str, Any]) -> list[Any]:
-        self._pip_version = answer["pip"]
-        known: list[Any] = answer["interpreter"]
-        return known
+        return answer
 
     def _unusable(self, reason: str) -> InstallFailed:
         return InstallFailed(f"'{self._base}' cannot be used as a Python: {reason}", is_transient=False)
@@ -188,7 +189,13 @@ class Builder:
                 self._say(f"'{self._base}' has no usable pip: creating one")
                 clear_folder(folder)
                 run([self._base, "-m", "venv", venv_in(folder)])
-                write_json(f"{folder}/{READY}", {"base": self._base})
+                brought = self._ask(python_in(folder))["pip"]
+                if not _is_new_enough(brought):
+                    needed = ".".join(map(str, PIP_VERSION_MIN))
+                    raise self._unusable(
+                        f"it brings pip {brought or '?'}, and {needed} is needed; use uv, or a newer one"
+                    )
+                write_json(f"{folder}/{READY}", {"base": self._base, "pip": brought})
         return python_in(folder)
 
     # -- log

@@ -12,8 +12,13 @@ import sys
 import sysconfig
 from importlib import import_module
 
+# `typing` itself is not imported: a process that is about to start should not wait for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def identify() -> dict[str, object]:
+
+def identify() -> dict[str, Any]:
     """Return `interpreter`, a list that is different for another interpreter, and `pip`, "" if it has none."""
     try:
         libc = os.confstr("CS_GNU_LIBC_VERSION")
