@@ -60,6 +60,7 @@ PLAYED_PAGES = [
         "how-to/map",
         "operate/operations",
         "how-to/reports",
+        "how-to/requirements",
         "concepts/routes",
         "how-to/secrets",
         "operate/security",

@@ -75,7 +75,7 @@ class Builder:
         self._started = time.time()
         self._log_file: TextIO | None = None
         self._pip_version = ""
-        # Locks that an installer keeps locked as long as it lives.
+        # Locks that an installer keeps locked until it has ended.
         self._locks: list[int] = []
 
     def build(self) -> str:

@@ -210,7 +210,7 @@ def run_installer(
 
 
 def explain(lines: Sequence[str], otherwise: str) -> InstallFailed:
-    """Return the failure that these lines of an installer tell of: the line that says why, and whether it may pass."""
+    """Return the failure that these lines of an installer describe: the one that says why, and whether it may pass."""
     text = "\n".join(lines)
     transient = _TRANSIENT.search(text)
     is_transient = transient is not None or _PERMANENT.search(text) is None
