@@ -27,7 +27,7 @@ from mulligan.worker.environment_cache import (
 )
 from mulligan.worker.installers import InstallFailed
 
-from .wheels import OFFLINE_PIP, OFFLINE_UV, FakeUv, make_wheel
+from .wheels import OFFLINE_PIP, OFFLINE_UV, FakePython, FakeUv, make_wheel
 
 REAL_UV = shutil.which("uv") or shutil.which("uv", path=os.path.dirname(sys.executable))
 DAY = 24 * 3600.0
@@ -109,6 +109,38 @@ def test_uv_resolves_creates_and_installs_without_looking_for_more(builds: Build
     assert venv_call == f"venv --quiet --no-project --python {sys.executable} {folder}/venv"
     assert install_call.startswith(f"pip install --python {folder}/venv/bin/python --no-deps -r ")
     assert version_in(folder) == "1.0"
+
+
+def test_an_interpreter_without_pip_gets_one_once(builds: Builds, tmp_path: Path) -> None:
+    python = FakePython(tmp_path, pip="24.0")
+    builds.environ = {**builds.environ, "MULLIGAN_INSTALLER": "pip"}
+    request = {**builds.request("tiny-thing"), "base": str(python.program)}
+
+    folder = Builder(request, builds.environ, builds.log).build()
+    Builder({**request, "requirements": ["lib"]}, builds.environ, builds.log).build()
+
+    made = [call for call in python.calls if call.startswith("-m venv") and "--without-pip" not in call]
+    assert len(made) == 1
+    resolved, installed = [call for call in python.calls if call.startswith("-m pip")][:2]
+    assert resolved.startswith(f"-m pip --python {python.program} install --dry-run --ignore-installed --report ")
+    assert resolved.endswith(" -- tiny-thing")
+    assert installed.startswith(f"-m pip --python {folder}/venv/bin/python install --no-deps -r ")
+    # A name as uv writes it; a package from an address with the commit that was found there.
+    assert json.loads(Path(folder, "ready.json").read_text())["pins"] == [
+        "lib @ git+https://example.org/lib.git@0a1b#subdirectory=py",
+        "tiny-thing==1.0",
+    ]
+
+
+def test_an_interpreter_whose_pip_is_too_old_is_refused(builds: Builds, tmp_path: Path) -> None:
+    python = FakePython(tmp_path, pip="20.1")
+    environ = {**builds.environ, "MULLIGAN_INSTALLER": "pip"}
+
+    with pytest.raises(InstallFailed) as caught:
+        Builder({**builds.request("tiny"), "base": str(python.program)}, environ, builds.log).build()
+
+    assert not caught.value.is_transient
+    assert "it brings pip 20.1, and 22.3 is needed" in caught.value.message
 
 
 # -- once

@@ -114,3 +114,36 @@ class FakeUv:
         with path.open("w") as gate:
             gate.write(word)
             path.unlink()
+
+
+# An interpreter that has no pip until it makes an environment with one. `-m pip` knows two packages.
+_FAKE_PYTHON = """#!/bin/sh
+here={folder}
+echo "$*" >> $here/python-calls.txt
+case "$0" in $here/python) pip= ;; *) pip={pip} ;; esac
+case "$*" in
+  *interpreter_identity.py) echo '{{"interpreter": ["fake"], "pip": "'$pip'"}}' ;;
+  "-m venv --without-pip "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  *" --report "*)
+    while [ "$1" != --report ]; do shift; done
+    echo '{{"install": [{{"metadata": {{"name": "Tiny.Thing", "version": "1.0"}}, "is_direct": false}},
+      {{"metadata": {{"name": "lib", "version": "2"}}, "is_direct": true, "download_info":
+        {{"url": "https://example.org/lib.git", "subdirectory": "py",
+          "vcs_info": {{"vcs": "git", "commit_id": "0a1b"}}}}}}]}}' > "$2" ;;
+esac
+"""
+
+
+class FakePython:
+    """An interpreter without pip; the environments that it makes have a pip of this version."""
+
+    def __init__(self, folder: Path, pip: str) -> None:
+        self._folder = folder
+        self.program = folder / "python"
+        self.program.write_text(_FAKE_PYTHON.format(folder=folder, pip=pip))
+        self.program.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return (self._folder / "python-calls.txt").read_text().splitlines()
