@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from typing import Any
 
 import pytest
@@ -39,7 +41,23 @@ def test_a_requirement_of_pep_508_is_accepted(text: str) -> None:
     [
         *("", "  ", "-r x.txt", "--no-deps", "-e .", "./x", "../x", "/x", "~/x", "x/", "x.whl", "x.txt", "# x", "!x"),
         *("file:///x", "https://x/y.whl", "x @", "x @ file:///x", "x @ ./x", "x @ https://u:p@h/x", "x @ https://y z"),
-        *("x=1", "x 1", "x y", "x>=", "x>=1 y", "x>=one", "x>=1.*", "x>=1,", "x>>1", "x[", "x[a b]", "x (>=1", "x>=1)"),
+        *(
+            "x=1",
+            "x 1",
+            "x y",
+            "x>=",
+            "x>=1 y",
+            "x>=one",
+            "x>=1.*",
+            "x>=1,",
+            "x>>1",
+            "x~=1",
+            "x>=1+a",
+            "x[",
+            "x[a b]",
+            "x (>=1",
+            "x>=1)",
+        ),
         *(
             "x;",
             "x; a == 'b'",
@@ -58,6 +76,44 @@ def test_anything_other_than_a_requirement_is_refused_at_a_place_in_its_text(tex
     assert mistake is not None
     assert 0 <= mistake.offset <= len(text)
     assert mistake.length >= 1
+
+
+PARTS = (
+    *(
+        "pandas",
+        "a.b",
+        " ",
+        "[x]",
+        "[x,y]",
+        "[]",
+        ">=2",
+        "==2.*",
+        "<3",
+        ",",
+        "!=1.0a1",
+        "~=2.1",
+        "~=2",
+        ">=1+l",
+        ">=2.*",
+    ),
+    *("(>=1)", ";", " python_version<'3'", " os_name=='nt'", " and ", " or ", "(", ")", "in", " not in ", "=2", "'3'"),
+)
+
+
+def test_what_is_accepted_is_what_the_library_of_pip_accepts() -> None:
+    packaging = pytest.importorskip("packaging.requirements", reason="pytest brings it")
+    chosen = random.Random(7)
+
+    for _ in range(5000):
+        text = "pandas" + "".join(chosen.choices(PARTS, k=chosen.randint(1, 5)))
+        try:
+            packaging.Requirement(text)
+            is_valid = True
+        except packaging.InvalidRequirement:
+            is_valid = False
+        # The library accepts a comma after the last version; PEP 508 does not.
+        has_stray_comma = re.search(r",\s*([;)]|$)", text) is not None
+        assert has_stray_comma or (find_mistake(text) is None) == is_valid, text
 
 
 def python_params(action: str, defaults: str = "") -> dict[str, Any]:

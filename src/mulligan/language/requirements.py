@@ -24,6 +24,7 @@ _VERSION = lazy_regex(
     r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?(?:\.\*)?",
     re.IGNORECASE,
 )
+_ONE_NUMBER = lazy_regex(r"v?(?:\d+!)?\d+[^.]*")
 _ANY_VERSION = lazy_regex(r"[^\s,;)]+")
 _ADDRESS = lazy_regex(r"(?:https?|git\+https?|git\+ssh|hg\+https?|bzr\+https?|svn\+https?)://[^\s]+")
 _BARE_ADDRESS = lazy_regex(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -167,9 +168,8 @@ def _check_versions(text: str, at: int, name: str) -> int | Mistake:
             written = re.split(r"[,;)\s]", text[begin:])[0]
             message = f"'{written}' is no version" if written else f"no version follows '{comparison[0]}'"
             return Mistake(message, begin, max(1, len(written)), f"write it like {name}{comparison[0]}2.1")
-        if version[0].endswith(".*") and comparison[0] not in ("==", "!=", "==="):
-            message = f"'.*' may follow '==' and '!=', not '{comparison[0]}'"
-            return Mistake(message, begin, len(version[0]), f"write {name}{comparison[0]}{version[0][:-2]}")
+        if (mistake := _check_comparison(comparison[0], version[0], begin, name)) is not None:
+            return mistake
         at = _skip_space(text, end)
         is_next_expected = text.startswith(",", at)
         if is_next_expected:
@@ -183,6 +183,19 @@ def _check_versions(text: str, at: int, name: str) -> int | Mistake:
     if at < len(text) and text[at] != ";":
         return Mistake("this does not belong to the version", at, len(text) - at, _SEPARATE)
     return at
+
+
+def _check_comparison(comparison: str, version: str, at: int, name: str) -> Mistake | None:
+    """Check what PEP 440 says of some comparisons."""
+    if version.endswith(".*") and comparison not in ("==", "!=", "==="):
+        message = f"'.*' may follow '==' and '!=', not '{comparison}'"
+        return Mistake(message, at, len(version), f"write {name}{comparison}{version[:-2]}")
+    if "+" in version and comparison not in ("==", "!=", "==="):
+        message = f"a version with '+' may follow '==' and '!=', not '{comparison}'"
+        return Mistake(message, at, len(version), f"write {name}{comparison}{version.partition('+')[0]}")
+    if comparison == "~=" and _ONE_NUMBER.fullmatch(version):
+        return Mistake("'~=' needs a version of two numbers", at, len(version), f"write {name}~={version}.0")
+    return None
 
 
 _SEPARATE = "versions are separated by ',', and each package is an entry of the list"
