@@ -192,6 +192,25 @@ def test_what_was_resolved_is_installed_again_if_the_environment_was_removed(bui
     assert builds.uv.count("pip compile") == 1
 
 
+def test_what_was_resolved_and_cannot_be_installed_any_more_is_resolved_again(builds: Builds) -> None:
+    folder = builds.build("tiny>=1")
+    shutil.rmtree(folder)
+    builds.uv.offer("tiny==2.0")
+    builds.uv.withdraw("tiny==1.0")
+
+    assert version_in(builds.build("tiny>=1")) == "2.0"
+    assert "cannot be installed any more" in builds.log.getvalue()
+
+
+def test_a_damaged_record_is_not_trusted(builds: Builds) -> None:
+    builds.build("tiny")
+    [request] = (builds.cache / "python" / "requests").iterdir()
+    (request / "resolved.json").write_text("[")
+
+    assert version_in(builds.build("tiny")) == "1.0"
+    assert builds.uv.count("pip compile") == 2
+
+
 # -- never half
 
 

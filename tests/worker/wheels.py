@@ -73,6 +73,9 @@ else:
             sys.exit(1)
     for pin in open(value("-r")):
         name, _, version = pin.strip().partition("==")
+        if os.path.exists(f"{{here}}/withdrawn") and pin.strip() in open(f"{{here}}/withdrawn").read():
+            print(f"error: No solution found: there is no {{pin.strip()}}", file=sys.stderr)
+            sys.exit(1)
         [packages] = [f"{{venv}}/lib/{{one}}/site-packages" for one in os.listdir(f"{{venv}}/lib")]
         with open(f"{{packages}}/{{name}}.py", "w") as file:
             file.write(f"VERSION = {{version!r}}\\n")
@@ -92,6 +95,10 @@ class FakeUv:
 
     def offer(self, *pins: str) -> None:
         (self.folder / "index.txt").write_text("\n".join(pins))
+
+    def withdraw(self, pin: str) -> None:
+        """From now on this version cannot be installed."""
+        (self.folder / "withdrawn").write_text(pin)
 
     @property
     def calls(self) -> list[str]:

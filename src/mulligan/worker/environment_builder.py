@@ -104,7 +104,7 @@ class Builder:
     def _repeat_failure(self, folder: str) -> None:
         """Fail as the process did that we waited for: a hundred items need not ask a dead index one after the other."""
         failed = read_json(f"{folder}/{_FAILED}")
-        if isinstance(failed, dict) and failed.get("at", 0.0) >= self._started:
+        if failed is not None and failed["at"] >= self._started:
             raise InstallFailed(failed["message"], is_transient=failed["is_transient"])
 
     def _build(self, folder: str, identity: list[Any], pins: list[str] | None) -> str:
@@ -131,8 +131,10 @@ class Builder:
         with locked(environment, on_wait) as lock:
             if not is_ready(environment):
                 self._locks.append(lock)
-                self._fill(environment, pins, installer, scratch)
-                self._locks.remove(lock)
+                try:
+                    self._fill(environment, pins, installer, scratch)
+                finally:
+                    self._locks.remove(lock)
         resolution = {"requirements": self._requirements, "pins": pins, "environment": key, "at": time.time()}
         write_json(f"{folder}/{RESOLVED}", resolution)
         return environment
@@ -140,11 +142,14 @@ class Builder:
     def _fill(self, environment: str, pins: list[str], installer: Installer, scratch: str) -> None:
         """Build in place, since an environment cannot be moved. What an earlier process left is removed."""
         clear_folder(environment)
-        with open(f"{environment}/{_LOG}", "w", encoding="utf-8") as self._log_file:
-            installer.create(venv_in(environment))
-            if pins:
-                installer.install(pins, venv_in(environment), scratch)
-        self._log_file = None
+        with open(f"{environment}/{_LOG}", "w", encoding="utf-8") as log_file:
+            self._log_file = log_file
+            try:
+                installer.create(venv_in(environment))
+                if pins:
+                    installer.install(pins, venv_in(environment), scratch)
+            finally:
+                self._log_file = None
         write_json(f"{environment}/{READY}", {"pins": pins, "installer": installer.name, "base": self._base})
         self._say(f"built in {time.time() - self._started:.1f}s: {', '.join(pins) or 'nothing to install'}")
 
@@ -247,6 +252,8 @@ def main(request_text: str, result_path: str, error_path: str) -> None:
     except OSError as error:
         message = f"{error.filename or request['cache']}: {(error.strerror or str(error)).lower()}"
         is_transient = True
+    except Exception as error:  # a mistake of ours, or a file that somebody changed: never a traceback
+        message, is_transient = f"{type(error).__name__}: {error}", True
     details = {"requirements": request["requirements"], "interpreter": request["base"]}
     failure = {"code": CODE, "message": f"its requirements cannot be installed: {message}", "retryable": is_transient}
     write_json(error_path, {**failure, "details": details})

@@ -81,13 +81,14 @@ def make_folder(folder: str) -> None:
         os.mkdir(folder, 0o700)
 
 
-def read_json(path: str) -> Any:
-    """Return the content, or None if there is no file or it is damaged."""
+def read_json(path: str) -> dict[str, Any] | None:
+    """Return the object in a file, or None if there is no file or it is damaged."""
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            value = json.load(file)
     except (OSError, ValueError):
         return None
+    return value if isinstance(value, dict) else None
 
 
 def write_json(path: str, value: Any) -> None:
@@ -201,12 +202,10 @@ def _folders(parent: str) -> list[str]:
 def _seconds_unused(folder: str, kind: str) -> float:
     """Return how long it was not used. A resolution is used as long as its environment is there."""
     if kind == REQUESTS:
-        resolved = read_json(f"{folder}/{RESOLVED}")
-        key = resolved.get("environment") if isinstance(resolved, dict) else None
-        if isinstance(key, str) and os.path.isdir(
-            other := f"{os.path.dirname(os.path.dirname(folder))}/{ENVIRONMENTS}/{key}"
-        ):
-            return _seconds_unused(other, ENVIRONMENTS)
+        key = (read_json(f"{folder}/{RESOLVED}") or {}).get("environment")
+        environment = f"{os.path.dirname(os.path.dirname(folder))}/{ENVIRONMENTS}/{key}"
+        if key and os.path.isdir(environment):
+            return _seconds_unused(environment, ENVIRONMENTS)
     for name in (READY, RESOLVED, _LOCK, ""):
         with suppress(OSError):
             return max(0.0, time.time() - os.stat(f"{folder}/{name}").st_mtime)

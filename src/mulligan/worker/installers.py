@@ -165,8 +165,9 @@ def find_uv(environ: Mapping[str, str]) -> str | None:
 def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of an installer: the worker's, so that its index, proxy and certificates count."""
     kept = {name: value for name, value in environ.items() if name not in _MISLEADING}
-    kept.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
-    return {**kept, **_SETTINGS}
+    # Nobody is there to answer a question for a password.
+    ssh = {} if "GIT_SSH" in kept or "GIT_SSH_COMMAND" in kept else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
+    return {**kept, **_SETTINGS, **ssh}
 
 
 def run_installer(

@@ -75,8 +75,7 @@ class PythonEnvironments:
 
     def adopt(self, request: Request, scratch: ScratchFiles) -> None:
         """Use what the builder has found or built. If it was removed since, `find` still returns None."""
-        answer = read_json(scratch.output)
-        folder = answer.get("folder", "") if isinstance(answer, dict) else ""
+        folder = (read_json(scratch.output) or {}).get("folder", "")
         if not folder:
             return
         try:
