@@ -80,7 +80,7 @@ def _environ(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
     path = f"{programs}:{os.environ['PATH']}"
     ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "PATH": path, "LOGNAME": "operator", "COLUMNS": "120"}
-    return {**kept, **ours, "BASH_ENV": str(start)}
+    return {**kept, **ours, "BASH_ENV": str(start), "MULLIGAN_CACHE": str(programs / "cache")}
 
 
 def _typed(commands: str, folder: Path, environ: dict[str, str]) -> str:

@@ -62,6 +62,7 @@ PLAYED_PAGES = [
         "operate/operations",
         "how-to/python-steps",
         "how-to/reports",
+        "how-to/requirements",
         "concepts/routes",
         "how-to/secrets",
         "operate/security",

@@ -6,6 +6,7 @@ from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Node, Source
+from mulligan.language.requirements import REQUIREMENTS
 from mulligan.language.shapes import (
     DURATION,
     FLAG,
@@ -165,6 +166,7 @@ PYTHON = Record(
             PLAIN, "where 'source' comes from, relative to where 'run' was called: its folder is imported from"
         ),
         "python": Key(PLAIN, "the interpreter: a name, or a path relative to where 'run' was called"),
+        "requirements": Key(REQUIREMENTS, "the packages that it needs: it runs in an environment that has them"),
     },
     one_of=(("code",), ("call",)),
 )

@@ -161,6 +161,8 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
         params["code"] = keys["code"].text
     if interpreter:
         params["interpreter"] = interpreter
+    if requirements := keys.get("requirements", scope.draft.requirements):
+        params["requirements"] = list(requirements)
     return Action("python", params, bindings)
 
 

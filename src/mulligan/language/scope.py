@@ -107,6 +107,8 @@ class Draft(msgspec.Struct):
     shell_interpreter: str | None = None
     is_shell_strict: bool = True
     python_interpreter: str | None = None
+    # Of python actions that name none.
+    requirements: tuple[str, ...] = ()
     agent_provider: str | None = None
     uses: list[Use] = []
     # The declarations that are used: `("inputs", "target")`, or `("inputs", "*")` for all of a section.

@@ -646,9 +646,15 @@ class Service:
         """Close a circuit breaker; how it was before."""
         return breakers.reset_breaker(self.reader, name)
 
-    def collect_garbage(self, retention: RunRetention, *, is_dry: bool = False) -> GarbageReport:
-        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it."""
-        return gc.collect_garbage(self.reader, retention, is_dry=is_dry)
+    def collect_garbage(
+        self, retention: RunRetention, *, unused_seconds: float | None = None, is_dry: bool = False
+    ) -> GarbageReport:
+        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it.
+
+        Environments of python steps are removed if they were not used for `unused_seconds`, by default 30 days.
+        """
+        after = gc.UNUSED_SECONDS if unused_seconds is None else unused_seconds
+        return gc.collect_garbage(self.reader, retention, unused_seconds=after, is_dry=is_dry)
 
     def examine_machine(self) -> Diagnosis:
         """Check this machine and the store."""

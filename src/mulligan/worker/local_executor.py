@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
@@ -41,6 +41,7 @@ from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.programs import Programs
 from mulligan.worker.progress_files import ProgressFiles
+from mulligan.worker.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.result_cache import ResultCache
@@ -110,6 +111,7 @@ class LocalExecutor:
         self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
         self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
+        self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
         # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
@@ -225,6 +227,8 @@ class LocalExecutor:
                 if redactor is not None:
                     self._task_files.open_pipes(running, redactor, self._selector)
                 return self._command_for(running)
+            if requirements_of(task) and (order := self._find_environment(running, redactor)) is not None:
+                return order
             self._start_call(running, redactor)
         except NotReady:
             self._not_ready.add(lease.token)
@@ -260,6 +264,43 @@ class LocalExecutor:
         self._prefetched[lease.token] = lease.task
         return ("queue", lease.token, *order)
 
+    def _find_environment(self, running: RunningTask, redactor: Redactor | None) -> tuple[Any, ...] | None:
+        """Return the process that finds or builds the environment of a python task; None if that is known.
+
+        It is the first part of the attempt: it is stopped with the attempt, and writes to its log. The timeout of the
+        step begins later.
+        """
+        task = running.resolved.task
+        request: Request = (python.interpreter_of(task, self._programs), requirements_of(task))
+        running.environment = self._environments.find(request)
+        if running.environment is not None:
+            return None
+        if running.environment_searches >= SEARCHES_MAX:
+            raise InputInvalid("the environment for its requirements disappears before it can be used")
+        running.environment_searches += 1
+        running.awaited_environment = request
+        self._folders.make_run(task.run_id)
+        if redactor is not None:
+            self._task_files.open_pipes(running, redactor, self._selector)
+        self._schedule_log_naming(running, time.monotonic())
+        left = seconds_left(replace(task, timeout=None))
+        # Its end frees no slot: the task goes on.
+        token = running.lease.token
+        return ("run_fractional", token, *self._environments.build_command(request, token, running.scratch, left))
+
+    def _on_environment(self, running: RunningTask, request: Request, process_exit: ProcessExit) -> None:
+        """Start the task whose environment is ready, or report why there is none."""
+        running.awaited_environment = None
+        if process_exit.status == 0 and not process_exit.stop_reason:
+            self._environments.adopt(request, running.scratch)
+            self._task_files.clear_build(running)
+            self.start([running.lease])
+            return
+        # It was not the timeout of the step that ended it.
+        lease = running.resolved
+        running.resolved = replace(lease, task=replace(lease.task, timeout=None))
+        self._end(lease.token, self._exit_reader.report_exit(running, process_exit))
+
     def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
         lease = running.resolved
         action = called_action(lease.task)
@@ -267,7 +308,10 @@ class LocalExecutor:
             action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
         )
         left = seconds_left(lease.task)
-        interpreter = action.interpreter_of(lease.task, self._programs)
+        interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
+        if running.environment is not None:
+            variables = {**self._environments.variables(interpreter), **request.env}
+            request = msgspec.structs.replace(request, env=variables)
         child_group = action.child_group_of(lease.task)
         if lease.task.gpus:
             # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
@@ -350,6 +394,7 @@ class LocalExecutor:
         self._supervisor.close()
         self._children.forget_all()
         self._secrets.close()
+        self._environments.close()
         self._selector.close()
         remove_folder(self._folder)
 
@@ -457,6 +502,8 @@ class LocalExecutor:
         process_exit = ProcessExit(*measured)
         if key in self._children:
             self._on_child_ended(self._children[key], process_exit)
+        elif key in self._running and (awaited := self._running[key].awaited_environment) is not None:
+            self._on_environment(self._running[key], awaited, process_exit)
         elif key in self._running:
             if key not in self._prefetched:
                 self._prefetch.record_duration(process_exit.ended - process_exit.started)

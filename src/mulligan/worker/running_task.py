@@ -38,6 +38,10 @@ class RunningTask(msgspec.Struct):
     is_prepared: bool = False
     # Started directly, without the shell that it was written for.
     is_direct: bool = False
+    # For a python step with requirements: what a process is looking for, then the interpreter of its environment.
+    awaited_environment: tuple[str, tuple[str, ...]] | None = None
+    environment: str | None = None
+    environment_searches: int = 0
     # Why a requested link to its logs could not be made; "" if there is no problem.
     log_warning: str = ""
     # The files that the step keeps, once it has ended; and whether they were searched for secrets.
