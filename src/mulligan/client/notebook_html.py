@@ -480,10 +480,10 @@ def render_runs(runs: Sequence[RunLine]) -> str:
             "tr",
             _cell("td", run.run_id, "time"),
             element("td", run.workflow, class_="mulligan-name"),
-            element("td", _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))),
+            element("td", _list_status(run)),
             element("td", f"{run.created_at.astimezone():%Y-%m-%d %H:%M}", class_="mulligan-dim mulligan-time"),
             _cell("td", format_elapsed(run.seconds), "time"),
-            element("td", _cut("; ".join(_notes(run))), class_="mulligan-remark"),
+            element("td", _cut("; ".join(_notes(run)))),
         )
         for run in runs[:RUNS_MAX]
     ]
@@ -492,6 +492,12 @@ def render_runs(runs: Sequence[RunLine]) -> str:
         body.append(element("tr", element("td", text, colspan=len(heads), class_="mulligan-dim")))
     head = element("thead", element("tr", *(_cell("th", word, "time" if word == "run" else word) for word in heads)))
     return _framed(element("div", element("table", head, element("tbody", *body)), class_="mulligan-steps"))
+
+
+def _list_status(run: RunLine) -> Html:
+    if run.asks and run.status not in ENDED:
+        return _status("paused", "waits for a person")
+    return _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))
 
 
 def _notes(run: RunLine) -> Iterator[str]:
