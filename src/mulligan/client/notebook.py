@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 FRAME_SECONDS, IDLE_SECONDS = 0.4, 2.0
 # Reading a large run takes long, and the engine waits meanwhile: with more steps, or after a reading that took longer,
 # only what is in memory is shown until the run ends.
-LIVE_STEPS_MAX, LIVE_SECONDS_MAX = 200, 0.15
+LIVE_STEPS_MAX, LIVE_SECONDS_MAX = 200, 0.25
 # The share of its time that an engine spends on drawing: one part in so many.
-DRAWING_SHARE = 20
+DRAWING_SHARE = 10
 
 
 def run_html(session: Session, run_id: int) -> str:
@@ -150,6 +150,7 @@ class NotebookDisplay:
         self._due, self._idle_due = 0.0, 0.0
         self._has_news = False
         self._is_light = False
+        self._frames = 0
         self._run_id, self._workflow, self._trouble = 0, "", ""
 
     def begin(self, run_id: int, workflow: str) -> None:
@@ -169,10 +170,12 @@ class NotebookDisplay:
         if not self._run_id or now < (self._due if self._has_news else self._idle_due):
             return
         self._draw(now)
-        took = self._clock() - now
+        # The first time includes loading what draws.
+        took = self._clock() - now if self._frames else 0.0
+        self._frames += 1
         self._is_light = self._is_light or took > LIVE_SECONDS_MAX
         self._has_news = False
-        self._due = now + took + max(FRAME_SECONDS, took * DRAWING_SHARE)
+        self._due = self._clock() + max(FRAME_SECONDS, took * DRAWING_SHARE)
         self._idle_due = max(self._due, now + IDLE_SECONDS)
 
     def end(self, outcome: Outcome) -> None:
