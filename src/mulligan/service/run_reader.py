@@ -248,6 +248,10 @@ class RunReader:
         """An output with the content of artifacts; of a file that a step kept, its reference with its path."""
         return with_artifact_paths(self.store.artifacts, fetch_references(output, self.store.artifacts.fetch))
 
+    def fetch_value(self, value: Any) -> Any:
+        """A value of a run with what is kept in artifacts; a reference to a file stays."""
+        return fetch_references(value, self.store.artifacts.fetch)
+
     def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
         """The content behind what a reference to an artifact says."""
         return self.store.artifacts.fetch(parse_reference({KEY: dict(reference)}))

@@ -334,6 +334,10 @@ class Service:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self.reader.output(run_id, place)
 
+    def fetch_value(self, value: Any) -> Any:
+        """A value of a run with what is kept in artifacts; a reference to a file stays."""
+        return self.reader.fetch_value(value)
+
     def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
         """The content behind what a reference to an artifact says: its name, size, hash and format."""
         return self.reader.read_artifact(reference)
