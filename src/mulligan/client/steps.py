@@ -17,7 +17,7 @@ from mulligan.client.session import Session
 from mulligan.errors import UnknownStep
 
 if TYPE_CHECKING:
-    from mulligan.service import AttemptRecord, Failure, RunSnapshot, StepSnapshot
+    from mulligan.service import AttemptRecord, Failure, KeptFile, Progress, RunSnapshot, StepSnapshot
     from mulligan.service import Item as ItemRecord
 
 
@@ -30,6 +30,14 @@ class NoSuchStep(UnknownStep, KeyError):
 
 def _failure(view: Mapping[str, Any] | None) -> Failure | None:
     return None if view is None else msgspec.convert(view, services.Failure)
+
+
+def _whole(session: Session, output: Any) -> Any:
+    """An output with what is kept in artifacts. A text or a number is whole already."""
+    if not isinstance(output, dict | list):
+        return output
+    with session.service() as service:
+        return service.fetch_value(output)
 
 
 class Attempt:
@@ -91,6 +99,16 @@ class Attempt:
         return self._record.peak_memory
 
     @property
+    def progress(self) -> Progress | None:
+        """What it reported last: `done`, `total`, `text`; None if it reported nothing."""
+        return self._record.progress
+
+    @property
+    def artifacts(self) -> list[KeptFile]:
+        """The files that it kept with `mulligan.artifact`: `file` is the name of each, `path` where it is."""
+        return self._record.artifacts
+
+    @property
     def stdout(self) -> str:
         """What it has written to stdout, read from its log."""
         return self._log[0].decode("utf-8", "replace")
@@ -141,10 +159,7 @@ class Item:
     @cached_property
     def output(self) -> Any:
         """Its output; None before it has one."""
-        if self._record.output is None:
-            return None
-        with self._session.service() as service:
-            return service.output(self._record.run_id, f"{self._record.step}[{self.index}]").value
+        return _whole(self._session, self._record.output)
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -211,10 +226,7 @@ class Step:
     @cached_property
     def output(self) -> Any:
         """Its output, as JSON gives it; None before it has one."""
-        if self._record.output is None:
-            return None
-        with self._run.session.service() as service:
-            return service.output(self._run.run_id, self.name).value
+        return _whole(self._run.session, self._record.output)
 
     @property
     def attempts(self) -> list[Attempt]:
