@@ -22,7 +22,7 @@ from mulligan import Workflow
 from mulligan.client import notebook
 from mulligan.client.notebook import CellOutput, NotebookDisplay
 from mulligan.errors import StoreUnavailable
-from mulligan.service import Outcome
+from mulligan.service import Outcome, RunProgress
 from mulligan.testing.history import History, step, workflow
 
 # -- a real kernel ---------------------------------------------------------------------------------------------------
@@ -143,7 +143,12 @@ class Cell:
         self.seconds = 0.0
         self.is_store_away = False
         self.display = NotebookDisplay(
-            CellOutput(self, self.make), self.read, folder="/home", home="mulligan.open()", clock=lambda: self.clock
+            CellOutput(self, self.make),
+            self.read,
+            RunProgress(),
+            folder="/home",
+            home="mulligan.open()",
+            clock=lambda: self.clock,
         )
         self.display.begin(1, "big")
 

@@ -123,7 +123,8 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
         html: str = _rendering().run_html(service, run_id, note, home=home)
         return html
 
-    return NotebookDisplay(output, read, folder=session.folder, home=home)
+    progress = services.RunProgress(service.attempt_progress)
+    return NotebookDisplay(output, read, progress, folder=session.folder, home=home)
 
 
 class NotebookDisplay:
@@ -133,12 +134,13 @@ class NotebookDisplay:
         self,
         output: CellOutput,
         read: Callable[[int, str], str],
+        progress: services.RunProgress,
         *,
         folder: str,
         home: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.progress = services.RunProgress()
+        self.progress = progress
         self._output = output
         # Gives the HTML of a run, with a note below it.
         self._read = read
