@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mulligan.service import LocatedLine, LocatedWait, Outcome, Service, Workflow
 
 # How often the output of a cell changes at most, and how often if only the clock has moved.
-FRAME_SECONDS, IDLE_SECONDS = 0.4, 2.0
+FRAME_SECONDS, IDLE_SECONDS = 0.4, 1.0
 # Reading a large run takes long, and the engine waits meanwhile: with more steps, or after a reading that took longer,
 # only what is in memory is shown until the run ends.
 LIVE_STEPS_MAX, LIVE_SECONDS_MAX = 200, 0.25
