@@ -20,6 +20,7 @@ from mulligan.service import LocatedLine, RunLine, Service
 from mulligan.service.failure_summary import FailureSummary
 from mulligan.service.run_progress import RunProgress
 from mulligan.testing.history import T0, History, retry, step, workflow
+from mulligan.worker.progress_records import Progress
 
 NOW = T0 + timedelta(seconds=90)
 
@@ -225,7 +226,7 @@ def test_the_arrows_of_two_drawings_on_one_page_have_tips_of_their_own() -> None
 
 def test_a_large_run_that_is_driven_shows_its_counts_and_what_runs_now() -> None:
     run = History(workflow(*(step(f"s{n}") for n in range(300))))
-    progress = RunProgress()
+    progress = RunProgress(lambda run_id, place, attempt: Progress(3, 12, "rows") if place == "s10" else None)
     run.start().ok("s1").fail("s2")
     for number in range(10, 40):
         run.started(f"s{number}")
@@ -234,7 +235,8 @@ def test_a_large_run_that_is_driven_shows_its_counts_and_what_runs_now() -> None
     found = Text(render_progress(progress, "big <b>", 12.0, now=NOW))
 
     assert found.text.startswith("big <b> running run 1 · 12s · 300 steps, 1 failed")
-    assert "s10 running" in found.text and "and more" in found.text
+    assert "s10 running" in found.text and "3 of 12 rows" in found.text and "and more" in found.text
+    assert found.elements["progress"] == 1
     assert found.elements["tr"] == notebook_html.ACTIVITIES_MAX + 1
 
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from mulligan.service import LocatedLine, LocatedWait, Outcome, Service, Workflow
 
 # How often the output of a cell changes at most, and how often if only the clock has moved.
-FRAME_SECONDS, IDLE_SECONDS = 0.4, 2.0
+FRAME_SECONDS, IDLE_SECONDS = 0.4, 1.0
 # Reading a large run takes long, and the engine waits meanwhile: with more steps, or after a reading that took longer,
 # only what is in memory is shown until the run ends.
-LIVE_STEPS_MAX, LIVE_SECONDS_MAX = 200, 0.15
+LIVE_STEPS_MAX, LIVE_SECONDS_MAX = 200, 0.25
 # The share of its time that an engine spends on drawing: one part in so many.
-DRAWING_SHARE = 20
+DRAWING_SHARE = 10
 
 
 def run_html(session: Session, run_id: int) -> str:
@@ -123,7 +123,8 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
         html: str = _rendering().run_html(service, run_id, note, home=home)
         return html
 
-    return NotebookDisplay(output, read, folder=session.folder, home=home)
+    progress = services.RunProgress(service.attempt_progress)
+    return NotebookDisplay(output, read, progress, folder=session.folder, home=home)
 
 
 class NotebookDisplay:
@@ -133,12 +134,13 @@ class NotebookDisplay:
         self,
         output: CellOutput,
         read: Callable[[int, str], str],
+        progress: services.RunProgress,
         *,
         folder: str,
         home: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.progress = services.RunProgress()
+        self.progress = progress
         self._output = output
         # Gives the HTML of a run, with a note below it.
         self._read = read
@@ -150,6 +152,7 @@ class NotebookDisplay:
         self._due, self._idle_due = 0.0, 0.0
         self._has_news = False
         self._is_light = False
+        self._frames = 0
         self._run_id, self._workflow, self._trouble = 0, "", ""
 
     def begin(self, run_id: int, workflow: str) -> None:
@@ -169,10 +172,12 @@ class NotebookDisplay:
         if not self._run_id or now < (self._due if self._has_news else self._idle_due):
             return
         self._draw(now)
-        took = self._clock() - now
+        # The first time includes loading what draws.
+        took = self._clock() - now if self._frames else 0.0
+        self._frames += 1
         self._is_light = self._is_light or took > LIVE_SECONDS_MAX
         self._has_news = False
-        self._due = now + took + max(FRAME_SECONDS, took * DRAWING_SHARE)
+        self._due = self._clock() + max(FRAME_SECONDS, took * DRAWING_SHARE)
         self._idle_due = max(self._due, now + IDLE_SECONDS)
 
     def end(self, outcome: Outcome) -> None:

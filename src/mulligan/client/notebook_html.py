@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from mulligan.service import (
+    Activity,
     FailureOutcome,
     Html,
     LocatedLine,
@@ -355,12 +356,16 @@ def _progress(step: Run) -> Html | None:
     said = step.get("progress")
     if not said or step["status"] != "running":
         return None
-    done, total, text = said.get("done"), said.get("total"), said.get("text") or ""
+    return _bar(said.get("done"), said.get("total"), said.get("text") or "")
+
+
+def _bar(done: float | None, total: float | None, text: str) -> Html:
+    """How far something is: a bar if it has an end, the figures, and its words."""
     bar: Html | str = ""
-    if total and done is not None:
-        share = min(100.0, max(0.0, 100 * done / total))
-        bar = element("progress", max=100, value=f"{share:.1f}")
-    figures = "" if done is None else f"{done:.0%}" if total == 1 else f"{done:,}" + (f" of {total:,}" if total else "")
+    figures = "" if done is None else f"{done:,}"
+    if done is not None and total:
+        bar = element("progress", max=100, value=f"{min(100.0, max(0.0, 100 * done / total)):.1f}")
+        figures = f"{done:.0%}" if total == 1 else f"{figures} of {total:,}"
     words = " ".join(filter(None, (figures, _cut(single_line(text)))))
     return join_html((bar, element("span", f" {words}", class_="mulligan-dim")))
 
@@ -382,7 +387,7 @@ def render_progress(
             element("td", one.where, class_="mulligan-name"),
             element("td", _status(*_ACTIVITY_LOOKS.get(one.kind, ("running", one.kind)))),
             _cell("td", format_elapsed(max(0.0, (now - one.since).total_seconds())), "time"),
-            element("td", _cut(one.text), class_="mulligan-dim"),
+            element("td", _activity_text(one)),
         )
         for one in found[:ACTIVITIES_MAX]
     ]
@@ -391,6 +396,12 @@ def render_progress(
     table = element("div", element("table", element("tbody", *rows)), class_="mulligan-steps") if rows else ""
     head = _head(workflow, "running", "running", facts)
     return _framed(join_html((head, _gauge(counts), element("div", table, class_="mulligan-body"), _note(note))))
+
+
+def _activity_text(one: Activity) -> Html:
+    if one.progress is not None:
+        return _bar(one.progress.done, one.progress.total, one.progress.text)
+    return element("span", _cut(one.text), class_="mulligan-dim")
 
 
 # What runs or waits now: the status whose colour it has, and its word.
@@ -480,10 +491,10 @@ def render_runs(runs: Sequence[RunLine]) -> str:
             "tr",
             _cell("td", run.run_id, "time"),
             element("td", run.workflow, class_="mulligan-name"),
-            element("td", _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))),
+            element("td", _list_status(run)),
             element("td", f"{run.created_at.astimezone():%Y-%m-%d %H:%M}", class_="mulligan-dim mulligan-time"),
             _cell("td", format_elapsed(run.seconds), "time"),
-            element("td", _cut("; ".join(_notes(run))), class_="mulligan-remark"),
+            element("td", _cut("; ".join(_notes(run)))),
         )
         for run in runs[:RUNS_MAX]
     ]
@@ -492,6 +503,12 @@ def render_runs(runs: Sequence[RunLine]) -> str:
         body.append(element("tr", element("td", text, colspan=len(heads), class_="mulligan-dim")))
     head = element("thead", element("tr", *(_cell("th", word, "time" if word == "run" else word) for word in heads)))
     return _framed(element("div", element("table", head, element("tbody", *body)), class_="mulligan-steps"))
+
+
+def _list_status(run: RunLine) -> Html:
+    if run.asks and run.status not in ENDED:
+        return _status("paused", "waits for a person")
+    return _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))
 
 
 def _notes(run: RunLine) -> Iterator[str]:

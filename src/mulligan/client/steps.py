@@ -32,6 +32,14 @@ def _failure(view: Mapping[str, Any] | None) -> Failure | None:
     return None if view is None else msgspec.convert(view, services.Failure)
 
 
+def _whole(session: Session, output: Any) -> Any:
+    """An output with what is kept in artifacts. A text or a number is whole already."""
+    if not isinstance(output, dict | list):
+        return output
+    with session.service() as service:
+        return service.fetch_value(output)
+
+
 class Attempt:
     """One attempt at a step, an item, a handler or a recovery script."""
 
@@ -151,10 +159,7 @@ class Item:
     @cached_property
     def output(self) -> Any:
         """Its output; None before it has one."""
-        if self._record.output is None:
-            return None
-        with self._session.service() as service:
-            return service.output(self._record.run_id, f"{self._record.step}[{self.index}]").value
+        return _whole(self._session, self._record.output)
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -221,10 +226,7 @@ class Step:
     @cached_property
     def output(self) -> Any:
         """Its output, as JSON gives it; None before it has one."""
-        if self._record.output is None:
-            return None
-        with self._run.session.service() as service:
-            return service.output(self._run.run_id, self.name).value
+        return _whole(self._run.session, self._record.output)
 
     @property
     def attempts(self) -> list[Attempt]:
