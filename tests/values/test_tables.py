@@ -329,5 +329,6 @@ except Exception as error:
     found = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == (
-        f"it is a polars.DataFrame, and reading it needs polars; '{sys.executable}' cannot import polars"
+        f"it is a polars.DataFrame, and reading it needs polars; '{sys.executable}' cannot import polars: "
+        "install it there, or annotate the parameter as pathlib.Path"
     )
