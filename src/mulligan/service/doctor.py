@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +25,7 @@ from mulligan.service.home import Home, this_host
 from mulligan.service.overview import show_run
 from mulligan.service.run_control import RunControl, prepare
 from mulligan.service.run_reader import RunReader
+from mulligan.store.kinds import kind_of
 from mulligan.store.statements import migrations
 from mulligan.worker import task_cgroups
 from mulligan.worker.own_cgroup import OomKills
@@ -181,9 +181,9 @@ def _store(home: Home) -> Check:
         _write(store)
     finally:
         store.close()
-    kind: Literal["postgres", "sqlite"] = "postgres" if home.store_url else "sqlite"
-    where = "PostgreSQL" if home.store_url else f"'{home.folder}'"
-    return Check("store", "ok", f"{where} is writable, schema {migrations(kind)[-1].number}")
+    kind = kind_of(home.store_url)
+    where = kind.label if home.store_url else f"'{home.folder}'"
+    return Check("store", "ok", f"{where} is writable, schema {migrations(kind.dialect)[-1].number}")
 
 
 def _absent(home: Home) -> Check:
@@ -236,14 +236,9 @@ def _clock(home: Home, offset: float) -> Check:
         store = home.open()
         try:
             newest = max((run.updated_at for run in store.runs(limit=1)), default=None)
+            # Only a store on a server has a clock.
+            if (theirs := store.now()) is not None:
+                skew = (datetime.now(UTC) - theirs).total_seconds()
         finally:
             store.close()
-    if home.store_url:
-        skew = _skew(home.store_url)
     return clock(datetime.now(UTC), jumped, newest, skew)
-
-
-def _skew(url: str) -> float:
-    """How far this clock is ahead of that of the server."""
-    theirs: datetime = import_module("mulligan.store.postgres_client").server_time(url)
-    return (datetime.now(UTC) - theirs).total_seconds()

@@ -1,4 +1,4 @@
-"""Opens a store by its address. `shell_completion` and `service.doctor` know the kinds of store, too."""
+"""Opens a store by its address; `kinds` has the table of kinds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import cast
 
 from mulligan.errors import StoreLibraryMissing, StoreRefused
 from mulligan.ports import Clock, Store
+from mulligan.store.kinds import StoreKind, kind_of
 
 MEMORY = "memory:"
-_POSTGRES = ("postgresql://", "postgres://")
 # Other ways to name a server: 'host=db password=…', 'user:password@host/name'.
 _CONNECTION = r"(?is)\bpassword\s*=|^(host|hostaddr|port|user|dbname|service)\s*=|^postgres(ql)?:|:.*@"
 
@@ -23,13 +23,14 @@ def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: 
     Only that store is imported: an unused database driver would cost start-up time.
     """
     text = str(where).strip()
-    if text.startswith(_POSTGRES):
-        return cast(Store, _postgres()(text, lease_seconds=lease_seconds))
+    kind = kind_of(text)
+    if kind.schemes:
+        return cast(Store, _server_class(kind)(text, lease_seconds=lease_seconds))
     if "://" in text or _looks_like_a_connection(text):
         raise _unknown(text)
     if str(where) == MEMORY:
-        return cast(Store, _class("memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds))
-    return cast(Store, _class("sqlite", "SqliteStore")(where, clock=clock, lease_seconds=lease_seconds))
+        return cast(Store, _class("mulligan.store.memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds))
+    return cast(Store, _class(kind.module, kind.class_name)(where, clock=clock, lease_seconds=lease_seconds))
 
 
 def is_file_name(where: str) -> bool:
@@ -50,19 +51,19 @@ def _looks_like_a_connection(text: str) -> bool:
     return not os.path.isabs(text) and re.search(_CONNECTION, text) is not None
 
 
-def _postgres() -> type:
+def _server_class(kind: StoreKind) -> type:
     try:
-        return _class("postgres", "PostgresStore")
+        return _class(kind.module, kind.class_name)
     except ImportError as error:
         if (error.name or "").startswith(__name__.partition(".")[0]):
             raise
         reason = " ".join(str(error).partition("\n")[0].split())
         raise StoreLibraryMissing(
-            f"a PostgreSQL store needs a library that is not installed: {reason}",
-            hint="install it: pip install 'mulligan[postgres]'",
+            f"a {kind.label} store needs a library that is not installed: {reason}",
+            hint=f"install it: pip install 'mulligan[{kind.extra}]'",
         ) from error
 
 
 def _class(module: str, name: str) -> type:
-    store: type = getattr(import_module(f"mulligan.store.{module}"), name)
+    store: type = getattr(import_module(module), name)
     return store

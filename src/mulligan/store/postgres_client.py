@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from datetime import datetime
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -23,7 +22,6 @@ from mulligan.errors import (
     StoreUnavailable,
 )
 from mulligan.store import postgres_arrays
-from mulligan.store.encoding import moment_from
 from mulligan.store.postgres_connection import TimeoutConnection
 from mulligan.store.postgres_pipeline import SQL, Statement, pipeline
 from mulligan.store.statements import missing
@@ -50,8 +48,6 @@ _LIMITS = {
 }
 # How long creating or migrating the tables may take.
 _MIGRATION_SECONDS_MAX = 3600.0
-# How long a server may be silent when we only ask for its time.
-_LOOK_SECONDS_MAX = 30.0
 # Errors of a server that refuses a connection, found by its message: our error, message and hint.
 _CONNECTION_REFUSALS: tuple[tuple[type[MulliganError], str, str, str], ...] = (
     (
@@ -342,13 +338,6 @@ class PostgresClient:
 
 def _listen(listener: TimeoutConnection, channel: str) -> None:
     listener.execute(f'LISTEN "{channel.replace(chr(34), chr(34) * 2)}"')
-
-
-def server_time(url: str) -> datetime:
-    """The time by the server's clock."""
-    with closing(PostgresClient(url, _LOOK_SECONDS_MAX)) as client:
-        ((now,),) = client.query("now")
-    return moment_from(now)
 
 
 def _where(url: str) -> str:

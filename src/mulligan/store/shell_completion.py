@@ -11,7 +11,8 @@ from typing import Any
 
 import apsw
 
-_POSTGRES = ("postgresql://", "postgres://")
+from mulligan.store.kinds import kind_of
+
 # The smallest value that libpq accepts.
 _CONNECT_SECONDS = 2
 
@@ -42,12 +43,12 @@ def names(where: str, what: str, limit: int) -> list[str]:
 
 
 def _rows(where: str, sql: str, value: int) -> list[Any]:
-    if where.startswith(_POSTGRES):
-        return _server_rows(where, sql, value)
-    return _file_rows(where, sql, value) if os.path.isfile(where) else []
+    return _READERS[kind_of(where).dialect](where, sql, value)
 
 
 def _file_rows(path: str, sql: str, value: int) -> list[Any]:
+    if not os.path.isfile(path):
+        return []
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         # The file may come from someone else: its schema must not call functions with side effects.
@@ -63,3 +64,6 @@ def _server_rows(url: str, sql: str, value: int) -> list[Any]:
     with psycopg.connect(url, autocommit=True, **options) as connection:
         connection.read_only = True
         return list(connection.execute(sql.replace("?", "%s"), (value,)).fetchall())
+
+
+_READERS = {"sqlite": _file_rows, "postgres": _server_rows}

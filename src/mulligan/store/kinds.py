@@ -1,0 +1,39 @@
+"""The kinds of store: how the addresses of each begin, what users call it, and which class opens it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mulligan.store.statements import Dialect
+
+
+class StoreKind(NamedTuple):
+    """One kind of store. A new kind needs an entry in `KINDS`, a class, SQL, and a reader for shell completion."""
+
+    label: str
+    # The name of its SQL file and of its folder of migrations.
+    dialect: Dialect
+    module: str
+    class_name: str
+    # How its addresses begin. A kind without any is the path of a file.
+    schemes: tuple[str, ...] = ()
+    # What `pip install 'mulligan[…]'` needs for its driver.
+    extra: str = ""
+
+
+SQLITE = StoreKind(label="SQLite", dialect="sqlite", module="mulligan.store.sqlite", class_name="SqliteStore")
+POSTGRES = StoreKind(
+    label="PostgreSQL",
+    dialect="postgres",
+    module="mulligan.store.postgres",
+    class_name="PostgresStore",
+    schemes=("postgresql://", "postgres://"),
+    extra="postgres",
+)
+KINDS = (POSTGRES, SQLITE)
+
+
+def kind_of(where: str) -> StoreKind:
+    """The kind of store that an address names: by its scheme, otherwise a file."""
+    return next((kind for kind in KINDS if where.startswith(kind.schemes)), SQLITE)
