@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a block with a name may hold: a workflow, in whatever it is written.
-_FILES = ("yaml", "json", "json5", "kdl")
+_FILES = ("yaml", "json", "json5", "kdl", "python")
 # What differs from one playing to the next: dates and times, how long it took, how much it used, which process and port
 # it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(

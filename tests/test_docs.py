@@ -60,6 +60,7 @@ PLAYED_PAGES = [
         "how-to/map",
         "how-to/python-types",
         "operate/operations",
+        "how-to/python-steps",
         "how-to/reports",
         "concepts/routes",
         "how-to/secrets",
