@@ -79,6 +79,7 @@ FRAMES: dict[str, Callable[[], pd.DataFrame | pd.Series]] = {
     "intervals": lambda: pd.DataFrame({"a": pd.interval_range(0, 2)}),
     "dates and decimals": lambda: pd.DataFrame({"a": [dt.date(2026, 1, 1)], "b": [decimal.Decimal("1.20")]}),
     "bytes, times, uuids": lambda: pd.DataFrame({"a": [b"\x00"], "b": [dt.time(1)], "c": [uuid.UUID(int=1)]}),
+    "numbers of numpy as objects": lambda: pd.DataFrame({"a": pd.Series([np.int64(1), np.int64(2)], dtype=object)}),
     "lists": lambda: pd.DataFrame({"a": [[1, 2], [3]]}),
     "arrays": lambda: pd.DataFrame({"a": [np.array([1.0, 2.0]), np.array([3.0])]}),
     "named index": lambda: pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="k")),
@@ -329,5 +330,6 @@ except Exception as error:
     found = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == (
-        f"it is a polars.DataFrame, and reading it needs polars; '{sys.executable}' cannot import polars"
+        f"it is a polars.DataFrame, and reading it needs polars; '{sys.executable}' cannot import polars: "
+        "install it there, or annotate the parameter as pathlib.Path"
     )

@@ -173,7 +173,8 @@ def read(reference: dict[str, Any], source: str | bytes, wanted: str = "") -> An
     except ImportError as error:
         raise TableUnreadable(
             f"it is a {name}, and reading it needs {' and '.join(_NEEDED[package])}; "
-            f"'{sys.executable}' cannot import {error.name}"
+            f"'{sys.executable}' cannot import {error.name}: install it there, "
+            "or annotate the parameter as pathlib.Path"
         ) from None
     try:
         return _READERS[name](source if isinstance(source, str) else io.BytesIO(source), format, name)
