@@ -67,6 +67,7 @@ PLAYED_PAGES = [
         "how-to/testing",
         "how-to/triage",
         "how-to/up-to-date",
+        "start/python",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",
         "start/tutorials/sweep",

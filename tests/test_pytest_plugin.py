@@ -8,7 +8,21 @@ import textwrap
 
 import pytest
 
+import mulligan
+from mulligan import Workflow
+from mulligan.language import load_text
+from mulligan.testing import history, rehearsal
+
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Load what a run needs: pytester forgets modules that its sessions load, and some cannot be loaded twice."""
+    load_text("steps: [{step: a, shell: 'true', when: inputs.x == 1}]\ninputs: {x: {type: integer}}")
+    mulligan.run(Workflow("a").step("a", shell="true"), home=tmp_path_factory.mktemp("home"), show=False).explain()
+    assert history and rehearsal
+
 
 DEPLOY = """
 name: deploy
@@ -101,8 +115,7 @@ def test_below_a_test_that_failed_stand_the_stories_of_its_runs(pytester: pytest
         """,
     )
 
-    # In a worker of xdist, which sends its reports as data.
-    done = pytester.runpytest_inprocess("-q", "-n1", "-p", "no:cacheprovider")
+    done = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
 
     done.assert_outcomes(failed=2, passed=1)
     done.stdout.fnmatch_lines_random(
@@ -156,9 +169,12 @@ def test_it_can_be_switched_off(pytester: pytest.Pytester) -> None:
 
 
 def test_a_pytest_that_does_not_use_it_loads_nothing_else() -> None:
-    program = (
-        "import pytest, sys; before = {*sys.modules}; import mulligan.pytest_plugin; print({*sys.modules} - before)"
-    )
+    program = """
+import pytest, sys
+before = {*sys.modules}
+import mulligan.pytest_plugin
+print(*sorted({*sys.modules} - before))
+"""
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.testing.history import History
 
-# How many runs are told below a test that failed, and how many lines of each: the last ones.
+# How many runs are described below a test that failed, and how many lines of each: the last ones.
 RUNS_MAX, LINES_MAX = 3, 40
 # How long a process that a test left behind may take to end.
 STOP_SECONDS = 10.0
@@ -153,6 +153,22 @@ def _signal(pid: int, number: signal.Signals) -> None:
         pass
 
 
+# -- what is loaded --------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Keep pytest from rewriting the assertions of all our modules, as it does for the packages of plugins.
+
+    That takes a second of each process that cannot keep the result, and shows a user nothing: they are not tests.
+    """
+    hook: Any = pluginmanager.rewrite_hook
+    marked: set[str] = getattr(hook, "_must_rewrite", set())
+    if "mulligan" in marked:
+        marked.discard("mulligan")
+        # Clears what it has found out about names so far.
+        hook.mark_rewrite()
+
+
 # -- below a test that failed ----------------------------------------------------------------------------------------
 
 
@@ -162,10 +178,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
     if report.when == "call" and report.failed:
-        report.sections += [*_told_runs(item), *_told_histories(item)]
+        report.sections += [*_stories_of_runs(item), *_stories_of_histories(item)]
 
 
-def _told_runs(item: pytest.Item) -> Iterator[tuple[str, str]]:
+def _stories_of_runs(item: pytest.Item) -> Iterator[tuple[str, str]]:
     home = item.stash.get(_HOME, None)
     if home is None:
         return
@@ -177,7 +193,7 @@ def _told_runs(item: pytest.Item) -> Iterator[tuple[str, str]]:
         yield "mulligan", f"the runs of this test cannot be read: {error}"
 
 
-def _told_histories(item: pytest.Item) -> Iterator[tuple[str, str]]:
+def _stories_of_histories(item: pytest.Item) -> Iterator[tuple[str, str]]:
     for run in item.stash.get(_HISTORIES, [])[-RUNS_MAX:]:
         story = import_module("mulligan.history.story").story
         lines = [f"{line.place or 'run'}: {line.text}" for line in story(run.log, run.state.workflow)]

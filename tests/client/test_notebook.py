@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,25 +27,21 @@ from mulligan.testing.history import History, step, workflow
 
 # -- a real kernel ---------------------------------------------------------------------------------------------------
 
-CELLS = {
-    "run": """
-import mulligan
-from mulligan import Workflow
-
-flow = Workflow("nightly")
-flow.step("fetch", shell="test -e got || { touch got; echo '<b>reset</b>' >&2; exit 75; }; echo 3", retry=2)
-flow.step("load", needs=["fetch"], shell="echo '<script>alert(1)</script>'").outputs(said="${steps.load.output}")
-run = mulligan.run(flow)
-""",
-    "result": "run",
-    "run as result": "mulligan.run(flow)",
-    "story": "run.explain()",
-    "list": "mulligan.open().runs()",
-    "interrupted": """
-mulligan.run(Workflow("endless").step("hang", shell="echo up; exec sleep 600"))
-""",
-    "after": "mulligan.open().get('latest').cancel(now=True).status",
+PAGE = Path(__file__).parents[2] / "docs/how-to/notebooks.md"
+NAMES = ("define", "run", "values", "result", "story", "list", "waiting", "approved")
+MORE = {
+    "run as result": "nightly.run()",
+    "escaped": 'mulligan.Workflow("<b>").step("say", shell="echo \'<script>alert(1)</script>\' >&2; false")',
+    "escaped run": "mulligan.run(_)",
+    "interrupted": 'mulligan.run(mulligan.Workflow("endless").step("hang", shell="exec sleep 600"))',
+    "after": "home.get('latest').cancel(now=True).status",
 }
+
+
+def cells() -> dict[str, str]:
+    """The blocks of the page, and a few more."""
+    found = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return {**dict(zip(NAMES, found, strict=True)), **MORE}
 
 
 class Notebook(nbclient.NotebookClient):
@@ -62,47 +59,58 @@ class Notebook(nbclient.NotebookClient):
 
 def executed(folder: Path) -> dict[str, list[NotebookNode]]:
     """The outputs of each cell."""
-    cells = new_notebook(cells=[new_code_cell(text) for text in CELLS.values()])
+    given = cells()
+    notebook = new_notebook(cells=[new_code_cell(text) for text in given.values()])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MULLIGAN_", "PYTEST_"))}
     environ = {**kept, "IPYTHONDIR": str(folder / "ipython"), "JUPYTER_RUNTIME_DIR": str(folder / "jupyter")}
-    client = Notebook(cells, timeout=30, allow_errors=True, resources={"metadata": {"path": str(folder)}})
+    client = Notebook(notebook, timeout=30, allow_errors=True, resources={"metadata": {"path": str(folder)}})
     client.execute(env=environ)
-    return dict(zip(CELLS, (cell.outputs for cell in cells.cells), strict=True))
+    return dict(zip(given, (cell.outputs for cell in notebook.cells), strict=True))
 
 
 def html_of(output: NotebookNode) -> str:
     return str(output.data["text/html"])
 
 
-def test_a_notebook_shows_its_runs_in_place_and_an_interrupted_one_says_how_to_continue(tmp_path: Path) -> None:
+def test_the_page_on_notebooks_is_executed_and_shows_what_it_says(tmp_path: Path) -> None:
     outputs = executed(tmp_path)
 
-    (shown,) = outputs["run"]
+    (graph,) = outputs["define"]
+    assert "<svg" in html_of(graph) and graph.data["text/plain"] == "<flow nightly>"
 
+    # What stays in place of the progress is the last state.
+    (shown,) = outputs["run"]
     assert shown.output_type == "display_data"
     assert shown.data["text/plain"] == "run 1 of 'nightly': completed"
     assert 'mulligan-good">completed' in html_of(shown)
-    assert "EXIT_NONZERO 75: &lt;b&gt;reset&lt;/b&gt;" in html_of(shown) and "retried, then completed" in html_of(shown)
-    assert "&lt;script&gt;alert(1)" in html_of(shown) and "<script" not in html_of(shown)
+    assert "CONNECTION: connection reset" in html_of(shown) and "retried, then completed" in html_of(shown)
     assert "<svg" in html_of(shown) and "is-completed" in html_of(shown)
-
+    (values,) = outputs["values"]
+    assert values.data["text/plain"] == "({'total': 49}, 'CONNECTION')"
     (result,) = outputs["result"]
-    assert result.output_type == "execute_result"
-    assert html_of(result) == html_of(shown)
+    assert (result.output_type, html_of(result)) == ("execute_result", html_of(shown))
     assert result.data["text/plain"].startswith("<Run 1 of 'nightly': completed in ")
-
-    # A cell that ends with the run shows it once.
-    followed, result = outputs["run as result"]
-    assert html_of(followed) == "" and "run 2" in html_of(result)
-
     (story,) = outputs["story"]
     assert "retry 1 of 2" in html_of(story) and "retry 1 of 2" in story.data["text/plain"]
     (runs,) = outputs["list"]
-    assert html_of(runs).count("nightly") == 2
+    assert html_of(runs).count("nightly") == 1
+
+    (waiting,) = outputs["waiting"]
+    assert "run.approve(&#x27;gate&#x27;, reason=&#x27;…&#x27;)" in html_of(waiting)
+    assert "waits for a person" in html_of(waiting)
+
+    # A cell that ends with the run that it drove shows it once.
+    for name in ("approved", "run as result", "escaped run"):
+        followed, result = outputs[name]
+        assert html_of(followed) == "" and "<svg" in html_of(result)
+    assert 'mulligan-good">completed' in html_of(outputs["approved"][1])
+    (built,), (_, broken) = outputs["escaped"], outputs["escaped run"]
+    assert "&lt;b&gt;" in html_of(built) and "<b>" not in html_of(built)
+    assert "&lt;script&gt;alert(1)" in html_of(broken) and "<script" not in html_of(broken)
 
     shown, error = outputs["interrupted"]
-    assert shown.data["text/plain"] == "run 3 of 'endless': interrupted"
-    assert "interrupted; to continue it: mulligan.open().get(3).resume()" in html_of(shown)
+    assert shown.data["text/plain"] == "run 5 of 'endless': interrupted"
+    assert "interrupted; to continue it: mulligan.open().get(5).resume()" in html_of(shown)
     assert error.output_type == "error" and error.ename == "KeyboardInterrupt"
     assert outputs["after"][-1].data["text/plain"] == "'cancelled'"
 
@@ -275,9 +283,11 @@ def test_a_run_that_is_gone_is_shown_as_text(tmp_path: Path) -> None:
     assert repr(run).startswith("<Run 1: ")
 
 
-def test_a_loaded_file_shows_its_graph_and_an_empty_list_says_so(tmp_path: Path) -> None:
+def test_a_workflow_shows_its_graph_and_an_empty_list_says_so(tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text("steps: [{step: fetch, shell: 'true'}, {step: load, needs: [fetch], shell: 'true'}]")
 
     assert "<svg" in mulligan.load(file)._repr_html_()
+    assert "<svg" in (Workflow("nightly").step("greet", shell="echo hello")._repr_html_() or "")
+    assert Workflow("nightly").step("greet", shel="echo hello")._repr_html_() is None
     assert "no runs" in mulligan.open(tmp_path / "home").runs()._repr_html_()

@@ -238,7 +238,11 @@ def test_a_large_run_that_is_driven_shows_its_counts_and_what_runs_now() -> None
     assert found.elements["tr"] == notebook_html.ACTIVITIES_MAX + 1
 
 
-SAID = [({"done": 3, "total": 12, "text": "rows <b>"}, "3 of 12 rows <b>"), ({"done": 7}, "7")]
+SAID = [
+    ({"done": 3, "total": 12, "text": "rows <b>"}, "3 of 12 rows <b>"),
+    ({"done": 0.3, "total": 1}, "30%"),
+    ({"done": 7}, "7"),
+]
 
 
 @pytest.mark.parametrize(("said", "text"), SAID)

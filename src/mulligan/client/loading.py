@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from mulligan.client.notebook import workflow_html
 from mulligan.client.session import ExplainedErrors
-from mulligan.errors import InputInvalid, Problem
+from mulligan.errors import InputInvalid, MulliganError, Problem
 from mulligan.service import Service
 from mulligan.service import Workflow as CheckedWorkflow
 
@@ -106,3 +106,11 @@ def find_workflow(flow: Runnable) -> Given:
             f"a workflow is expected, not '{kind}'",
             hint="give the path of a file, mulligan.load(…), a mulligan.Workflow, or a function with @mulligan.flow",
         )
+
+
+def _flow_html(flow: Runnable) -> str | None:
+    """The graph of a workflow for a notebook; None if it is refused, since a notebook shows its text then."""
+    try:
+        return workflow_html(find_workflow(flow).workflow)
+    except MulliganError:
+        return None

@@ -56,7 +56,7 @@ MATRIX_STEPS_MAX = 8
 ENDED = ("completed", "failed", "cancelled")
 _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
-_TOLD_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
+_REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
 _FATE_TONES = {"open": "bad", "left": "idle", "under_way": "try", "mended": "good"}
 
 Run = Mapping[str, Any]
@@ -336,7 +336,7 @@ def _words(step: Run) -> Iterator[str]:
         yield _called(step["children"])
     for warning in step["warnings"]:
         yield f"warning: {_cut(summarize_failure(warning))}"
-    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _TOLD_WAITS or wait.get("obstacles"))
+    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _REPORTED_WAITS or wait.get("obstacles"))
     yield from dict.fromkeys(f"waits for {_cut(single_line(wait['text']))}" for wait in waits)
 
 
@@ -360,7 +360,7 @@ def _progress(step: Run) -> Html | None:
     if total and done is not None:
         share = min(100.0, max(0.0, 100 * done / total))
         bar = element("progress", max=100, value=f"{share:.1f}")
-    figures = f"{done:,}" + (f" of {total:,}" if total else "") if done is not None else ""
+    figures = "" if done is None else f"{done:.0%}" if total == 1 else f"{done:,}" + (f" of {total:,}" if total else "")
     words = " ".join(filter(None, (figures, _cut(single_line(text)))))
     return join_html((bar, element("span", f" {words}", class_="mulligan-dim")))
 
@@ -480,10 +480,10 @@ def render_runs(runs: Sequence[RunLine]) -> str:
             "tr",
             _cell("td", run.run_id, "time"),
             element("td", run.workflow, class_="mulligan-name"),
-            element("td", _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))),
+            element("td", _list_status(run)),
             element("td", f"{run.created_at.astimezone():%Y-%m-%d %H:%M}", class_="mulligan-dim mulligan-time"),
             _cell("td", format_elapsed(run.seconds), "time"),
-            element("td", _cut("; ".join(_notes(run))), class_="mulligan-remark"),
+            element("td", _cut("; ".join(_notes(run)))),
         )
         for run in runs[:RUNS_MAX]
     ]
@@ -492,6 +492,12 @@ def render_runs(runs: Sequence[RunLine]) -> str:
         body.append(element("tr", element("td", text, colspan=len(heads), class_="mulligan-dim")))
     head = element("thead", element("tr", *(_cell("th", word, "time" if word == "run" else word) for word in heads)))
     return _framed(element("div", element("table", head, element("tbody", *body)), class_="mulligan-steps"))
+
+
+def _list_status(run: RunLine) -> Html:
+    if run.asks and run.status not in ENDED:
+        return _status("paused", "waits for a person")
+    return _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))
 
 
 def _notes(run: RunLine) -> Iterator[str]:

@@ -157,7 +157,13 @@ PYTHON = Record(
     "python",
     {
         "code": Key(Template("python code"), "code with a main(…)"),
-        "call": Key(CALL, "a function that workers can import"),
+        "call": Key(CALL, "a function that workers can import, or one of 'source'"),
+        "source": Key(
+            Template("python code"), "the text of the module in 'call': workers run it instead of importing it"
+        ),
+        "file": Key(
+            PLAIN, "where 'source' comes from, relative to where 'run' was called: its folder is imported from"
+        ),
         "python": Key(PLAIN, "the interpreter: a name, or a path relative to where 'run' was called"),
     },
     one_of=(("code",), ("call",)),

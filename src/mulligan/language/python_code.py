@@ -37,6 +37,12 @@ def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *,
     _check_arguments(main, code, args, scope)
 
 
+def check_source(code: Scalar, scope: Scope, *, is_ours: bool = True) -> None:
+    """Check that the source of a module parses, unless another interpreter runs it."""
+    if is_ours:
+        _parse(code, scope)
+
+
 def _parse(code: Scalar, scope: Scope) -> ast.Module:
     try:
         with warnings.catch_warnings():

@@ -54,6 +54,8 @@ ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
 # The module that the code of a step is executed in.
 STEP_MODULE = "__mulligan__"
+# Loaded for functions of a script or a notebook.
+PINNED = "mulligan.worker.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # Loaded for steps that are generators or coroutines.
 GENERATORS = "mulligan.worker.step_generators"
@@ -103,6 +105,8 @@ class ChildServer:
         self._interpreter = InterpreterState()
         # One of these is empty.
         self._call = self._code = ""
+        # For a call into a module whose source is pinned with the run.
+        self._source = self._file = ""
         self._folder, self._home = "/", ""
         # The event loop, from the first step that is a coroutine on.
         self._loop: Any = None
@@ -224,6 +228,8 @@ class ChildServer:
     def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
         self._code = message.get("code", self._code)
+        self._source = message.get("source", self._source)
+        self._file = message.get("file", self._file)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
@@ -238,8 +244,12 @@ class ChildServer:
 
     def _import_target(self) -> Any:
         module, _, name = self._call.partition(":")
+        # A run that the module starts at its top level is refused: it would start itself again.
+        __mulligan_loading__ = module  # noqa: F841
         target = (
-            self._interpreter.import_installed(module)
+            self._interpreter.import_installed(PINNED).load(module, self._source, self._file)
+            if self._source
+            else self._interpreter.import_installed(module)
             if module.startswith(OWN_PACKAGE)
             else importlib.import_module(module)
         )

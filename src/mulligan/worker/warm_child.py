@@ -74,6 +74,9 @@ class CallRequest(msgspec.Struct, frozen=True):
     home: str = ""
     code: str = ""
     call: str = ""
+    # The text of the module in `call`, if it is pinned with the run, and the file that it was copied from.
+    source: str = ""
+    file: str = ""
     # The files of the artifacts that its arguments refer to, by name.
     files: dict[str, str] = {}
 
@@ -91,6 +94,8 @@ class CallMessage(msgspec.Struct, omit_defaults=True):
     home: str | None = None
     code: str | None = None
     call: str | None = None
+    source: str | None = None
+    file: str | None = None
     # The logs that were renamed, so that new ones have to be opened.
     fresh_logs: list[int] = []
     files: dict[str, str] = {}
@@ -307,6 +312,8 @@ def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_lo
         home=None if request.home == last.home else request.home,
         code=None if request.code == last.code else request.code,
         call=None if request.call == last.call else request.call,
+        source=None if request.source == last.source else request.source,
+        file=None if request.file == last.file else request.file,
         fresh_logs=fresh_logs,
         files=request.files,
     )

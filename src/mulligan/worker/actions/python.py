@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
+
+import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
@@ -42,7 +45,11 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
     params = lease.task.params
     args, call = params.get("args", {}), params.get("call", "")
     # A converted file or a stored run may name a function of ours that has moved.
-    return make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
+    request = make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
+    if "source" not in params:
+        return request
+    file = os.path.join(lease.task.home, params["file"]) if "file" in params else ""
+    return msgspec.structs.replace(request, source=params["source"], file=file)
 
 
 def make_call(

@@ -1,0 +1,45 @@
+"""What a handler learns of the failure that it handles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure of a step, as handlers, recovery scripts and the steps of failure routes receive it.
+
+    `code` is what rules and routes match: `TIMEOUT`, `EXIT_NONZERO`, `EXCEPTION`, or the code of a `StepError`.
+    """
+
+    code: str = ""
+    message: str = ""
+    severity: str = "error"
+    retryable: bool = True
+    exit_code: int | None = None
+    signal: int | None = None
+    step: str = ""
+    item: int | None = None
+    visit: int = 0
+    attempt: int = 0
+    # When it happened: ISO 8601, in UTC.
+    at: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    trace: str = ""
+    cause: list[Failure] = field(default_factory=list)
+    # The failure of a handler that tried to repair it.
+    handler_failure: Failure | None = None
+    # What is known about the failed step and its attempts, for a step that a failure was routed to.
+    context: Any = None
+
+    @classmethod
+    def made_from(cls, recorded: dict[str, Any]) -> Failure:
+        """The failure that a run recorded; unknown fields are ignored, missing ones have their defaults."""
+        known = {one.name for one in fields(cls)}
+        values = {name: value for name, value in recorded.items() if name in known and value is not None}
+        if "cause" in values:
+            values["cause"] = [cls.made_from(one) for one in values["cause"]]
+        if "handler_failure" in values:
+            values["handler_failure"] = cls.made_from(values["handler_failure"])
+        return cls(**values)
