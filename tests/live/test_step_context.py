@@ -118,3 +118,15 @@ def test_a_fork_keeps_the_files_of_the_run_that_it_came_from(live: Live) -> None
 
     assert (second.status, second.steps["evaluate"]["output"]) == ("completed", 2)
     assert second.shown["outputs"] == first.shown["outputs"]
+
+
+def test_an_item_of_a_map_has_its_own_progress(live: Live) -> None:
+    ran = live.run("""
+        name: items
+        steps:
+          - {step: each, map: {over: [4, 5], as: n}, do: [{shell: 'echo ${n}/9 > $MULLIGAN_PROGRESS'}]}
+    """)
+
+    found = [live.service.item_history(ran.run_id, "each", index).history for index in (0, 1)]
+
+    assert [to_json(one)[0]["progress"]["done"] for one in found] == [4, 5]

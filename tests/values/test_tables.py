@@ -79,6 +79,7 @@ FRAMES: dict[str, Callable[[], pd.DataFrame | pd.Series]] = {
     "intervals": lambda: pd.DataFrame({"a": pd.interval_range(0, 2)}),
     "dates and decimals": lambda: pd.DataFrame({"a": [dt.date(2026, 1, 1)], "b": [decimal.Decimal("1.20")]}),
     "bytes, times, uuids": lambda: pd.DataFrame({"a": [b"\x00"], "b": [dt.time(1)], "c": [uuid.UUID(int=1)]}),
+    "numbers of numpy as objects": lambda: pd.DataFrame({"a": pd.Series([np.int64(1), np.int64(2)], dtype=object)}),
     "lists": lambda: pd.DataFrame({"a": [[1, 2], [3]]}),
     "arrays": lambda: pd.DataFrame({"a": [np.array([1.0, 2.0]), np.array([3.0])]}),
     "named index": lambda: pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="k")),
@@ -237,6 +238,8 @@ def test_a_reference_says_what_the_file_is(sink: FolderSink) -> None:
         (pl.DataFrame({"a": [1]}), pd.DataFrame, pd.DataFrame({"a": [1]})),
         (pl.DataFrame({"a": [1]}), list[pd.DataFrame], pd.DataFrame({"a": [1]})),
         (pa.table({"a": [1]}), pl.DataFrame, pl.DataFrame({"a": [1]})),
+        (pa.record_batch({"a": [1]}), pl.DataFrame, pl.DataFrame({"a": [1]})),
+        (pa.record_batch({"a": [1]}), pd.DataFrame, pd.DataFrame({"a": [1]})),
         (pa.table({"a": [1]}), pd.DataFrame | None, pd.DataFrame({"a": [1]})),
         (np.ones(2), np.ndarray, np.ones(2)),
         (np.ones(2), np.ndarray[Any, np.dtype[np.float64]], np.ones(2)),
@@ -261,8 +264,26 @@ def test_a_lazy_frame_a_path_and_bytes_read_the_file_itself(sink: FolderSink) ->
     stored = sink.with_files(sink.encode(pl.DataFrame({"a": [1, 2]})))
 
     assert convert_value(stored, pl.LazyFrame).select("a").collect().height == 2
+    assert convert_value(sink.with_files(sink.encode(TABLES["arrow batch"]())), pl.LazyFrame).collect().height == 2
     assert convert_value(stored, Path).suffix == ".parquet"
     assert convert_value(stored, bytes).startswith(b"PAR1")
+
+
+@pytest.mark.parametrize("name", ["item[0]", "a*", "day=3", "a b%20"])
+def test_a_path_is_one_file_whatever_characters_are_in_it(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    sink = FolderSink(folder)
+
+    for value in (
+        pl.DataFrame({"a": [1]}),
+        pd.DataFrame({"a": [1]}),
+        pa.table({"a": [1]}),
+        pa.record_batch({"a": [1]}),
+    ):
+        stored = sink.with_files(sink.encode(value))
+        assert_same(stored.load(), value)
+        assert convert_value(stored, pl.LazyFrame).collect().columns == ["a"]
 
 
 def test_a_table_that_cannot_be_read_as_what_is_wanted_is_refused(sink: FolderSink) -> None:
@@ -309,5 +330,6 @@ except Exception as error:
     found = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == (
-        f"it is a polars.DataFrame, and reading it needs polars; '{sys.executable}' cannot import polars"
+        f"it is a polars.DataFrame, and reading it needs polars; '{sys.executable}' cannot import polars: "
+        "install it there, or annotate the parameter as pathlib.Path"
     )

@@ -110,6 +110,26 @@ def test_threads_and_processes_of_a_step_report_its_progress(work: Work, code: s
     assert progress_of(work, lease) == (2, 3, "")
 
 
+@pytest.mark.parametrize("how", ["def main(): count()", "def main(): threading.Thread(target=count).run()"])
+def test_the_last_of_very_many_calls_is_not_lost(work: Work, how: str) -> None:
+    code = "import mulligan, threading\ndef count():\n  for i in range(20_000): mulligan.progress(i, 30_000, 'x')\n"
+    first, second = work.python(code + how), work.python("import mulligan\ndef main(): mulligan.progress(1, 2)")
+
+    work.run(first)
+    work.run(second)
+
+    assert [progress_of(work, lease) for lease in (first, second)] == [(19_999, 30_000, "x"), (1, 2, "")]
+
+
+def test_the_last_of_very_many_calls_of_a_program_is_not_lost(work: Work) -> None:
+    code = "import mulligan; [mulligan.progress(i, 30_000) for i in range(20_000)]"
+    lease = work.shell(f"{sys.executable} -c '{code}'")
+
+    work.run(lease)
+
+    assert progress_of(work, lease) == (19_999, 30_000, "")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -6,6 +6,7 @@ step starts, and in any interpreter: standard library only. `artifacts` is loade
 
 from __future__ import annotations
 
+import atexit
 import json.encoder
 import os
 import sys
@@ -40,6 +41,9 @@ RECORD_BYTES = 1024
 # At most four bytes each, so that a record has space for them.
 TEXT_CHARS_MAX = 200
 NUMBER_MAX = 10**18
+# So many records are written in so many seconds; further counts wait.
+WRITES_MAX, WINDOW_SECONDS = 100, 0.1
+NOT_OPEN = -1
 # Outside of a step: how often a line is printed.
 PRINT_SECONDS = 0.1
 
@@ -54,23 +58,15 @@ def progress(done: Any = None, total: Any = None, text: str = "") -> None:
     """Say how far the step is: `progress(3, 10)`, `progress(3, 10, "loading")`, `progress(0.3)`, `progress("loading")`.
 
     A float from 0 to 1 without `total` is a share. Each call replaces the last one; it is shown while the step runs,
-    and kept with the attempt. A million calls take about two seconds. Outside of a step it prints.
+    and kept with the attempt. Call it as often as you like. Outside of a step it prints.
     """
-    global _file
-    record = progress_record(done, total, text)
-    if _file < 0:
-        path = os.environ.get(PROGRESS_FILE)
-        if path is None:
-            _printed.show(record)
-            return
-        try:
-            _file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
-            return  # a step does not fail because its progress cannot be shown
-    try:
-        os.pwrite(_file, record.encode().ljust(RECORD_BYTES, b"\n"), 0)
-    except OSError:
+    if _file.is_open and _file.may_wait(done, total, text):
         return
+    record = progress_record(done, total, text)
+    if not _file.is_open and not _file.open():
+        _printed.show(record)
+    else:
+        _file.write(record)
 
 
 def progress_record(done: Any, total: Any, text: str) -> str:
@@ -141,28 +137,85 @@ class _Printed:
 
 
 _printed = _Printed()
-# The open file of the progress of this step; -1 before the first call.
-_file = -1
+
+
+class _ProgressFile:
+    """The file that has the progress of this step. Of very many calls most are not written: only counts, never a text.
+
+    A hundred writes in a tenth of a second are free, so that the last of a few quick calls is seen at once. What was
+    not written is written by the next call that is, before a fork, and when the step or the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._fd = NOT_OPEN
+        self._since, self._writes, self._text = 0.0, 0, ""
+        self._waiting: tuple[int, int, str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._fd >= 0
+
+    def open(self) -> bool:
+        """Open the file; return whether there is a step."""
+        path = os.environ.get(PROGRESS_FILE)
+        if path is None:
+            return False
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return True  # a step does not fail because its progress cannot be shown
+        atexit.register(self.flush)
+        return True
+
+    def may_wait(self, done: Any, total: Any, text: str) -> bool:
+        """Whether this need not be written now: a further count, after many others."""
+        now = time.monotonic()
+        if now - self._since >= WINDOW_SECONDS:
+            self._since, self._writes = now, 0
+        is_count = type(done) is int and type(total) is int and 0 <= done < total <= NUMBER_MAX
+        if self._writes < WRITES_MAX or text != self._text or not is_count:
+            self._writes += 1
+            self._text = text
+            return False
+        self._waiting = (done, total, text)
+        return True
+
+    def write(self, record: str) -> None:
+        self._waiting = None
+        try:
+            # One system call, at the beginning: so it replaces what any process of the step wrote before.
+            os.pwrite(self._fd, record.encode().ljust(RECORD_BYTES, b"\n"), 0)
+        except OSError:
+            pass  # no descriptor, or no space: then it is not shown
+
+    def flush(self) -> None:
+        if self._waiting is not None:
+            self.write(progress_record(*self._waiting))
+
+    def close(self) -> None:
+        self.flush()
+        if self._fd >= 0:
+            try:
+                os.close(self._fd)
+            except OSError:
+                pass  # the step closed it
+            atexit.unregister(self.flush)
+        self.forget()
+
+    def forget(self) -> None:
+        self._fd, self._waiting = NOT_OPEN, None
+
+
+_file = _ProgressFile()
 
 
 def end_step() -> None:
     """Forget the step: the process may run another one."""
-    global _file
-    if _file >= 0:
-        try:
-            os.close(_file)
-        except OSError:
-            pass  # the step closed it
-    _file = -1
+    _file.close()
 
 
-def _after_fork() -> None:
-    """A forked process opens the file itself: it may close every descriptor that it did not open."""
-    global _file
-    _file = -1
-
-
-os.register_at_fork(after_in_child=_after_fork)
+# A forked process opens the file itself: it may close every descriptor that it did not open.
+os.register_at_fork(before=_file.flush, after_in_child=_file.forget)
 
 
 # -- log -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tell without importing `typing` whether the parameters of a function are annotated with more than JSON's types.
+"""Find out without importing `typing` whether the parameters of a function are annotated with more than JSON's types.
 
 A warm child asks for every step, and nearly all answers are no.
 """

@@ -324,7 +324,7 @@ def _hint(value: object) -> str:
 
 
 def _path_to(target: object, value: Any, depth: int) -> str:
-    """Return where an object is in a model, for a library that does not tell us; "" if it is not found."""
+    """Return where an object is in a model, for a library that does not say it; "" if it is not found."""
     if value is target or depth > DEPTH_MAX:
         return ""
     if isinstance(value, dict):

@@ -84,9 +84,9 @@ class Frames:
         for at, dtype in enumerate(frame.dtypes):
             if dtype.kind != "O" or dtype.name != "object":
                 continue
-            cells = [cell for cell in frame.iloc[:, at].tolist() if not _is_missing(cell)]
+            cells = [_plain(cell) for cell in frame.iloc[:, at].tolist() if not _is_missing(cell)]
             kinds = {type(cell) for cell in cells}
-            if kinds and all(kind.__module__ == "numpy" for kind in kinds):
+            if kinds and all(kind.__name__ == "ndarray" for kind in kinds):
                 continue  # Arrow gives arrays back as arrays
             back = [cell for cell in table.column(at).to_pylist() if cell is not None]
             if kinds != {type(cell) for cell in back} or cells != back:
@@ -157,6 +157,11 @@ def _full_name(dtype: Any) -> str:
     """Return the name of a column type, which for texts does not say how they are stored."""
     name = str(dtype)
     return f"string[{dtype.storage}]" if name == "string" and hasattr(dtype, "storage") else name
+
+
+def _plain(cell: Any) -> Any:
+    """Return a number of numpy as one of Python's, which is what comes back."""
+    return cell.item() if type(cell).__module__ == "numpy" and not hasattr(cell, "__len__") else cell
 
 
 def _is_missing(cell: Any) -> bool:

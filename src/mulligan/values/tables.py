@@ -173,7 +173,8 @@ def read(reference: dict[str, Any], source: str | bytes, wanted: str = "") -> An
     except ImportError as error:
         raise TableUnreadable(
             f"it is a {name}, and reading it needs {' and '.join(_NEEDED[package])}; "
-            f"'{sys.executable}' cannot import {error.name}"
+            f"'{sys.executable}' cannot import {error.name}: install it there, "
+            "or annotate the parameter as pathlib.Path"
         ) from None
     try:
         return _READERS[name](source if isinstance(source, str) else io.BytesIO(source), format, name)
@@ -196,8 +197,15 @@ def _read_frame(source: Any, format: str, name: str) -> Any:
 def _read_polars(source: Any, format: str, name: str) -> Any:
     polars = _library("polars")
     if name == "polars.LazyFrame" and isinstance(source, str):
-        return polars.scan_parquet(source) if format == "parquet" else polars.scan_ipc(source)
-    frame = polars.read_parquet(source) if format == "parquet" else polars.read_ipc(source, memory_map=False)
+        scan = polars.scan_parquet if format == "parquet" else polars.scan_ipc
+        # A path is one file: the name of an item has brackets, and a folder may be called `day=3`.
+        return scan(source, glob=False, hive_partitioning=False)
+    read_file = polars.read_parquet if format == "parquet" else polars.read_ipc
+    if isinstance(source, str):
+        with open(source, "rb") as file:
+            frame = read_file(file)
+    else:
+        frame = read_file(source)
     if name == "polars.LazyFrame":
         return frame.lazy()
     return frame.to_series() if name == "polars.Series" else frame
@@ -213,7 +221,8 @@ def _read_arrow(source: Any, format: str, name: str) -> Any:
 
 def _arrow_table(source: Any, format: str) -> Any:
     if format == "parquet":
-        return _library("pyarrow.parquet").read_table(source)
+        # Not `read_table`, which would read columns from the names of folders.
+        return _library("pyarrow.parquet").ParquetFile(source).read()
     with _library("pyarrow").ipc.open_file(source) as reader:
         return reader.read_all()
 

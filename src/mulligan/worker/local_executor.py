@@ -334,6 +334,8 @@ class LocalExecutor:
         while not self._is_dropped and time.monotonic() < until:
             self._wait(until - time.monotonic())
         for running in dropped:
+            self._progress_files.copy(running)
+            self._kept_files.take(running, is_reported=False)
             self._task_files.clear(running)
 
     def renew(self, at: float) -> None:

@@ -37,6 +37,7 @@ class ProgressFiles:
         # The usual case, and exceptions are expensive.
         if not os.access(path, os.F_OK, follow_symlinks=False):
             return
+        running.has_progress = True
         with suppress(OSError):
             data = _read_end(path)
             if not data or data == running.progress:

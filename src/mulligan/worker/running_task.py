@@ -43,7 +43,8 @@ class RunningTask(msgspec.Struct):
     # The files that the step keeps, once it has ended; and whether they were searched for secrets.
     kept_files: list[KeptFile] = []
     are_files_searched: bool = False
-    # The progress that was read last, as the step wrote it.
+    # Whether it has reported progress; and what was read last, as the step wrote it.
+    has_progress: bool = False
     progress: bytes = b""
     # The tag by which later runs find its result; "" if they must not.
     fingerprint: str = ""
