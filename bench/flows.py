@@ -53,7 +53,9 @@ def yaml_chain(count: int) -> str:
     lines = ["name: chain", "inputs: {start: integer}", "steps:"]
     for number in range(count):
         name = "work" if number == 0 else f"work_{number + 1}"
-        before = "${inputs.start}" if number == 0 else f"${{steps.{'work' if number == 1 else f'work_{number}'}.output}}"
+        before = (
+            "${inputs.start}" if number == 0 else f"${{steps.{'work' if number == 1 else f'work_{number}'}.output}}"
+        )
         lines.append(f"  - step: {name}")
         if number:
             lines.append(f"    needs: [{'work' if number == 1 else f'work_{number}'}]")

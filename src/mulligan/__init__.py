@@ -105,11 +105,11 @@ _LAZY = {
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
-    # The graph of a workflow or a flow for a notebook.
-    "_flow_html": "mulligan.client.loading",
     "artifact": "mulligan.step_context",
     "attempt": "mulligan.step_context",
     "idempotency_key": "mulligan.step_context",
+    # The graph of a workflow or a flow for a notebook.
+    "_flow_html": "mulligan.client.loading",
     "load": "mulligan.client.loading",
     "log": "mulligan.step_context",
     "open": "mulligan.client.home",

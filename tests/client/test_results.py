@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ import mulligan
 from mulligan import Workflow
 from mulligan.client.results import ResultUnreadable
 
+SRC = Path(__file__).parent.parent.parent / "src"
 SHOP = """
 import dataclasses
 from datetime import datetime
@@ -116,3 +119,33 @@ def main():
     assert attempt.progress is not None
     assert (attempt.progress.done, attempt.progress.total, attempt.progress.text) == (3, 4, "nearly")
     assert [(kept.file, Path(kept.path).read_text()) for kept in attempt.artifacts] == [("report.txt", "fine")]
+
+
+def test_a_script_gets_the_results_of_its_own_functions(folder: Path):
+    Path("script.py").write_text(
+        """
+from datetime import date
+
+from mulligan import flow, step
+
+
+@step
+def today() -> date:
+    return date(2026, 11, 16)
+
+
+@flow
+def daily():
+    return {"day": today()}
+
+
+if __name__ == "__main__":
+    print(repr(daily.run().result("today")))
+"""
+    )
+
+    said = subprocess.run(
+        [sys.executable, "script.py"], env={**os.environ, "PYTHONPATH": str(SRC)}, capture_output=True, text=True
+    )
+
+    assert (said.stdout, said.stderr) == ("datetime.date(2026, 11, 16)\n", "")

@@ -58,7 +58,8 @@ def read_step_result(service: Service, step: StepSnapshot, wanted: Any = None) -
 def _return_type(step: StepSnapshot) -> Any:
     """What the function of a step returns, if this program has imported it and it is annotated; otherwise None."""
     module, _, name = step.call.partition(":")
-    found: Any = sys.modules.get(module) if step.call else None
+    # The functions of a script and of the cells of a notebook are in the main module of the program.
+    found: Any = sys.modules.get(module) or (sys.modules["__main__"] if step.is_pinned else None)
     for part in name.split("."):
         found = getattr(found, part, None)
     function = getattr(found, _FUNCTION, found)

@@ -81,6 +81,8 @@ class StepSnapshot(msgspec.Struct, frozen=True):
     is_undone: bool = False
     # The function that it calls, as `module:name`; "" if it does something else.
     call: str = ""
+    # Whether the source of that function is kept with the run, since it is one of a script or of a notebook.
+    is_pinned: bool = False
 
 
 class RunSnapshot(msgspec.Struct, frozen=True):
@@ -146,18 +148,18 @@ def _step(state: State, place: Place) -> StepSnapshot:
         is_map=place.key != END and state.step(place.key).map is not None,
         up_to_date_since=place.reused_run_id or None,
         is_undone=place.is_undone,
-        call=_call(state, place.key),
+        call=_called(state, place.key).get("call", ""),
+        is_pinned="source" in _called(state, place.key),
     )
 
 
-def _call(state: State, name: str) -> str:
-    """The function that a Python step calls, or each item of one that maps over a single command."""
+def _called(state: State, name: str) -> dict[str, Any]:
+    """What a step says of the function that it calls, or that it calls for each item; empty if there is none."""
     if name == END:
-        return ""
+        return {}
     step = state.step(name)
     action = step.do[0].action if len(step.do) == 1 else step.action
-    call = action.params.get("call") if action is not None and action.kind == "python" else ""
-    return call if isinstance(call, str) else ""
+    return action.params if action is not None and isinstance(action.params.get("call"), str) else {}
 
 
 def find_status(reader: RunReader, run_id: int) -> RunStatus:

@@ -338,9 +338,9 @@ class Service:
         """A value of a run with what is kept in artifacts; a reference to a file stays."""
         return self.reader.fetch_value(value)
 
-    def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
-        """The content behind what a reference to an artifact says: its name, size, hash and format."""
-        return self.reader.read_artifact(reference)
+    def read_artifact(self, about: Mapping[str, Any]) -> bytes:
+        """The content of an artifact, given what a reference says of it. `ArtifactGone`, `ArtifactDamaged`."""
+        return self.reader.read_artifact(about)
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""

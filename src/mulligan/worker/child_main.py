@@ -48,14 +48,14 @@ OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
 CONTENTS = "mulligan.worker.artifact_contents"
-# Loaded for functions of a script or a notebook.
-PINNED = "mulligan.worker.pinned_modules"
 # Loaded for values that are not JSON: most steps have none.
 DECODING = "mulligan.values.decoding"
 ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
 # The module that the code of a step is executed in.
 STEP_MODULE = "__mulligan__"
+# Loaded for functions of a script or a notebook.
+PINNED = "mulligan.worker.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # Loaded for steps that are generators or coroutines.
 GENERATORS = "mulligan.worker.step_generators"
