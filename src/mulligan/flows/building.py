@@ -198,7 +198,7 @@ class _Builder:
                 keys[key] = self._located(value, site)
         needs = self._needs(record, reads, previous)
         if needs:
-            keys["needs"] = [*needs, *keys.get("needs", [])] if not isinstance(keys.get("needs"), Located) else needs
+            keys["needs"] = needs
         if record.edges:
             edges = [Located(edge, _at(site)) for edge, site in record.edges]
             keys["next"] = edges[0] if len(edges) == 1 else edges

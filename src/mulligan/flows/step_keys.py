@@ -66,6 +66,15 @@ if TYPE_CHECKING:
 
 # Keys that are commands, each with what the command may read as its first argument.
 COMMANDS = {"on_failure": "error", "on_success": "output", "validate": "output", "undo": "output"}
+# Keys of a file that a flow says in another way.
+_OTHERWISE = {
+    "args": "call the step with its arguments",
+    "do": "write step.map(items)",
+    "map": "write step.map(items)",
+    "matrix": "write step.matrix({…})",
+    "needs": "write after=[…] with what other steps returned",
+    "step": "write name=",
+}
 # In a map these belong to the function, which runs once per item.
 ITEM_KEYS = frozenset({"on_failure", "on_success", "validate", "handler_failure_fatal"})
 
@@ -84,6 +93,10 @@ def apply_keys(recorder: Recorder, record: Record, keys: Keys, *, item: str = ""
     for name, (value, site) in keys.items():
         if name in ("when", "name"):
             continue
+        if name in _OTHERWISE:
+            refuse(
+                "unknown_key", f"'{name}' is not a key of a step in a flow", hint=_OTHERWISE[name], word=name, site=site
+            )
         if name == "after":
             _add_after(recorder, record, value)
         elif name == "next":

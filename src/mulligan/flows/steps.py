@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     F = TypeVar("F", bound=Callable[..., Any])
 
-    class Mapped(Generic[R]):
-        """What a map step returns: how many items there were, and their results in order."""
-
-        total: int
-        succeeded: int
-        failed: int
-        # None where the item failed.
-        results: list[R]
-        failures: list[dict[str, Any]]
-
     class StepDecorator(Protocol):
         """What `@step(…)` returns: it makes a step of a function."""
 
@@ -58,6 +48,17 @@ _MAP_KEYS = (
     "max_failures",
     "failure_threshold",
 )
+
+
+class Mapped(Generic[R]):
+    """What a map step returns: how many items there were, and their results in order."""
+
+    total: int
+    succeeded: int
+    failed: int
+    # None where the item failed.
+    results: list[R]
+    failures: list[dict[str, Any]]
 
 
 class _Recovery:
