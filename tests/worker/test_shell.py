@@ -375,6 +375,17 @@ def test_the_tail_of_standard_error_is_bounded_and_never_breaks(work: Work) -> N
     ).outcome
 
     assert outcome.stderr_tail == "é" * 1999 + "\ufffd"
+    assert outcome.stderr_head == "é" * 3000
+
+
+@pytest.mark.parametrize(
+    ("size", "head", "left_out"), [(1999, 0, 0), (2000, 0, 0), (4000, 2000, 0), (9000, 3000, 4000)]
+)
+def test_the_beginning_of_a_long_standard_error_is_kept_too(work: Work, size: int, head: int, left_out: int) -> None:
+    outcome = work.run_shell(f"printf 'x%.0s' {{1..{size}}} >&2; exit 1").outcome
+
+    found = len(outcome.stderr_head), len(outcome.stderr_tail), outcome.stderr_left_out
+    assert found == (head, min(size, 2000), left_out)
 
 
 @pytest.mark.parametrize(

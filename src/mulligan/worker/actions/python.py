@@ -91,7 +91,10 @@ def _outcome(task: Task, folders: Folders, scratch: ScratchFiles, result: CallRe
         return Outcome(code="EXCEPTION", exit_code=None, message=result.exception, trace=result.trace)
     if result.exit:
         err = folders.logs(task.run_id, task.place, task.attempt).err
-        return Outcome(exit_code=result.exit, stderr_tail=outputs.read_tail(err) if result.err else "")
+        ends = outputs.read_ends(err) if result.err else outputs.LogEnds("", "")
+        return Outcome(
+            exit_code=result.exit, stderr_tail=ends.tail, stderr_head=ends.head, stderr_left_out=ends.left_out
+        )
     reports, report_error = outputs.read_reported_errors(scratch.error)
     gone = outputs.missing_files(task) if task.files else ()
     if not (reports or report_error or result.invalid or gone):
