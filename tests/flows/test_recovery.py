@@ -81,6 +81,49 @@ def test_in_a_map_the_handler_belongs_to_the_item() -> None:
     )
 
 
+def test_a_map_is_undone_as_a_whole() -> None:
+    taken = step(reserve.fn)
+    taken.undo(announce)
+
+    @flow
+    def mapped():  # type: ignore[no-untyped-def]
+        taken.map(["blue", "red"])
+
+    same(
+        mapped,
+        """
+        name: mapped
+        steps:
+          - step: reserve
+            map: {over: [blue, red]}
+            do: [{python: {call: "CALL:reserve"}, args: {room: "${item}"}}]
+            undo: {python: {call: "CALL:announce"}, args: {output: "${output}"}}
+        """,
+    )
+
+
+def test_the_functions_of_a_step_run_in_its_environment() -> None:
+    elsewhere = step(python=".venv/bin/python", on_success=announce)(load.fn)
+    elsewhere.handler(clear_cache)
+
+    @flow
+    def environments():  # type: ignore[no-untyped-def]
+        elsewhere([])
+
+    same(
+        environments,
+        """
+        name: environments
+        steps:
+          - step: load
+            python: {call: "CALL:load", python: .venv/bin/python}
+            args: {rows: []}
+            on_success: [{python: {call: "CALL:announce", python: .venv/bin/python}, args: {output: "${output}"}}]
+            on_failure: {python: {call: "CALL:clear_cache", python: .venv/bin/python}, args: {failure: "${error}"}}
+        """,
+    )
+
+
 def test_every_command_of_a_step_may_be_a_function() -> None:
     counted = load.options(
         retry=Retry(any=True, recovery_script=clear_cache),

@@ -8,7 +8,7 @@ from mulligan.flows.parameters import Parameters
 from mulligan.flows.references import Reference, conditional, step_path
 from mulligan.flows.source import action_for
 from mulligan.flows.static_types import Generic, overload
-from mulligan.flows.step_keys import ITEM_KEYS, apply_keys, given_to_commands, located
+from mulligan.flows.step_keys import ENVIRONMENT, apply_keys, arguments_of, command_of_function, located, put_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Step(Generic[P, R]):
                 mapped[key] = recorder.value(value, record.reads)
         values = {name: recorder.value(value, record.reads) for name, value in given.items()}
         record.action = {"map": mapped, "do": [self._python(values)]}
-        self._finish(recorder, record, item="item")
+        self._finish(recorder, record)
         return recorder.result(record)  # type: ignore[no-any-return]
 
     def matrix(self, values: Mapping[str, Any], /, *, zip: bool = False, **kwargs: Any) -> list[R]:
@@ -290,42 +290,31 @@ class Step(Generic[P, R]):
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
         if self._action is None:
             self._action = dict(action_for(self))
-            for key in ("requirements", "python"):
-                if key in self.keys:
-                    self._action[key] = self.keys[key][0]
+            self._action.update({key: self.keys[key][0] for key in ENVIRONMENT if key in self.keys})
         return {"python": self._action, "args": values} if values else {"python": self._action}
 
-    def _finish(self, recorder: Recorder, record: Record, *, item: str = "") -> None:
-        own = {name: one for name, one in self.keys.items() if name not in ("requirements", "python")}
-        apply_keys(recorder, record, own, item=item)
-        self._add_callbacks(recorder, record, item)
+    def _finish(self, recorder: Recorder, record: Record) -> None:
+        apply_keys(recorder, record, {name: one for name, one in self.keys.items() if name not in ENVIRONMENT})
+        self._add_callbacks(recorder, record)
         recorder.recoveries.append((record, self))
 
-    def _add_callbacks(self, recorder: Recorder, record: Record, item: str) -> None:
-        for key, found, first in (
-            ("on_failure", self.recovery.handler, "error"),
-            ("undo", self.recovery.undo, "output"),
-        ):
+    def _add_callbacks(self, recorder: Recorder, record: Record) -> None:
+        for key, found in (("on_failure", self.recovery.handler), ("undo", self.recovery.undo)):
             if found is None:
                 continue
-            if key in self.keys:
-                message = f"step '{self.__name__}' has '{key}' and the function '{found[0].__name__}'"
-                refuse("duplicate_key", message, hint="remove one of them", site=found[2])
             callback, keys, site = found
-            given = given_to_commands(record) if not (item and key == "undo") else {}
-            made = command_for(callback, f"'{key}'", given=given, first=first)
-            made.update(recorder.value(keys, record.reads))
-            if item and key in ITEM_KEYS:
-                record.action["do"][0][key] = made
-            else:
-                record.keys[key] = (made, site)
+            if key in self.keys:
+                message = f"step '{self.__name__}' has '{key}' and the function '{callback.__name__}'"
+                refuse("duplicate_key", message, hint="remove one of them", site=site)
+            made = {**command_of_function(record, callback, key), **recorder.value(keys, record.reads)}
+            put_key(record, key, made, site)
 
     def record_for_route(self, recorder: Recorder, source: Record, site: Site) -> Record:
         """The step that handles the failures of `source`, which another step has routed to this one."""
         record = self._add(recorder, site)
-        given = given_to_commands(source) if "map" not in source.action else {}
-        record.action = command_for(self, "the step", given={**given, "failure": "${failure}"}, first="failure")
-        record.action.update(self._python(record.action.get("args", {})))
+        given = {**(arguments_of(source) if "map" not in source.action else {}), "failure": "${failure}"}
+        made = command_for(self, "the step", given=given, first="failure")
+        record.action = self._python(made.get("args", {}))
         self._finish(recorder, record)
         return record
 
