@@ -22,6 +22,7 @@ import mulligan
 from mulligan import Failure, Retry, flow, step
 from mulligan.core.model.workflow import encode
 from mulligan.language import load_text
+from mulligan.language.scope import FAILURE_FIELDS
 
 HERE = functions.__name__
 
@@ -234,6 +235,10 @@ def test_a_failure_is_made_of_what_a_run_recorded() -> None:
     assert (failure.code, failure.attempt, failure.exit_code, failure.at) == ("CLOSED", 2, None, RECORDED["at"])
     assert failure.cause == [Failure(code="TIMEOUT")]
     assert failure.handler_failure == Failure(code="HANDLER_FAILED")
+
+
+def test_a_failure_has_every_field_that_expressions_read() -> None:
+    assert {one.name for one in fields(Failure)} == set(FAILURE_FIELDS)
 
 
 def test_a_worker_calls_a_handler_with_a_failure() -> None:

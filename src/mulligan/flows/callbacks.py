@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import wraps
 from types import FunctionType
 
@@ -74,6 +75,14 @@ def plain_function(value: Any) -> Callable[..., Any] | None:
     return function if callable(function) and hasattr(function, "__code__") else None
 
 
+def _imported_as(value: Any, function: Callable[..., Any]) -> Any:
+    """What a worker finds under the name of the function: the function itself, or what stands for it."""
+    found: Any = sys.modules.get(function.__module__)
+    for part in function.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return function if found is function else value
+
+
 def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = "") -> dict[str, Any]:
     """A command that calls the function with `given` values by the names of its parameters.
 
@@ -92,7 +101,7 @@ def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = ""
             known = ", ".join(given) or "no other values"
             message = f"{what} '{function.__name__}' has the parameter '{name}', and there is no value of that name"
             refuse("arguments", message, hint=f"there are {known}", word=name, site=site_of(function))
-    command: dict[str, Any] = {"python": action_for(value)}
+    command: dict[str, Any] = {"python": action_for(_imported_as(value, function))}
     if args:
         command["args"] = args
     return command

@@ -23,8 +23,9 @@ class Failure:
     item: int | None = None
     visit: int = 0
     attempt: int = 0
-    # When it happened: ISO 8601, in UTC.
+    # When it happened: ISO 8601, in UTC. Both are the same.
     at: str | None = None
+    timestamp: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
     trace: str = ""
     cause: list[Failure] = field(default_factory=list)
