@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mulligan.flows.steps import Mapped, Step, latest, step
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
+    from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.1.0"
 
@@ -106,8 +107,13 @@ _LAZY = {
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
+    "artifact": "mulligan.step_context",
+    "attempt": "mulligan.step_context",
+    "idempotency_key": "mulligan.step_context",
     "load": "mulligan.client.loading",
+    "log": "mulligan.step_context",
     "open": "mulligan.client.home",
+    "progress": "mulligan.step_context",
     "run": "mulligan.client.home",
 }
 
@@ -130,6 +136,8 @@ __all__ = [
     "action",
     "agent",
     "approve",
+    "artifact",
+    "attempt",
     "branch",
     "call_file",
     "contains",
@@ -140,11 +148,14 @@ __all__ = [
     "flow",
     "group",
     "http",
+    "idempotency_key",
     "latest",
     "load",
+    "log",
     "open",
     "optional",
     "outcome",
+    "progress",
     "route",
     "run",
     "secret",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol, TextIO
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mulligan.service import Outcome, RunProgress
+from mulligan.client.notebook import find_notebook_display
+from mulligan.client.session import Session
+
+if TYPE_CHECKING:
+    from mulligan.service import Outcome, RunProgress, Service
 
 
 class Display(Protocol):
@@ -33,40 +38,12 @@ class Display(Protocol):
         """Always called last, also after an error."""
 
 
-class LineDisplay:
-    """A line on stderr for each thing that happens."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.progress = RunProgress()
-        self._stream = stream
-
-    def begin(self, run_id: int, workflow: str) -> None:
-        self._say(f"run {run_id}: {workflow}")
-
-    def committed(self, state: Any, entries: Sequence[Any]) -> None:
-        self.progress.update(state, entries)
-        for one in self.progress.take_announcements():
-            self._say(f"{one.line.at.astimezone():%H:%M:%S} {one.where}  {one.line.text}")
-
-    def trouble(self, message: str) -> None:
-        if message:
-            self._say(f"! {message}")
-
-    def tick(self) -> None:
-        pass
-
-    def end(self, outcome: Outcome) -> None:
-        words = outcome.status if outcome.ending == "ended" else outcome.ending
-        self._say(f"run {outcome.run_id} {words} in {outcome.seconds:.1f}s")
-
-    def close(self) -> None:
-        pass
-
-    def _say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-
-
-def choose_display(show: bool | None) -> Display | None:
-    """What shows the run: what was asked for; by default something if a person looks, on a terminal."""
-    is_shown = sys.stderr.isatty() if show is None else show
-    return LineDisplay(sys.stderr) if is_shown else None
+def choose_display(show: bool | None, service: Service, session: Session, slots: float) -> Display | None:
+    """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
+    if show is not False and (in_notebook := find_notebook_display(session, service)) is not None:
+        return in_notebook
+    if not (sys.stderr.isatty() if show is None else show):
+        return None
+    # Loaded only if something is shown.
+    display: Display = import_module("mulligan.client.terminal_display").open_display(service, session, slots)
+    return display

@@ -7,13 +7,17 @@ import signal
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from mulligan import service as services
 from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
-from mulligan.errors import InputInvalid
-from mulligan.service import Driver, Service, machine, parse_duration
+from mulligan.errors import InputInvalid, MulliganError
 
+if TYPE_CHECKING:
+    from mulligan.service import Driver, Service
+
+ENDED = ("completed", "failed", "cancelled")
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT = "10m"
 
@@ -48,7 +52,7 @@ def read_seconds(value: str | float | timedelta) -> float:
         raise InputInvalid(f"{value!r} is not a duration", hint="give it like '30s', '1h30m', 90 or a timedelta")
     if isinstance(value, int | float) and value < 0:
         raise InputInvalid(f"{value!r} is not a duration: it is negative")
-    return parse_duration(str(value))
+    return services.parse_duration(str(value))
 
 
 def _as_input(name: str) -> str:
@@ -70,22 +74,23 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
 
     try:
         with session.service() as service:
-            interrupted_by = _drive(service, begin_noted, options)
+            interrupted_by = _drive(session, service, begin_noted, options)
         if interrupted_by:
             signal.raise_signal(interrupted_by)
     except KeyboardInterrupt as interrupt:
-        if run_id:
+        if run_id and not _has_ended(session, run_id):
             interrupt.add_note(_how_to_continue(session, run_id))
         raise
     return run_id
 
 
-def _drive(service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+def _drive(session: Session, service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
-    display = choose_display(options.show)
+    capacity = services.machine(options.parallel)
+    display = choose_display(options.show, service, session, capacity.cpus)
     begun_at = time.monotonic()
     try:
-        with service.driver(machine(options.parallel), display) as driver:
+        with service.driver(capacity, display) as driver:
             run_id = begin(service, driver)
             if display is None:
                 driver.drive(run_id, options.wait_seconds)
@@ -101,9 +106,18 @@ def _drive(service: Service, begin: Callable[[Service, Driver], int], options: D
             display.close()
 
 
+def _has_ended(session: Session, run_id: int) -> bool:
+    try:
+        with session.service() as service:
+            return service.record(run_id).status in ENDED
+    except MulliganError:
+        return False
+
+
 def _how_to_continue(session: Session, run_id: int) -> str:
-    folder = os.path.relpath(session.folder)
+    where = "" if session.given is None else repr(session.given)
     return (
-        f"run {run_id} is kept in '{folder}'; to continue it: mulligan.open().get({run_id}).resume(), "
+        f"run {run_id} is kept in '{os.path.relpath(session.folder)}'; to continue it: "
+        f"mulligan.open({where}).get({run_id}).resume(), "
         f"or on the command line: mulligan resume {run_id}{session.option}"
     )

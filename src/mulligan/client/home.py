@@ -7,23 +7,18 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
+from mulligan import service as services
+from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
+from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
-from mulligan.client.run import ENDED, Run
-from mulligan.client.session import Session, explained_errors
+from mulligan.client.run import Run, Runs
+from mulligan.client.session import ExplainedErrors, Session
 from mulligan.errors import InputInvalid, KeyUsed
-from mulligan.service import (
-    PendingEntry,
-    Prepared,
-    RunQuery,
-    Service,
-    WorkerLine,
-    check_key,
-    did_you_mean,
-    parse_time,
-)
+
+if TYPE_CHECKING:
+    from mulligan.service import PendingEntry, Prepared, WorkerLine
 
 Status = Literal["running", "paused", "completed", "failed", "cancelled", "open", "ended"]
 # What `home.runs(status=…)` accepts, and the statuses in the store that each means.
@@ -82,7 +77,7 @@ class Home:
         **given: Any,
     ) -> Run:
         """Run a workflow to its end in this process. Returns the run, also if it failed: see `mulligan.run`."""
-        with explained_errors():
+        with ExplainedErrors():
             options = read_options(parallel, wait, show)
             prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
             checked_key = _read_key(key)
@@ -119,7 +114,7 @@ class Home:
             handle = home.start(flow, key="2026-11-16", target="prod")
             handle.wait(timeout="1h")
         """
-        with explained_errors():
+        with ExplainedErrors():
             prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
             key = _read_key(key)
         with self._session.service() as service:
@@ -148,7 +143,7 @@ class Home:
         children: bool = False,
         before: int | None = None,
         limit: int = 50,
-    ) -> list[Run]:
+    ) -> Runs:
         """The newest runs first, at most `limit`; with `before` only those with a lower number, for the next page.
 
             home.runs(status="failed", since="7d", limit=20)
@@ -160,7 +155,7 @@ class Home:
         with self._session.service() as service:
             if not isinstance(limit, int) or limit < 1:
                 raise InputInvalid(f"limit must be a whole number, at least 1, not {limit!r}")
-            query = RunQuery(
+            query = services.RunQuery(
                 statuses=_read_statuses(status),
                 workflows=_words(workflow),
                 since=_read_time(since, now),
@@ -172,7 +167,7 @@ class Home:
                 before=before,
             )
             found = service.list_runs(query).runs
-        return [Run(self._session, line.run_id) for line in found]
+        return Runs(Run(self._session, line.run_id) for line in found)
 
     def pending(self) -> list[PendingEntry]:
         """What waits for a person, over all runs: parked steps, approvals, pauses."""
@@ -190,11 +185,11 @@ class Home:
         """Decide about a parked step of a run: retry it, or let it fail."""
         return self.get(run).classify(step, verdict, reason)
 
-    def approve(self, run: int | str, step: str, reason: str = "") -> Run:
+    def approve(self, run: int | str, step: str, reason: str) -> Run:
         """Give an approval that a run waits for."""
         return self.get(run).approve(step, reason)
 
-    def refuse(self, run: int | str, step: str, reason: str = "") -> Run:
+    def refuse(self, run: int | str, step: str, reason: str) -> Run:
         """Refuse an approval that a run waits for."""
         return self.get(run).refuse(step, reason)
 
@@ -284,9 +279,9 @@ def _prepare(
     workflow, file = find_workflow(flow)
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
-    every = {**(inputs or {}), **given}
+    every = plain_inputs({**(inputs or {}), **given})
     try:
-        return Service.prepare(
+        return services.Service.prepare(
             workflow,
             every,
             Path.cwd(),
@@ -306,14 +301,14 @@ def _read_key(key: str) -> str:
     if not isinstance(key, str):
         hint = "if 'key' is an input of the workflow, give it as inputs={'key': …}"
         raise InputInvalid(f"key must be a text, not {key!r}", hint=hint)
-    return check_key(key) if key else ""
+    return services.check_key(key) if key else ""
 
 
 def _read_statuses(given: str | Iterable[str]) -> tuple[str, ...]:
     words = _words(given)
     for word in words:
         if word not in _STATUSES:
-            hint = did_you_mean(word, _STATUSES) or f"give {', '.join(_STATUSES)}"
+            hint = services.did_you_mean(word, _STATUSES) or f"give {', '.join(_STATUSES)}"
             raise InputInvalid(f"'{word}' is not a status of a run", hint=hint)
     return tuple(dict.fromkeys(status for word in words for status in _STATUSES[word]))
 
@@ -326,6 +321,6 @@ def _read_time(given: str | datetime | timedelta | None, now: datetime) -> datet
     if isinstance(given, timedelta):
         return now - given
     if isinstance(given, str):
-        return parse_time(given, now)
+        return services.parse_time(given, now)
     # A time without a zone is local.
     return given if given is None else given.astimezone(UTC)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from mulligan.client.session import explained_errors
+from mulligan.client.notebook import workflow_html
+from mulligan.client.session import ExplainedErrors
 from mulligan.errors import InputInvalid, Problem
 from mulligan.service import Service
 from mulligan.service import Workflow as CheckedWorkflow
@@ -53,8 +54,12 @@ class WorkflowFile:
         """The names of the steps, in the order of the file."""
         return tuple(step.name for step in self.workflow.steps)
 
+    def _repr_html_(self) -> str:
+        return workflow_html(self.workflow)
+
     def __repr__(self) -> str:
-        return f"<WorkflowFile {self.name!r} from {os.path.relpath(self.file)!r}: {len(self.steps)} steps>"
+        steps = f"{len(self.steps)} step{'s' * (len(self.steps) != 1)}"
+        return f"<WorkflowFile {self.name!r} from {os.path.relpath(self.file)!r}: {steps}>"
 
 
 # What `mulligan.run` accepts.
@@ -71,7 +76,7 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, trust_templ
         run = mulligan.run(flow, target="prod")
     """
     file = Path(path)
-    with explained_errors():
+    with ExplainedErrors():
         examined = Service.examine_workflow(file, named=format, trust_templates=trust_templates)
     return WorkflowFile(examined.workflow, file.absolute(), examined.warnings)
 
@@ -91,7 +96,7 @@ def find_workflow(flow: Runnable) -> Given:
         return Given(flow.workflow, str(flow.file))
     if isinstance(flow, CheckedWorkflow):
         return Given(flow)
-    with explained_errors():
+    with ExplainedErrors():
         built = flow.__mulligan_workflow__() if isinstance(flow, SupportsWorkflow) else flow
         checked = built.check() if isinstance(built, BuiltWorkflow) else built
         if isinstance(checked, CheckedWorkflow):

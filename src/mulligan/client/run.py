@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mulligan.client.driving import DEFAULT_OPTIONS, DrivingOptions, drive, read_seconds
+from mulligan import service as services
+from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
+from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
-from mulligan.client.session import Session, explained_errors
+from mulligan.client.notebook import run_html, runs_html, story_html
+from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
 from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedOut
-from mulligan.service import (
-    CorrectedWorkflow,
-    Driver,
-    FailedVisit,
-    LogPiece,
-    LogSelection,
-    PendingEntry,
-    RunLine,
-    RunSnapshot,
-    RunStatus,
-    Service,
-    WaitReason,
-    describe_question,
-    format_story,
-    format_wait,
-    parse_size,
-    read_budgets,
-    write_file,
-)
 
-ENDED = ("completed", "failed", "cancelled")
+if TYPE_CHECKING:
+    from mulligan.service import (
+        Driver,
+        FailedStep,
+        FailedVisit,
+        LocatedLine,
+        LocatedWait,
+        LogPiece,
+        PendingEntry,
+        RunLine,
+        RunSnapshot,
+        RunStatus,
+        Service,
+        WaitReason,
+    )
+
+
+Wanted = TypeVar("Wanted")
 
 
 class RunHeldUp(UserWarning):
@@ -43,12 +46,23 @@ class RunHeldUp(UserWarning):
 
 
 class Story(str):
-    """The story of a run, as `mulligan explain` prints it. Shown as it is, also in a notebook."""
+    """The story of a run, as `mulligan explain` prints it. In a notebook it is a table."""
 
-    __slots__ = ()
+    lines: Sequence[LocatedLine] = ()
+    waits: Sequence[LocatedWait] = ()
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return story_html(self.lines, self.waits)
+
+
+class Runs(list["Run"]):
+    """A list of runs. In a notebook it is a table."""
+
+    def _repr_html_(self) -> str:
+        return runs_html(self[0]._session if self else None, [run.id for run in self])
 
 
 class Run:
@@ -175,9 +189,28 @@ class Run:
             found = sorted(service.called_runs(self._id).values())
         return [Run(self._session, run_id, self._options) for run_id in found]
 
-    def result(self, step: str) -> Any:
-        """The output of a step."""
-        return self.steps[step].output
+    @overload
+    def result(self, step: str = "") -> Any: ...
+
+    @overload
+    def result(self, step: str = "", *, type: builtins.type[Wanted]) -> Wanted: ...
+
+    @overload
+    def result(self, step: str = "", *, type: Any) -> Any: ...
+
+    def result(self, step: str = "", *, type: Any = None) -> Any:
+        """The output of a step, or with "" the outputs of the run, as what it was: tables and arrays are read.
+
+        `type` is what it should be: a dataclass, `datetime`, `polars.DataFrame`. By default it is what the function of
+        the step is annotated to return, if this program has imported it. A map step gives the list of its results.
+        """
+        # Loaded only if it is asked for, since it loads what reads annotations.
+        results: Any = import_module("mulligan.client.results")
+        snapshot, steps = self._snapshot
+        with self._session.service() as service:
+            if not step:
+                return results.read_result(service, "the output of the run", snapshot.outputs, type)
+            return results.read_step_result(service, snapshot.steps[steps[step].name], type)
 
     def explain(self, step: str = "", *, tree: bool = False) -> Story:
         """What happened in the run, or to one step, and what it waits for; with `tree` also in the runs it called.
@@ -185,12 +218,15 @@ class Run:
         print(run.explain())
         """
         with self._session.service() as service:
-            lines = list(format_story(service.story(self._id, step, is_tree=tree)))
-            for one in service.waits(self._id, step):
-                lines.append(format_wait(one))
-                if question := describe_question(one.run_id, one.wait, self._session.option):
-                    lines.append(f"  {question}")
-        return Story("\n".join(lines))
+            story, waits = list(service.story(self._id, step, is_tree=tree)), service.waits(self._id, step)
+        lines = list(services.format_story(iter(story)))
+        for one in waits:
+            lines.append(services.format_wait(one))
+            if question := services.describe_question(one.run_id, one.wait, self._session.option):
+                lines.append(f"  {question}")
+        found = Story("\n".join(lines))
+        found.lines, found.waits = story, waits
+        return found
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write a report of the run as one HTML page: failures, graph, timeline, logs. Returns its path.
@@ -201,7 +237,7 @@ class Run:
         with self._session.service() as service:
             found = service.report(self._id, datetime.now(UTC))
             page = service.report_page(found, folder=str(file.absolute().parent), home_option=self._session.option)
-            write_file(file, page.encode("utf-8", "replace"), is_private=True)
+            services.write_file(file, page.encode("utf-8", "replace"), is_private=True)
         return file
 
     def logs(self, step: str = "", *, item: int | None = None, attempt: int | None = None) -> Iterator[LogPiece]:
@@ -211,7 +247,7 @@ class Run:
             print(piece.where, piece.stream, piece.data.decode())
         """
         with self._session.service() as service:
-            selection = LogSelection(step, item, attempt)
+            selection = services.LogSelection(step, item, attempt)
             pieces = service.follow_logs(self._id, selection, by_line=True)
             yield from (piece for piece in pieces if piece.stream is not None)
 
@@ -227,7 +263,7 @@ class Run:
         if status == "completed":
             return self
         line = self._line
-        with explained_errors():
+        with ExplainedErrors():
             if status not in ENDED:
                 waits = f": {line.waiting_for[0].text}" if line.waiting_for else ""
                 raise RunNotFinished(f"run {self._id} is {status}{waits}", hint="wait for it: run.wait()")
@@ -292,8 +328,8 @@ class Run:
         corrected = None
         if flow is not None:
             given = find_workflow(flow)
-            corrected = CorrectedWorkflow(
-                given.workflow, dict(inputs or {}), given.file, keeps_completed=keep_completed
+            corrected = services.CorrectedWorkflow(
+                given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
             )
         with self._session.service() as service:
             service.retry(
@@ -323,7 +359,7 @@ class Run:
         workflow, file = (None, "") if given is None else given
 
         def begin(service: Service, driver: Driver | None) -> int:
-            return service.fork(self._id, from_step, dict(inputs or {}), workflow, driver, file=file)
+            return service.fork(self._id, from_step, plain_inputs(inputs or {}), workflow, driver, file=file)
 
         if drive:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)
@@ -377,17 +413,17 @@ class Run:
                 step,
                 verdict,
                 reason,
-                memory=parse_size(memory) if isinstance(memory, str) else memory,
+                memory=services.parse_size(memory) if isinstance(memory, str) else memory,
                 timeout=None if timeout is None else read_seconds(timeout),
                 budgets=_budgets(budget),
             )
         return self._continue_if(drive)
 
-    def approve(self, step: str, reason: str = "", *, drive: bool | None = None) -> Run:
+    def approve(self, step: str, reason: str, *, drive: bool | None = None) -> Run:
         """Give an approval that the run waits for. Returns the run, driven on as `classify` does."""
         return self._answer(step, reason, drive, is_approved=True)
 
-    def refuse(self, step: str, reason: str = "", *, drive: bool | None = None) -> Run:
+    def refuse(self, step: str, reason: str, *, drive: bool | None = None) -> Run:
         """Refuse an approval that the run waits for. Returns the run, driven on as `classify` does."""
         return self._answer(step, reason, drive, is_approved=False)
 
@@ -436,12 +472,19 @@ class Run:
     def __hash__(self) -> int:
         return hash((self._id, self._session.folder))
 
+    def _repr_html_(self) -> str | None:
+        try:
+            return run_html(self._session, self._id)
+        except MulliganError:
+            # The text says what is wrong.
+            return None
+
     def __repr__(self) -> str:
         try:
             line, status = self._line, self.status
         except MulliganError as error:
             return f"<Run {self._id}: {error.message}>"
-        why = f", {line.failure.text} in {line.failure.step!r}" if line.failure is not None else ""
+        why = f", {_describe_failure(line.failure)}" if line.failure is not None else ""
         waits = f", {line.waiting_for[0].text}" if line.waiting_for and status != "running" else ""
         return f"<Run {self._id} of {line.workflow!r}: {status} in {line.seconds:.1f}s{why}{waits}>"
 
@@ -451,8 +494,12 @@ def _describe_end(line: RunLine) -> str:
     words = "was cancelled" if line.status == "cancelled" else line.status
     if line.failure is None:
         return f"run {line.run_id} {words}" + (f": {line.reason}" if line.reason else "")
-    more = f" (and {line.failure.count - 1} more)" if line.failure.count > 1 else ""
-    return f"run {line.run_id} {words}: '{line.failure.step}' failed with {line.failure.text}{more}"
+    return f"run {line.run_id} {words}: {_describe_failure(line.failure)}"
+
+
+def _describe_failure(failed: FailedStep) -> str:
+    more = f" (and {failed.count - 1:,} more)" if failed.count > 1 else ""
+    return f"'{failed.step}' failed with {failed.text}{more}"
 
 
 def _describe_hold_up(run_id: int, wait: WaitReason) -> str:
@@ -462,4 +509,4 @@ def _describe_hold_up(run_id: int, wait: WaitReason) -> str:
 
 
 def _budgets(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    return None if given is None else read_budgets([f"{name}={value}" for name, value in given.items()])
+    return None if given is None else services.read_budgets([f"{name}={value}" for name, value in given.items()])

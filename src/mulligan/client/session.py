@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from mulligan.errors import MulliganError
-from mulligan.service import Service, open_service
+from mulligan.service import Home, Service, open_service
 
 
 class Session:
@@ -23,9 +22,11 @@ class Session:
     def __init__(self, folder: str | os.PathLike[str] | None = None, by: str = "") -> None:
         given = None if folder is None else os.fspath(folder)
         # The home is found once: a later change of the folder or of the environment does not move the runs.
-        with explained_errors():
+        with ExplainedErrors():
             service = open_service(given, by)
         self.by = by
+        # The folder as the program gave it; None for the default.
+        self.given = given
         self._home = service.home
         self._open: Service | None = None
         self._owner = (0, 0)
@@ -42,15 +43,10 @@ class Session:
         """The home as messages name it."""
         return self._home.place
 
-    @contextmanager
-    def service(self) -> Iterator[Service]:
-        """The service, for one call."""
-        with explained_errors():
-            if self._open is not None and self._owner == _here():
-                yield self._open
-            else:
-                with Service(self._home, self.by) as service:
-                    yield service
+    def service(self) -> ServiceCall:
+        """The service, for one call: `with session.service() as service`."""
+        is_ours = self._open is not None and self._owner == _here()
+        return ServiceCall(self._home, self._open if is_ours else None, self.by)
 
     def open(self) -> None:
         """Keep one connection for the calls of this thread."""
@@ -69,12 +65,45 @@ def _here() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
-@contextmanager
-def explained_errors() -> Iterator[None]:
-    """Add the hint of an error to its traceback, which shows only the message otherwise."""
-    try:
-        yield
-    except MulliganError as error:
-        if error.hint and error.hint not in getattr(error, "__notes__", ()):
-            error.add_note(error.hint)
-        raise
+class ServiceCall:
+    """The service while a call lasts. Errors are shown as `explain` says."""
+
+    def __init__(self, home: Home, shared: Service | None, by: str) -> None:
+        self._home = home
+        self._service = shared or Service(home, by)
+        self._is_shared = shared is not None
+
+    def __enter__(self) -> Service:
+        return self._service
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if not self._is_shared:
+            self._service.close()
+        if isinstance(error, OSError) and self._home.holds(error.filename):
+            trouble = self._home.trouble(error)
+            explain(trouble)
+            raise trouble from error
+        explain(error)
+
+
+class ExplainedErrors:
+    """Errors of what needs no service, shown as `explain` says."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        explain(error)
+
+
+def explain(error: BaseException | None) -> None:
+    """Show an error of ours as a program needs it: with its hint below the message, and without our own frames.
+
+    A refusal says what is wrong with what the program gave. Where we noticed it helps only us: MULLIGAN_DEBUG keeps it.
+    """
+    if not isinstance(error, MulliganError):
+        return
+    if error.hint and error.hint not in getattr(error, "__notes__", ()):
+        error.add_note(error.hint)
+    if not os.environ.get("MULLIGAN_DEBUG"):
+        error.__traceback__ = None

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mulligan import service as services
 from mulligan.client.session import Session
 from mulligan.errors import UnknownStep
-from mulligan.service import AttemptRecord, Failure, RunSnapshot, StepSnapshot, did_you_mean
-from mulligan.service import Item as ItemRecord
+
+if TYPE_CHECKING:
+    from mulligan.service import AttemptRecord, Failure, KeptFile, Progress, RunSnapshot, StepSnapshot
+    from mulligan.service import Item as ItemRecord
 
 
 class NoSuchStep(UnknownStep, KeyError):
@@ -26,7 +29,7 @@ class NoSuchStep(UnknownStep, KeyError):
 
 
 def _failure(view: Mapping[str, Any] | None) -> Failure | None:
-    return None if view is None else msgspec.convert(view, Failure)
+    return None if view is None else msgspec.convert(view, services.Failure)
 
 
 class Attempt:
@@ -86,6 +89,16 @@ class Attempt:
     def peak_memory(self) -> int | None:
         """The most memory that it used, in bytes; None if that was not measured."""
         return self._record.peak_memory
+
+    @property
+    def progress(self) -> Progress | None:
+        """What it reported last: `done`, `total`, `text`; None if it reported nothing."""
+        return self._record.progress
+
+    @property
+    def artifacts(self) -> list[KeptFile]:
+        """The files that it kept with `mulligan.artifact`: `file` is the name of each, `path` where it is."""
+        return self._record.artifacts
 
     @property
     def stdout(self) -> str:
@@ -268,7 +281,7 @@ class StepsOfRun(Mapping[str, Step]):
     def matrix(self, name: str) -> list[Step]:
         """The steps of a matrix, in the order of its combinations."""
         if name not in self._matrices:
-            hint = did_you_mean(name, self._matrices) or "run.steps[name] is a single step"
+            hint = services.did_you_mean(name, self._matrices) or "run.steps[name] is a single step"
             raise NoSuchStep(f"run {self.run_id} has no matrix '{name}'", hint=hint, step=name)
         return [self._steps[step] for step in self._matrices[name]]
 
@@ -289,6 +302,6 @@ class StepsOfRun(Mapping[str, Step]):
             return NoSuchStep(f"'{name}' is a matrix of {len(steps):,} steps", hint=hint, step=name)
         return NoSuchStep(
             f"run {self.run_id} has no step '{name}'",
-            hint=did_you_mean(str(name), [*self._steps, *self._matrices]),
+            hint=services.did_you_mean(str(name), [*self._steps, *self._matrices]),
             step=name,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.flows.callbacks import Callback, command_for, with_failures
+from mulligan.flows.callbacks import Callback, command_for
 from mulligan.flows.context import RECORDER, Site, call_site, current, refuse
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.references import Reference, conditional, step_path
@@ -87,7 +87,7 @@ class Step(Generic[P, R]):
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
-        self.__mulligan_function__ = with_failures(function)
+        self.__mulligan_function__ = function
         self.recovery = recovery or _Recovery()
         # A name that was chosen for one call is not numbered.
         self._is_name_chosen = False
@@ -289,7 +289,7 @@ class Step(Generic[P, R]):
 
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
         if self._action is None:
-            self._action = dict(action_for(self))
+            self._action = dict(action_for(self.fn))
             self._action.update({key: self.keys[key][0] for key in ENVIRONMENT if key in self.keys})
         return {"python": self._action, "args": values} if values else {"python": self._action}
 

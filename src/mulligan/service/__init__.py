@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.language.suggestions import did_you_mean
+    from mulligan.service.artifacts import KeptFile
+    from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.console.display import Display
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         describe_artifact,
         describe_budget,
         describe_spending,
+        describe_value,
         failure_tail,
         message_lines,
         summarize_failure,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
+    from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.log_following import LogPiece, LogSelection
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
     from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.markup import Html, element, join_html
+    from mulligan.service.page.styles import format_elapsed, status_label, status_tone
     from mulligan.service.pending import PendingEntry, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
@@ -75,12 +81,15 @@ if TYPE_CHECKING:
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
+    from mulligan.worker.progress_records import Progress
 
 _NAMES = {
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.language.suggestions": "did_you_mean",
+    "mulligan.service.artifacts": "KeptFile",
+    "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.console.display": "Display",
@@ -90,7 +99,7 @@ _NAMES = {
     "wants_colour",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
-    "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
+    "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending machine",
@@ -98,6 +107,7 @@ _NAMES = {
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
+    "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.log_following": "LogPiece LogSelection",
@@ -105,6 +115,8 @@ _NAMES = {
     "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.markup": "Html element join_html",
+    "mulligan.service.page.styles": "format_elapsed status_label status_tone",
     "mulligan.service.pending": "PendingEntry describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
@@ -124,6 +136,7 @@ _NAMES = {
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",
+    "mulligan.worker.progress_records": "Progress",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
-        attempts,
+        attempt_progress,
         breakers,
         corrections,
         decisions,
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Diagnosis
     from mulligan.service.drawing import Picture
     from mulligan.service.driver import Capacity, Driver, Ending
+    from mulligan.service.failure_summary import FailureOutcome
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.service.workflow_files import Validation
+    from mulligan.worker.progress_records import Progress
 else:
 
     class _LazyModule:
@@ -108,9 +110,9 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempts breakers corrections decisions doctor drawing driver forecast gc handler_trial items log_following "
-        "logs outcome overview page pending preview replay report run_control run_list run_snapshot run_story starting "
-        "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "attempt_progress breakers corrections decisions doctor drawing driver forecast gc handler_trial items "
+        "log_following logs outcome overview page pending preview replay report run_control run_list run_snapshot "
+        "run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -253,6 +255,10 @@ class Service:
         """What came of driving a run: to be asked before the driver is closed."""
         return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
 
+    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
+        """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
+        return outcome.failure_outcomes(self.reader, run_id)
+
     def forecast(self, slots: float) -> Forecast:
         """How the run that is driven will go on, for a display that asks often."""
         return forecast.Forecast(self.reader, slots)
@@ -302,7 +308,11 @@ class Service:
 
     def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
         """Every attempt at the steps of a run, by step."""
-        return attempts.attempts_by_step(self.reader.events(run_id))
+        return overview.list_tries(self.reader, run_id)
+
+    def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
+        """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
+        return attempt_progress.attempt_progress(self.reader.home.folders, run_id, place, attempt)
 
     def snapshot(self, run_id: int) -> RunSnapshot:
         """A run at this moment, as typed data: its steps, its failures, its outputs."""
@@ -323,6 +333,10 @@ class Service:
     def output(self, run_id: int, place: str) -> StepOutput:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self.reader.output(run_id, place)
+
+    def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
+        """The content behind what a reference to an artifact says: its name, size, hash and format."""
+        return self.reader.read_artifact(reference)
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""
@@ -561,6 +575,11 @@ class Service:
         """A picture of a workflow; with statuses, of a run."""
         draw = drawing.draw_mermaid if form == "mermaid" else drawing.draw_svg
         return draw(workflow, statuses, is_expanded=is_expanded)
+
+    @staticmethod
+    def draw_for_notebook(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
+        """The SVG of that picture in the colours of the notebook around it; "" if it is too large."""
+        return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
 
     @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
