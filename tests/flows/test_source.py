@@ -115,6 +115,19 @@ def test_a_function_at_the_top_of_a_module_is_called_by_its_name(module: ModuleT
     assert action_for(math.sqrt) == {"call": "math:sqrt"}
 
 
+def test_workers_import_from_the_folder_of_the_script_too(
+    module: ModuleType, main: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(main, tmp_path / "nightly.py", NIGHTLY)
+
+    assert action_for(module.clean) == {"call": "cleaning_steps:clean", "import_from": str(tmp_path)}
+    assert action_for(math.sqrt) == {"call": "math:sqrt"}
+
+    monkeypatch.chdir(tmp_path)
+
+    assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
+
+
 def test_an_object_that_stands_for_a_function_is_called_by_the_name_of_the_function(module: ModuleType) -> None:
     module.clean = step(module.clean)  # type: ignore[attr-defined]
 
