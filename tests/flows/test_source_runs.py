@@ -78,17 +78,17 @@ def written(name: str, text: str) -> Path:
     return file
 
 
-def python(file: Path) -> subprocess.Popen[str]:
+def python(*words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, str(file)], env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
+    return subprocess.Popen([sys.executable, *words], env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
 def test_the_run_of_a_killed_script_goes_on_in_another_process_with_the_source_that_it_had() -> None:
     written("flows/helpers.py", "def word():\n    return 'helped'\n")
     script = written("flows/nightly.py", NIGHTLY)
     pipe = Pipe()
-    child = python(script)
+    child = python(str(script))
     pipe.hear()
     pipe.remove()
     child.send_signal(signal.SIGKILL)
@@ -161,8 +161,10 @@ def test_a_file_that_runs_or_fails_while_it_is_loaded_is_refused(ending: str, re
     assert (said.code, said.err) == (2, refusal)
 
 
-def test_a_script_that_runs_at_its_top_level_is_refused_before_its_run_exists() -> None:
-    child = python(written("jobs.py", SEVERAL + "daily.run()\n"))
+@pytest.mark.parametrize("words", [["jobs.py"], ["-m", "jobs"]])
+def test_a_script_that_runs_at_its_top_level_is_refused_before_its_run_exists(words: list[str]) -> None:
+    written("jobs.py", SEVERAL + "daily.run()\n")
+    child = python(*words)
 
     _, said = child.communicate(timeout=60)
 
