@@ -14,24 +14,11 @@ from typing import Any
 
 import pytest
 
+from mulligan import step
 from mulligan.errors import LanguageError
 from mulligan.flows.source import action_for
+from mulligan.values.decoding import convert_arguments
 from mulligan.worker import pinned_modules
-
-
-class Step:
-    """Stands for a function, as what `@step` makes."""
-
-    def __init__(self, function: Any) -> None:
-        self.__mulligan_function__ = function
-        self.fn = function
-
-
-def step(function: Any) -> Step:
-    return Step(function)
-
-
-step.__module__ = "mulligan.flows"
 
 
 class Session:
@@ -89,7 +76,6 @@ def script(main: ModuleType, path: Path, text: str) -> None:
     """Run the file as `python FILE` does, up to its end."""
     path.write_text(text, encoding="utf-8")
     main.__file__ = str(path)
-    main.__dict__.update(step=step)
     exec(compile(text, str(path), "exec", dont_inherit=True), main.__dict__)
 
 
@@ -130,8 +116,21 @@ def test_a_function_at_the_top_of_a_module_is_called_by_its_name(module: ModuleT
     assert action_for(math.sqrt) == {"call": "math:sqrt"}
 
 
+def test_workers_import_from_the_folder_of_the_script_too(
+    module: ModuleType, main: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(main, tmp_path / "nightly.py", NIGHTLY)
+
+    assert action_for(module.clean) == {"call": "cleaning_steps:clean", "import_from": str(tmp_path)}
+    assert action_for(math.sqrt) == {"call": "math:sqrt"}
+
+    monkeypatch.chdir(tmp_path)
+
+    assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
+
+
 def test_an_object_that_stands_for_a_function_is_called_by_the_name_of_the_function(module: ModuleType) -> None:
-    module.clean = Step(module.clean)  # type: ignore[attr-defined]
+    module.clean = step(module.clean)  # type: ignore[attr-defined]
 
     assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
 
@@ -172,8 +171,11 @@ def test_a_refusal_points_at_the_function(module: ModuleType, tmp_path: Path) ->
 # -- scripts ---------------------------------------------------------------------------------------------------------
 
 NIGHTLY = """
+from mulligan import step
+
 WORD = "rows of"
 
+@step
 def fetch(url):
     return f"{WORD} {url} in {__name__}"
 
@@ -345,6 +347,18 @@ def test_steps_can_be_called_as_plain_functions(session: Session) -> None:
     session.cell("@step\ndef fetch(x):\n    return [parse.fn(x), read.fn(x)]\n")
 
     assert session.result("3") == [3, 3]
+
+
+def test_a_function_that_takes_a_failure_gets_one(session: Session) -> None:
+    session.cell("from mulligan import Failure\n")
+    session.cell("@step\ndef fetch(failure: Failure, word: str = 'a'):\n    return [failure.code, word]\n")
+    session.cell("other = fetch.options(name='other')\n")
+
+    module, _, name = session.action("other")["call"].partition(":")
+    found = getattr(pinned_modules.load(module, session.action("other")["source"], ""), name)
+
+    arguments = convert_arguments(found, {"failure": {"code": "TIMEOUT"}})
+    assert found(**arguments) == ["TIMEOUT", "a"]
 
 
 def test_functions_that_use_each_other_and_themselves(session: Session) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from mulligan.flows.source import MAIN, defining_code, find, plain_function, refuse
+from mulligan.flows.functions import MAIN, defining_code, find, is_same, plain_function, refuse, written_function
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -72,11 +72,9 @@ class _Cells:
         if node is None:
             message = f"the source of '{function.__name__}' is not available"
             refuse(message, function, "define it in a file or in a notebook cell, not by 'exec'")
-        if not self._bind(node.name, function):
+        inner = written_function(function)
+        if not self._bind(node.name, inner):
             return node.name
-        inner = function
-        while hasattr(inner, "__wrapped__"):
-            inner = inner.__wrapped__
         names = {**inner.__globals__, **_closure(inner, self._root)}
         self._has_future |= bool(code.co_flags & FUTURE_ANNOTATIONS)
         self._add_definition(node, lines, names)
@@ -120,10 +118,10 @@ class _Cells:
         plain = plain_function(value)
         if _is_definition(plain) and plain.__module__ == MAIN:
             defined = self._add_class(plain) if isinstance(plain, type) else self.add_function(plain)
-            if defined != name and self._bind(name, plain):
+            if defined != name and self._bind(name, written_function(plain)):
                 self._parts.append(f"{name} = {defined}")
             if plain is not value:
-                self._parts.append(f"{name}.fn = {name}.__mulligan_function__ = {name}")
+                self._parts.append(f"{name}.fn = {name}")  # a step may call the function of another one
             return
         if (where := _importable(value) or _import_by_name(name, value)) is not None:
             if self._bind(name, value):
@@ -213,7 +211,7 @@ class _Cells:
         if name not in self._bound:
             self._bound[name] = value
             return True
-        if self._bound[name] is not value and plain_function(self._bound[name]) is not plain_function(value):
+        if self._bound[name] is not value:
             message = f"'{name}' stands for two different things in what '{self._root.__name__}' uses"
             refuse(message, self._root, "rename one of them, or put the functions into a module")
         return False
@@ -350,7 +348,7 @@ def _importable(value: Any) -> tuple[str, str] | None:
     module, name = getattr(plain, "__module__", None), getattr(plain, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == MAIN or not name.isidentifier():
         return None
-    return (module, name) if find(module, name) is plain else None
+    return (module, name) if is_same(find(module, name), plain) else None
 
 
 def _import_by_name(name: str, value: Any) -> tuple[str, str] | None:

@@ -67,6 +67,8 @@ class Recorder:
         # The steps with what belongs to their function, and the routes that this flow alone gives to a step.
         self.recoveries: list[tuple[Record, Any]] = []
         self.step_routes: dict[int, list[tuple[Any, dict[str, Any], Site]]] = {}
+        # The source of functions of a session, which may have changed when the next flow is built.
+        self.pinned: dict[Any, dict[str, str]] = {}
         self.formatted: dict[str, Reads] = {}
         self.conditions: list[Reference] = []
         # The groups that are open, and all of them by the names of their steps.

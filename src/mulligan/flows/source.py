@@ -8,22 +8,30 @@ Source, and not a pickle: a person can read it, and another version of Python ca
 from __future__ import annotations
 
 import keyword
-import linecache
 import os
 import sys
 from importlib import import_module
 from types import CodeType, ModuleType
 
+from mulligan.flows.context import RECORDER
+from mulligan.flows.functions import (
+    MAIN,
+    defining_code,
+    find,
+    is_same,
+    lookup,
+    plain_function,
+    refuse,
+    written_function,
+)
+
 # `typing` itself is not imported: a step whose module imports `mulligan` should not wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
-MAIN = "__main__"
 _LAMBDA = "<lambda>"
 _LOCALS = "<locals>"
-# The longest chain of decorators that is followed.
-_WRAPPED_MAX = 100
 
 
 def action_for(function: Any) -> dict[str, str]:
@@ -50,55 +58,28 @@ def action_for(function: Any) -> dict[str, str]:
     if module.startswith("<"):  # a file that workers cannot import: see the reader of Python files
         hint = "call mulligan from the folder of this file, or from one above it"
         refuse(f"workers cannot import the function '{name}'", plain, hint)
-    if find(module, name) is not plain:
+    if not is_same(find(module, name), plain):
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"
         refuse(message, plain, "put @step above all other decorators, and keep the name of the function")
-    return {"call": f"{module}:{name}"}
+    call = {"call": f"{module}:{name}"}
+    folder = _folder_of_main()
+    if folder and _is_below(sys.modules[module], folder):
+        call["import_from"] = _relative(folder)
+    return call
 
 
-def plain_function(function: Any) -> Any:
-    """The function that an object such as a `Step` stands for."""
-    return getattr(function, "__mulligan_function__", function)
+def _folder_of_main() -> str:
+    """The folder of the script or of the file that is read, which Python imports from; "" if workers do so anyway."""
+    main = sys.modules[MAIN]
+    file = getattr(main, "__file__", None)
+    folder = getattr(main, "__mulligan_folder__", "")
+    if file is not None and getattr(main, "__spec__", None) is None:
+        folder = os.path.dirname(os.path.abspath(file))
+    return "" if not folder or os.path.realpath(folder) == os.getcwd() else folder
 
 
-def find(module: str, name: str) -> Any:
-    """The plain function that `module:name` leads to; None if it leads nowhere."""
-    try:
-        found: Any = import_module(module)
-    except Exception:  # a module may raise anything
-        return None
-    return lookup(found, name)
-
-
-def lookup(module: Any, name: str) -> Any:
-    """The plain function under a dotted name."""
-    for part in name.split("."):
-        module = getattr(module, part, None)
-    return plain_function(module)
-
-
-def defining_code(function: Any) -> CodeType | None:
-    """The code that was written as this function, below its decorators. None if it was not written in Python."""
-    for _ in range(_WRAPPED_MAX):
-        inner = getattr(function, "__wrapped__", None)
-        if inner is None:
-            break
-        function = inner
-    code = getattr(function, "__code__", None)
-    return code if isinstance(code, CodeType) else None
-
-
-def refuse(message: str, function: Any, hint: str) -> NoReturn:
-    """Raise a LanguageError that points at the function."""
-    errors = import_module("mulligan.errors")
-    code = defining_code(function)
-    file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
-    shown = linecache.getline(file, line).rstrip("\n") if line else ""
-    indent = len(shown) - len(shown.lstrip())
-    problem = errors.Problem(
-        "language.function", message, file, line, indent + 1, max(1, len(shown.strip())), shown, hint
-    )
-    raise errors.LanguageError([problem])
+def _is_below(module: ModuleType, folder: str) -> bool:
+    return (getattr(module, "__file__", None) or "").startswith(os.path.join(folder, ""))
 
 
 def _is_builtin(function: Any) -> bool:
@@ -110,9 +91,8 @@ def _pin(function: Any, name: str) -> dict[str, str]:
     """The source of a function of `__main__`."""
     main = sys.modules[MAIN]
     code, file = defining_code(function), getattr(main, "__file__", None)
-    if file is None or code is None or code.co_filename != file or lookup(main, name) is not function:
-        action: dict[str, str] = import_module("mulligan.flows.cell_source").action_for_cell(function)
-        return action
+    if file is None or code is None or code.co_filename != file or not is_same(lookup(main, name), function):
+        return _of_cell(function)
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name != MAIN:
         return {"call": f"{spec.name}:{name}"}  # `python -m package.module`: workers import it as that
@@ -122,6 +102,15 @@ def _pin(function: Any, name: str) -> dict[str, str]:
     if not _defines(text, file, code):
         refuse(f"'{file}' has changed since this process loaded it", function, "start it again")
     return {"call": f"{_module_name(path)}:{name}", "source": text, "file": _relative(path)}
+
+
+def _of_cell(function: Any) -> dict[str, str]:
+    """The source of a function of a session as it is now. While a flow is built, it is put together once."""
+    known: dict[Any, dict[str, str]] = getattr(RECORDER.get(), "pinned", {})
+    written = written_function(function)
+    if written not in known:
+        known[written] = import_module("mulligan.flows.cell_source").action_for_cell(function)
+    return known[written]
 
 
 def _script(path: str) -> str | None:

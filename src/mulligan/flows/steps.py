@@ -288,10 +288,12 @@ class Step(Generic[P, R]):
         return record
 
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
-        if self._action is None:
-            self._action = dict(action_for(self.fn))
-            self._action.update({key: self.keys[key][0] for key in ENVIRONMENT if key in self.keys})
-        return {"python": self._action, "args": values} if values else {"python": self._action}
+        action = self._action
+        if action is None:
+            action = {**action_for(self.fn), **{key: self.keys[key][0] for key in ENVIRONMENT if key in self.keys}}
+            if "source" not in action:
+                self._action = action  # source may change: a notebook goes on
+        return {"python": action, "args": values} if values else {"python": action}
 
     def _finish(self, recorder: Recorder, record: Record) -> None:
         apply_keys(recorder, record, {name: one for name, one in self.keys.items() if name not in ENVIRONMENT})
