@@ -10,6 +10,7 @@ the same chain as a YAML file. The goal is under 0.2 s for 1,000 steps.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -95,6 +96,7 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name, as a worker would import it: the steps of a script carry its source.
-    sys.path.insert(0, str(Path(__file__).parent))
-    import_module(Path(__file__).stem).main(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS_DEFAULT)
+    # Under its own name and in its folder, as a worker would import it: the steps of a script carry its source.
+    here = Path(__file__).resolve()
+    os.chdir(here.parent)
+    import_module(here.stem).main(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS_DEFAULT)
