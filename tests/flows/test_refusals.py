@@ -163,7 +163,7 @@ recursive_flow = flow(recursive)
             "'steps.fetch.output' has no value while the flow is built: Python cannot iterate over it",
             "write step.map(rows) for one run of a step per item, or rows[0] for one of them",
         ),
-        (too_many, "arguments", "step 'fetch' takes 1 (url) argument, and 3 are given", ""),
+        (too_many, "arguments", "step 'fetch' takes 1 argument (url), and 3 are given", ""),
         (unknown_argument, "arguments", "step 'fetch' has no parameter 'ulr'", "did you mean 'url'?"),
         (missing_argument, "arguments", "step 'load' is called without 'rows'", "it takes rows, table"),
         (given_twice, "arguments", "step 'fetch' gets 'url' twice", ""),
