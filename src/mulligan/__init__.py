@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from mulligan.flows.branches import branch, route
     from mulligan.flows.failure import Failure
     from mulligan.flows.flow import Flow, flow
-    from mulligan.flows.references import Reference, contains, ended, expression, optional, outcome, size
+    from mulligan.flows.references import Outcome, Reference, contains, ended, expression, optional, outcome, size
     from mulligan.flows.retries import Retry
-    from mulligan.flows.steps import Step, latest, step
+    from mulligan.flows.steps import Mapped, Step, latest, step
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
@@ -93,6 +93,7 @@ _LAZY = {
     "Failure": "mulligan.flows.failure",
     "Flow": "mulligan.flows.flow",
     "flow": "mulligan.flows.flow",
+    "Outcome": "mulligan.flows.references",
     "Reference": "mulligan.flows.references",
     "contains": "mulligan.flows.references",
     "ended": "mulligan.flows.references",
@@ -101,6 +102,7 @@ _LAZY = {
     "outcome": "mulligan.flows.references",
     "size": "mulligan.flows.references",
     "Retry": "mulligan.flows.retries",
+    "Mapped": "mulligan.flows.steps",
     "Step": "mulligan.flows.steps",
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
@@ -123,6 +125,8 @@ __all__ = [
     "Flow",
     "FormatPlugin",
     "Home",
+    "Mapped",
+    "Outcome",
     "Reference",
     "Retry",
     "Run",

@@ -86,6 +86,10 @@ def unknown_key(url: str) -> None:
     fetch.options(tiemout="3s")(url)  # type: ignore[call-arg]  # here
 
 
+def key_of_a_file(url: str) -> None:
+    fetch.options(needs=["a"])(url)  # type: ignore[call-arg]  # here
+
+
 def wrong_value(url: str) -> None:
     fetch.options(timeout="soon")(url)  # here
 
@@ -159,7 +163,7 @@ recursive_flow = flow(recursive)
             "'steps.fetch.output' has no value while the flow is built: Python cannot iterate over it",
             "write step.map(rows) for one run of a step per item, or rows[0] for one of them",
         ),
-        (too_many, "arguments", "step 'fetch' takes 1 (url) argument, and 3 are given", ""),
+        (too_many, "arguments", "step 'fetch' takes 1 argument (url), and 3 are given", ""),
         (unknown_argument, "arguments", "step 'fetch' has no parameter 'ulr'", "did you mean 'url'?"),
         (missing_argument, "arguments", "step 'load' is called without 'rows'", "it takes rows, table"),
         (given_twice, "arguments", "step 'fetch' gets 'url' twice", ""),
@@ -184,6 +188,12 @@ recursive_flow = flow(recursive)
             "",
         ),
         (unknown_key, "unknown_key", "'tiemout' is not a key of step 'fetch'", "did you mean 'timeout'?"),
+        (
+            key_of_a_file,
+            "unknown_key",
+            "'needs' is not a key of a step in a flow",
+            "write after=[…] with what other steps returned",
+        ),
         (wrong_value, "type", "'timeout' is 'soon', a duration such as 30s is expected", ""),
         (
             after_nothing,

@@ -17,6 +17,7 @@ import pytest
 from mulligan import step
 from mulligan.errors import LanguageError
 from mulligan.flows.source import action_for
+from mulligan.values.decoding import convert_arguments
 from mulligan.worker import pinned_modules
 
 
@@ -113,6 +114,19 @@ def test_a_function_at_the_top_of_a_module_is_called_by_its_name(module: ModuleT
     assert action_for(module.tidy) == {"call": "cleaning_steps:tidy"}
     assert action_for(module.Jobs.count) == {"call": "cleaning_steps:Jobs.count"}
     assert action_for(math.sqrt) == {"call": "math:sqrt"}
+
+
+def test_workers_import_from_the_folder_of_the_script_too(
+    module: ModuleType, main: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(main, tmp_path / "nightly.py", NIGHTLY)
+
+    assert action_for(module.clean) == {"call": "cleaning_steps:clean", "import_from": str(tmp_path)}
+    assert action_for(math.sqrt) == {"call": "math:sqrt"}
+
+    monkeypatch.chdir(tmp_path)
+
+    assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
 
 
 def test_an_object_that_stands_for_a_function_is_called_by_the_name_of_the_function(module: ModuleType) -> None:
@@ -343,7 +357,8 @@ def test_a_function_that_takes_a_failure_gets_one(session: Session) -> None:
     module, _, name = session.action("other")["call"].partition(":")
     found = getattr(pinned_modules.load(module, session.action("other")["source"], ""), name)
 
-    assert found.__mulligan_function__(failure={"code": "TIMEOUT"}) == ["TIMEOUT", "a"]
+    arguments = convert_arguments(found, {"failure": {"code": "TIMEOUT"}})
+    assert found(**arguments) == ["TIMEOUT", "a"]
 
 
 def test_functions_that_use_each_other_and_themselves(session: Session) -> None:

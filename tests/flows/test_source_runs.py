@@ -78,17 +78,17 @@ def written(name: str, text: str) -> Path:
     return file
 
 
-def python(file: Path) -> subprocess.Popen[str]:
+def python(*words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, str(file)], env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
+    return subprocess.Popen([sys.executable, *words], env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
 def test_the_run_of_a_killed_script_goes_on_in_another_process_with_the_source_that_it_had() -> None:
     written("flows/helpers.py", "def word():\n    return 'helped'\n")
     script = written("flows/nightly.py", NIGHTLY)
     pipe = Pipe()
-    child = python(script)
+    child = python(str(script))
     pipe.hear()
     pipe.remove()
     child.send_signal(signal.SIGKILL)
@@ -103,13 +103,12 @@ def test_the_run_of_a_killed_script_goes_on_in_another_process_with_the_source_t
 
 
 def test_a_file_with_a_flow_runs_with_inputs_and_its_functions_are_imported_by_name() -> None:
-    written("helpers.py", "def word():\n    return 'helped'\n")
-    written("nightly.py", NIGHTLY)
+    written("flows/helpers.py", "def word():\n    return 'helped'\n")
+    written("flows/nightly.py", NIGHTLY)
 
-    said = mulligan("run", "nightly.py", "-i", "url=here", "-i", "table=sales", "--json")
+    said = mulligan("run", "flows/nightly.py", "-i", "url=here", "-i", "table=sales", "--json")
 
-    assert (said.code, said.json["outputs"]["loaded"].split()[:2]) == (0, ["here", "helped"])
-    assert said.json["outputs"]["loaded"].endswith("sales nightly")
+    assert (said.code, said.json["outputs"]) == (0, {"loaded": "here helped flows sales flows.nightly"})
 
 
 SEVERAL = """\
@@ -162,8 +161,10 @@ def test_a_file_that_runs_or_fails_while_it_is_loaded_is_refused(ending: str, re
     assert (said.code, said.err) == (2, refusal)
 
 
-def test_a_script_that_runs_at_its_top_level_is_refused_before_its_run_exists() -> None:
-    child = python(written("jobs.py", SEVERAL + "daily.run()\n"))
+@pytest.mark.parametrize("words", [["jobs.py"], ["-m", "jobs"]])
+def test_a_script_that_runs_at_its_top_level_is_refused_before_its_run_exists(words: list[str]) -> None:
+    written("jobs.py", SEVERAL + "daily.run()\n")
+    child = python(*words)
 
     _, said = child.communicate(timeout=60)
 

@@ -41,6 +41,9 @@ async def fetch_later(url: str) -> bytes:
 
 @step(timeout=timedelta(minutes=5))
 def count_slowly(rows: list[Order]) -> Generator[float, None, int]:
+    mulligan.progress(1, len(rows), "counting")
+    mulligan.log(f"attempt {mulligan.attempt()}, {mulligan.idempotency_key()}")
+    mulligan.artifact("counted.csv")
     yield 0.5
     return len(rows)
 

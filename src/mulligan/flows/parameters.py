@@ -47,9 +47,9 @@ class Parameters:
     def bind(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
         """The arguments by name, in the order of the parameters. What does not fit is refused."""
         if len(given) > len(self.names):
-            takes = f"{len(self.names)} ({', '.join(self.names)})" if self.names else "no"
             word = "argument" if len(self.names) == 1 else "arguments"
-            message = f"{self.label} takes {takes} {word}, and {len(given)} are given"
+            takes = f"{len(self.names)} {word} ({', '.join(self.names)})" if self.names else "no arguments"
+            message = f"{self.label} takes {takes}, and {len(given)} are given"
             refuse("arguments", message, site=site)
         found = dict(zip(self.names, given, strict=False))
         for name, value in named.items():

@@ -61,7 +61,25 @@ def action_for(function: Any) -> dict[str, str]:
     if not is_same(find(module, name), plain):
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"
         refuse(message, plain, "put @step above all other decorators, and keep the name of the function")
-    return {"call": f"{module}:{name}"}
+    call = {"call": f"{module}:{name}"}
+    folder = _folder_of_main()
+    if folder and _is_below(sys.modules[module], folder):
+        call["import_from"] = _relative(folder)
+    return call
+
+
+def _folder_of_main() -> str:
+    """The folder of the script or of the file that is read, which Python imports from; "" if workers do so anyway."""
+    main = sys.modules[MAIN]
+    file = getattr(main, "__file__", None)
+    folder = getattr(main, "__mulligan_folder__", "")
+    if file is not None and getattr(main, "__spec__", None) is None:
+        folder = os.path.dirname(os.path.abspath(file))
+    return "" if not folder or os.path.realpath(folder) == os.getcwd() else folder
+
+
+def _is_below(module: ModuleType, folder: str) -> bool:
+    return (getattr(module, "__file__", None) or "").startswith(os.path.join(folder, ""))
 
 
 def _is_builtin(function: Any) -> bool:

@@ -152,9 +152,11 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     interpreter = keys.get("python") or scope.draft.python_interpreter
     if "call" in keys:
         params["call"] = keys["call"]
+        params.update({"import_from": keys["import_from"]} if "import_from" in keys else {})
         if "source" in keys:
-            check_source(keys["source"], scope, is_ours=interpreter is None)
-            params["source"] = keys["source"].text
+            if interpreter is None:  # in another one it may be valid
+                check_source(keys.at("source"), scope)
+            params["source"] = keys["source"]
             params.update({"file": keys["file"]} if "file" in keys else {})
     elif "code" in keys:
         check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None)
@@ -175,7 +177,7 @@ def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
         message = "'python' has neither 'code' nor 'call'"
         hint = "add 'code: …' or 'call: package.module:function'"
         scope.note(scope.source.refuse("missing_key", message, node, hint=hint))
-    for key, needed in (("source", "call"), ("file", "source")):
+    for key, needed in (("source", "call"), ("file", "source"), ("import_from", "call")):
         if key in node.entries and needed not in node.entries:
             message = f"'python' has '{key}' without '{needed}'"
             scope.note(scope.source.refuse("stray_key", message, node.key(key), hint=f"add '{needed}: …'"))

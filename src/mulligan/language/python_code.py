@@ -7,7 +7,7 @@ import warnings
 from functools import lru_cache
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.nodes import Mapping, Refusal, Scalar
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar
 from mulligan.language.scope import Scope
 from mulligan.language.suggestions import did_you_mean
 
@@ -37,10 +37,10 @@ def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *,
     _check_arguments(main, code, args, scope)
 
 
-def check_source(code: Scalar, scope: Scope, *, is_ours: bool = True) -> None:
-    """Check that the source of a module parses, unless another interpreter runs it."""
-    if is_ours:
-        _parse(code, scope)
+def check_source(code: Node, scope: Scope) -> None:
+    """Check that the source of a module parses."""
+    assert isinstance(code, Scalar)
+    _parse(code, scope)
 
 
 def _parse(code: Scalar, scope: Scope) -> ast.Module:

@@ -32,8 +32,7 @@ def refuse_start_while_loading(workflow: Workflow) -> None:
         return
     if any(LOADING in frame.f_locals for frame in frames):
         raise _refusal(module, "the file starts a run while it is loaded")
-    file = module.f_code.co_filename
-    if module.f_globals.get("__name__") == "__main__" and _is_pinned(workflow, file) and not _is_guarded(module):
+    if module.f_globals.get("__name__") == "__main__" and _is_executed(workflow, module) and not _is_guarded(module):
         raise _refusal(module, "the script starts a run at its top level, which workers execute to get its functions")
 
 
@@ -44,14 +43,18 @@ def _frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_pinned(workflow: Workflow, file: str) -> bool:
-    """Whether a step carries the source of this file."""
-    path = os.path.abspath(file)
+def _is_executed(workflow: Workflow, frame: FrameType) -> bool:
+    """Whether a worker executes the script for a step: its source is pinned, or it runs as `python -m`."""
+    path = os.path.abspath(frame.f_code.co_filename)
+    spec = frame.f_globals.get("__spec__")
+    called = f"{spec.name}:" if spec is not None else "\0"
     for step in workflow.steps:
-        action = step.action
-        if action is not None and "source" in action.params and os.path.abspath(action.params.get("file", "")) == path:
+        params = step.action.params if step.action is not None else {}
+        if "source" in params and os.path.abspath(params.get("file", "")) == path:
             return True
-    return any(_is_pinned(child, file) for child in workflow.children.values())
+        if isinstance(call := params.get("call"), str) and call.startswith(called):
+            return True
+    return any(_is_executed(child, frame) for child in workflow.children.values())
 
 
 def _is_guarded(frame: FrameType) -> bool:

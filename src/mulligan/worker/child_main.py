@@ -106,7 +106,7 @@ class ChildServer:
         # One of these is empty.
         self._call = self._code = ""
         # For a call into a module whose source is pinned with the run.
-        self._source = self._file = ""
+        self._source = self._file = self._import_from = ""
         self._folder, self._home = "/", ""
         # The event loop, from the first step that is a coroutine on.
         self._loop: Any = None
@@ -230,6 +230,7 @@ class ChildServer:
         self._code = message.get("code", self._code)
         self._source = message.get("source", self._source)
         self._file = message.get("file", self._file)
+        self._import_from = message.get("import_from", self._import_from)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
@@ -244,6 +245,8 @@ class ChildServer:
 
     def _import_target(self) -> Any:
         module, _, name = self._call.partition(":")
+        if self._import_from and self._import_from not in sys.path:
+            sys.path.insert(0, self._import_from)  # removed before the next step
         # A run that the module starts at its top level is refused: it would start itself again.
         __mulligan_loading__ = module  # noqa: F841
         target = (

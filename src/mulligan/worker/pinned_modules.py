@@ -17,9 +17,6 @@ _modules: dict[tuple[str, str, str], types.ModuleType] = {}
 
 def load(name: str, source: str, file: str) -> types.ModuleType:
     """Return the module with this text, and let its name mean it. Without a `file` it is of a notebook."""
-    folder = os.path.dirname(file)
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)  # as Python does for a script; removed before the next step
     module = _modules.get((name, source, file))
     if module is None:
         module = _modules[name, source, file] = _execute(name, source, file)

@@ -77,6 +77,8 @@ class CallRequest(msgspec.Struct, frozen=True):
     # The text of the module in `call`, if it is pinned with the run, and the file that it was copied from.
     source: str = ""
     file: str = ""
+    # A folder with modules, beside `home`.
+    import_from: str = ""
     # The files of the artifacts that its arguments refer to, by name.
     files: dict[str, str] = {}
 
@@ -96,6 +98,7 @@ class CallMessage(msgspec.Struct, omit_defaults=True):
     call: str | None = None
     source: str | None = None
     file: str | None = None
+    import_from: str | None = None
     # The logs that were renamed, so that new ones have to be opened.
     fresh_logs: list[int] = []
     files: dict[str, str] = {}
@@ -314,6 +317,7 @@ def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_lo
         call=None if request.call == last.call else request.call,
         source=None if request.source == last.source else request.source,
         file=None if request.file == last.file else request.file,
+        import_from=None if request.import_from == last.import_from else request.import_from,
         fresh_logs=fresh_logs,
         files=request.files,
     )

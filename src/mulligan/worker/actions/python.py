@@ -46,10 +46,12 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
     args, call = params.get("args", {}), params.get("call", "")
     # A converted file or a stored run may name a function of ours that has moved.
     request = make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
-    if "source" not in params:
+    if "source" not in params and "import_from" not in params:
         return request
-    file = os.path.join(lease.task.home, params["file"]) if "file" in params else ""
-    return msgspec.structs.replace(request, source=params["source"], file=file)
+    home = lease.task.home
+    file = os.path.join(home, params["file"]) if "file" in params else ""
+    folder = os.path.join(home, params["import_from"]) if "import_from" in params else os.path.dirname(file)
+    return msgspec.structs.replace(request, source=params.get("source", ""), file=file, import_from=folder)
 
 
 def make_call(
