@@ -73,7 +73,7 @@ PLAYED_PAGES = [
         "start/tutorials/sweep",
     )
 ]
-PYTHON_PAGES = [DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]
+PYTHON_PAGES = [DOCS / "reference/python.md", DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from mulligan.flows.branches import branch, route
     from mulligan.flows.failure import Failure
     from mulligan.flows.flow import Flow, flow
-    from mulligan.flows.references import Reference, contains, ended, expression, optional, outcome, size
+    from mulligan.flows.references import Outcome, Reference, contains, ended, expression, optional, outcome, size
     from mulligan.flows.retries import Retry
-    from mulligan.flows.steps import Step, latest, step
+    from mulligan.flows.steps import Mapped, Step, latest, step
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
+    from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.1.0"
 
@@ -92,6 +93,7 @@ _LAZY = {
     "Failure": "mulligan.flows.failure",
     "Flow": "mulligan.flows.flow",
     "flow": "mulligan.flows.flow",
+    "Outcome": "mulligan.flows.references",
     "Reference": "mulligan.flows.references",
     "contains": "mulligan.flows.references",
     "ended": "mulligan.flows.references",
@@ -100,12 +102,18 @@ _LAZY = {
     "outcome": "mulligan.flows.references",
     "size": "mulligan.flows.references",
     "Retry": "mulligan.flows.retries",
+    "Mapped": "mulligan.flows.steps",
     "Step": "mulligan.flows.steps",
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
+    "artifact": "mulligan.step_context",
+    "attempt": "mulligan.step_context",
+    "idempotency_key": "mulligan.step_context",
     "load": "mulligan.client.loading",
+    "log": "mulligan.step_context",
     "open": "mulligan.client.home",
+    "progress": "mulligan.step_context",
     "run": "mulligan.client.home",
 }
 
@@ -115,6 +123,8 @@ __all__ = [
     "Flow",
     "FormatPlugin",
     "Home",
+    "Mapped",
+    "Outcome",
     "Reference",
     "Retry",
     "Run",
@@ -126,6 +136,8 @@ __all__ = [
     "action",
     "agent",
     "approve",
+    "artifact",
+    "attempt",
     "branch",
     "call_file",
     "contains",
@@ -136,11 +148,14 @@ __all__ = [
     "flow",
     "group",
     "http",
+    "idempotency_key",
     "latest",
     "load",
+    "log",
     "open",
     "optional",
     "outcome",
+    "progress",
     "route",
     "run",
     "secret",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,36 @@ def test_inputs_with_the_names_of_options_go_into_inputs():
 
     assert run.outputs == {"all": "a b c"}
     assert Path("runs").is_dir()
+
+
+def test_inputs_may_be_what_python_has_for_them():
+    @dataclass
+    class Order:
+        number: int
+        day: date
+
+    flow = Workflow("w").input("order", "object").input("folder").input("many", "array").step("s", shell="true")
+
+    run = mulligan.run(flow, order=Order(7, date(2026, 11, 16)), folder=Path("data"), many=(1, 2))
+
+    assert run.inputs == {"order": {"number": 7, "day": "2026-11-16"}, "folder": "data", "many": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (object(), "input 'x' is of type 'object', which cannot be stored; give JSON values, a dataclass"),
+        ({"a": [print]}, "input 'x'['a'][0] is of type"),
+        ([float("nan")], "input 'x'[0] is nan, which is not JSON"),
+        (2**80, "input 'x' cannot be stored as JSON"),
+        ("\ud800", "input 'x' cannot be stored as JSON"),
+    ],
+)
+def test_an_input_that_is_no_value_is_refused_with_its_place(value: object, message: str):
+    with pytest.raises(InputInvalid) as refused:
+        mulligan.run(Workflow("w").input("x", "any").step("s", shell="true"), x=value)
+
+    assert message in refused.value.message
 
 
 def test_labels_and_the_name_of_the_user_are_recorded():

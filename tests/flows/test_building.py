@@ -332,6 +332,22 @@ def test_a_group_gets_what_it_reads_as_inputs() -> None:
     )
 
 
+def test_the_condition_of_a_branch_is_that_of_the_group_in_it() -> None:
+    def publish() -> Any:
+        with mulligan.group("publish") as published:
+            report(1)
+        return published
+
+    @flow
+    def conditional(n: int):  # type: ignore[no-untyped-def]
+        mulligan.branch(n > 3, publish)
+
+    [made] = (checked := conditional.workflow().check()).steps
+
+    assert made.when is not None and made.when.source == "inputs.n > 3"
+    assert [one.when for one in checked.children["group:publish"].steps] == [None]
+
+
 def test_every_action_of_a_file_is_a_function() -> None:
     @flow(secrets={"database": {"env": "DATABASE_URL"}}, defaults={"agent": "coder"})
     def actions(name: str):  # type: ignore[no-untyped-def]

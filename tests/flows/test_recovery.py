@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from tests.flows import functions
 from tests.flows.functions import (
@@ -22,6 +24,8 @@ import mulligan
 from mulligan import Failure, Retry, flow, step
 from mulligan.core.model.workflow import encode
 from mulligan.language import load_text
+from mulligan.language.scope import FAILURE_FIELDS
+from mulligan.values.decoding import convert_value
 
 HERE = functions.__name__
 
@@ -77,6 +81,49 @@ def test_in_a_map_the_handler_belongs_to_the_item() -> None:
                   args: {failure: "${error}", url: "${item}"}
                   strategy: fallback
                   timeout: 1m
+        """,
+    )
+
+
+def test_a_map_is_undone_as_a_whole() -> None:
+    taken = step(reserve.fn)
+    taken.undo(announce)
+
+    @flow
+    def mapped():  # type: ignore[no-untyped-def]
+        taken.map(["blue", "red"])
+
+    same(
+        mapped,
+        """
+        name: mapped
+        steps:
+          - step: reserve
+            map: {over: [blue, red]}
+            do: [{python: {call: "CALL:reserve"}, args: {room: "${item}"}}]
+            undo: {python: {call: "CALL:announce"}, args: {output: "${output}"}}
+        """,
+    )
+
+
+def test_the_functions_of_a_step_run_in_its_environment() -> None:
+    elsewhere = step(python=".venv/bin/python", on_success=announce)(load.fn)
+    elsewhere.handler(clear_cache)
+
+    @flow
+    def environments():  # type: ignore[no-untyped-def]
+        elsewhere([])
+
+    same(
+        environments,
+        """
+        name: environments
+        steps:
+          - step: load
+            python: {call: "CALL:load", python: .venv/bin/python}
+            args: {rows: []}
+            on_success: [{python: {call: "CALL:announce", python: .venv/bin/python}, args: {output: "${output}"}}]
+            on_failure: {python: {call: "CALL:clear_cache", python: .venv/bin/python}, args: {failure: "${error}"}}
         """,
     )
 
@@ -181,24 +228,19 @@ RECORDED = {
     "at": "2026-01-01T00:00:00Z",
     "cause": [{"code": "TIMEOUT"}],
     "handler_failure": {"code": "HANDLER_FAILED"},
-    "of_a_later_version": 1,
 }
 
 
 def test_a_failure_is_made_of_what_a_run_recorded() -> None:
-    failure = Failure.made_from(RECORDED)
+    failure = convert_value(RECORDED, Failure)
 
     assert (failure.code, failure.attempt, failure.exit_code, failure.at) == ("CLOSED", 2, None, RECORDED["at"])
     assert failure.cause == [Failure(code="TIMEOUT")]
     assert failure.handler_failure == Failure(code="HANDLER_FAILED")
 
 
-def test_a_worker_calls_a_handler_with_a_failure() -> None:
-    called = use_cache.__mulligan_function__  # type: ignore[attr-defined]
-
-    assert called(failure=RECORDED, url="x") == "CLOSED 2 guarded x"
-    assert called.__annotations__ == {"url": "str", "return": "str"}
-    assert repair.__mulligan_function__(failure=RECORDED, image="app") == "CLOSED: app"
+def test_a_failure_has_every_field_that_expressions_read() -> None:
+    assert {one.name for one in fields(Failure)} == set(FAILURE_FIELDS)
 
 
 def test_a_handler_is_called_like_the_plain_function_it_is() -> None:
@@ -210,5 +252,5 @@ def test_a_handler_is_called_like_the_plain_function_it_is() -> None:
 def test_what_a_worker_imports_stands_for_a_plain_function(name: str) -> None:
     found = getattr(functions, name)
 
-    assert callable(found.__mulligan_function__)
-    assert found.__wrapped__.__name__ == name
+    assert found.__mulligan_function__ is found.fn
+    assert found.fn.__name__ == name

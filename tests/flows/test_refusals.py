@@ -86,6 +86,10 @@ def unknown_key(url: str) -> None:
     fetch.options(tiemout="3s")(url)  # type: ignore[call-arg]  # here
 
 
+def key_of_a_file(url: str) -> None:
+    fetch.options(needs=["a"])(url)  # type: ignore[call-arg]  # here
+
+
 def wrong_value(url: str) -> None:
     fetch.options(timeout="soon")(url)  # here
 
@@ -184,6 +188,12 @@ recursive_flow = flow(recursive)
             "",
         ),
         (unknown_key, "unknown_key", "'tiemout' is not a key of step 'fetch'", "did you mean 'timeout'?"),
+        (
+            key_of_a_file,
+            "unknown_key",
+            "'needs' is not a key of a step in a flow",
+            "write after=[…] with what other steps returned",
+        ),
         (wrong_value, "type", "'timeout' is 'soon', a duration such as 30s is expected", ""),
         (
             after_nothing,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.flows.functions import (
     clean,
+    count_slowly,
     deploy,
     fetch,
     fetch_later,
@@ -46,6 +47,7 @@ def everything(url: str, factor: int = 2):  # type: ignore[no-untyped-def]
         "said": said,
         "sums": sums,
         "later": later,
+        "slow": count_slowly(count),
         "half": count / 4,
         "cached": guarded(url),
     }
@@ -61,6 +63,7 @@ def test_data_flows_through_maps_children_branches_matrices_and_groups(tmp_path:
         "said": "many: 2",
         "sums": ["1", "2"],
         "later": "u/2",
+        "slow": 2,
         "half": 0.5,
         "cached": "CLOSED 2 guarded u",
     }

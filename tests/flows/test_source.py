@@ -348,17 +348,6 @@ def test_steps_can_be_called_as_plain_functions(session: Session) -> None:
     assert session.result("3") == [3, 3]
 
 
-def test_a_function_that_takes_a_failure_gets_one(session: Session) -> None:
-    session.cell("from mulligan import Failure\n")
-    session.cell("@step\ndef fetch(failure: Failure, word: str = 'a'):\n    return [failure.code, word]\n")
-    session.cell("other = fetch.options(name='other')\n")
-
-    module, _, name = session.action("other")["call"].partition(":")
-    found = getattr(pinned_modules.load(module, session.action("other")["source"], ""), name)
-
-    assert found.__mulligan_function__(failure={"code": "TIMEOUT"}) == ["TIMEOUT", "a"]
-
-
 def test_functions_that_use_each_other_and_themselves(session: Session) -> None:
     session.cell("def even(n):\n    return n == 0 or odd(n - 1)\n\ndef odd(n):\n    return n != 0 and even(n - 1)\n")
     session.cell("def fetch(n):\n    return even(n) if n < 100 else fetch(n - 100)\n")

@@ -30,7 +30,8 @@ def drive_run(
     """
     sheet = paper()
     capacity = machine(parallel)
-    display = Display(sheet, where(home), service.forecast(capacity.cpus) if sheet.is_live else None)
+    forecast = service.forecast(capacity.cpus) if sheet.is_live else None
+    display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
     begun_at = time.monotonic()
     try:
         with service.driver(capacity, display) as driver:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,8 +19,10 @@ from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service import (
     describe_artifact,
     describe_budget,
+    describe_progress,
     describe_question,
     describe_spending,
+    describe_value,
     failure_tail,
     spent_budget,
     suggest_commands,
@@ -33,6 +34,8 @@ from mulligan.service.formatting import format_size, pluralize, single_line, up_
 
 # How many failed steps are shown with their last lines.
 TAILS_MAX = 3
+# How many files that steps kept are listed.
+ARTIFACTS_MAX = 20
 # The indent of a called run, and again of its steps.
 _INDENT = "  "
 # The runs that a run called, by their numbers.
@@ -81,9 +84,20 @@ def show_run(
     show_table(_HEADS, [*_rows(found, 0, where(home))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
-        show(f"output {name}: {describe_artifact(value) or cut(json.dumps(value), 200)}")
+        show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
+    _show_artifacts(found)
     for hint in _hints(found, where(home)):
         complain(hint)
+
+
+def _show_artifacts(run: dict[str, Any]) -> None:
+    """The files that its steps kept, the latest ones."""
+    kept = run["artifacts"]
+    if len(kept) > ARTIFACTS_MAX:
+        show(f"{len(kept):,} artifacts, the last {ARTIFACTS_MAX} of them (all: --json):")
+    for one in kept[-ARTIFACTS_MAX:]:
+        again = f", attempt {one['attempt']}" if one["attempt"] > 1 else ""
+        show(f"artifact {one['file']} of '{one['place']}'{again}: {describe_artifact({'$artifact': one})}")
 
 
 def _show_tails(run: dict[str, Any], home: str) -> None:
@@ -121,7 +135,7 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
     show_attempts(found["tries"])
     if found["output"] is not None:
-        show(f"output: {describe_artifact(found['output']) or cut(json.dumps(found['output']), 200)}")
+        show(f"output: {describe_artifact(found['output']) or cut(describe_value(found['output']), 200)}")
     complain(f"its logs: mulligan logs {run_id} {name}{place}; its story: mulligan explain {run_id} {name}{place}")
 
 
@@ -228,6 +242,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield "undone"
     if step["items"]:
         yield _items(step["items"])
+    if step["progress"] and step["status"] != "completed":
+        yield f"at {describe_progress(step['progress'])}"
     if agents := agents_line(step):
         yield agents
     # The failure of a parked step is shown with the question.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan import service as services
 from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
+from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
@@ -278,7 +279,7 @@ def _prepare(
     workflow, file = find_workflow(flow)
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
-    every = {**(inputs or {}), **given}
+    every = plain_inputs({**(inputs or {}), **given})
     try:
         return services.Service.prepare(
             workflow,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
+from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
         Service,
         WaitReason,
     )
+
+
+Wanted = TypeVar("Wanted")
 
 
 class RunHeldUp(UserWarning):
@@ -183,9 +189,28 @@ class Run:
             found = sorted(service.called_runs(self._id).values())
         return [Run(self._session, run_id, self._options) for run_id in found]
 
-    def result(self, step: str) -> Any:
-        """The output of a step."""
-        return self.steps[step].output
+    @overload
+    def result(self, step: str = "") -> Any: ...
+
+    @overload
+    def result(self, step: str = "", *, type: builtins.type[Wanted]) -> Wanted: ...
+
+    @overload
+    def result(self, step: str = "", *, type: Any) -> Any: ...
+
+    def result(self, step: str = "", *, type: Any = None) -> Any:
+        """The output of a step, or with "" the outputs of the run, as what it was: tables and arrays are read.
+
+        `type` is what it should be: a dataclass, `datetime`, `polars.DataFrame`. By default it is what the function of
+        the step is annotated to return, if this program has imported it. A map step gives the list of its results.
+        """
+        # Loaded only if it is asked for, since it loads what reads annotations.
+        results: Any = import_module("mulligan.client.results")
+        snapshot, steps = self._snapshot
+        with self._session.service() as service:
+            if not step:
+                return results.read_result(service, "the output of the run", snapshot.outputs, type)
+            return results.read_step_result(service, snapshot.steps[steps[step].name], type)
 
     def explain(self, step: str = "", *, tree: bool = False) -> Story:
         """What happened in the run, or to one step, and what it waits for; with `tree` also in the runs it called.
@@ -304,7 +329,7 @@ class Run:
         if flow is not None:
             given = find_workflow(flow)
             corrected = services.CorrectedWorkflow(
-                given.workflow, dict(inputs or {}), given.file, keeps_completed=keep_completed
+                given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
             )
         with self._session.service() as service:
             service.retry(
@@ -334,7 +359,7 @@ class Run:
         workflow, file = (None, "") if given is None else given
 
         def begin(service: Service, driver: Driver | None) -> int:
-            return service.fork(self._id, from_step, dict(inputs or {}), workflow, driver, file=file)
+            return service.fork(self._id, from_step, plain_inputs(inputs or {}), workflow, driver, file=file)
 
         if drive:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)

@@ -17,7 +17,7 @@ from mulligan.client.session import Session
 from mulligan.errors import UnknownStep
 
 if TYPE_CHECKING:
-    from mulligan.service import AttemptRecord, Failure, RunSnapshot, StepSnapshot
+    from mulligan.service import AttemptRecord, Failure, KeptFile, Progress, RunSnapshot, StepSnapshot
     from mulligan.service import Item as ItemRecord
 
 
@@ -89,6 +89,16 @@ class Attempt:
     def peak_memory(self) -> int | None:
         """The most memory that it used, in bytes; None if that was not measured."""
         return self._record.peak_memory
+
+    @property
+    def progress(self) -> Progress | None:
+        """What it reported last: `done`, `total`, `text`; None if it reported nothing."""
+        return self._record.progress
+
+    @property
+    def artifacts(self) -> list[KeptFile]:
+        """The files that it kept with `mulligan.artifact`: `file` is the name of each, `path` where it is."""
+        return self._record.artifacts
 
     @property
     def stdout(self) -> str:

@@ -188,6 +188,8 @@ class group:  # noqa: N801 - it is written like the other functions
     def __enter__(self) -> Any:
         if self._recorder.groups:
             refuse("group", "a group stands inside another one", hint="put the steps into one of them")
+        # The condition of a branch around it is a condition of the group, not of each step inside.
+        self._conditions, self._recorder.conditions = self._recorder.conditions, []
         self._recorder.groups.append(self._group)
         self._recorder.group_of[self._group.record.name] = self._group
         return self._recorder.result(self._group.record)
@@ -195,4 +197,5 @@ class group:  # noqa: N801 - it is written like the other functions
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._recorder.conditions = self._conditions
         self._recorder.groups.remove(self._group)

@@ -14,6 +14,7 @@ from mulligan.flows.recording import END, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, source_of, step_path
 from mulligan.flows.steps import Step
 from mulligan.language.builder import CallSite, Located, Workflow
+from mulligan.language.loading import pause_garbage_collection
 
 # What the function of `end` may read, by the names of its parameters.
 _END_VALUES = {
@@ -46,8 +47,9 @@ def build(flow: Any) -> Built:
     recorder = Recorder(flow.name, is_sequential=flow.keys.get("order") == "sequential")
     recorded, stacked = RECORDER.set(recorder), _STACK.set((*_STACK.get(), flow))
     try:
-        returned = flow.fn(**{name: Reference(f"inputs.{name}", {}) for name in parameters.names})
-        return _Builder(flow, recorder, declared).build(returned)
+        with pause_garbage_collection():
+            returned = flow.fn(**{name: Reference(f"inputs.{name}", {}) for name in parameters.names})
+            return _Builder(flow, recorder, declared).build(returned)
     finally:
         RECORDER.reset(recorded)
         _STACK.reset(stacked)
@@ -198,7 +200,7 @@ class _Builder:
                 keys[key] = self._located(value, site)
         needs = self._needs(record, reads, previous)
         if needs:
-            keys["needs"] = [*needs, *keys.get("needs", [])] if not isinstance(keys.get("needs"), Located) else needs
+            keys["needs"] = needs
         if record.edges:
             edges = [Located(edge, _at(site)) for edge, site in record.edges]
             keys["next"] = edges[0] if len(edges) == 1 else edges

@@ -29,9 +29,6 @@ _LITERALS = (type(None), bool, int, str, bytes, complex, type(Ellipsis))
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")}
 CONSTANT_CHARS_MAX = 64 * 1024
 _NESTED_MAX = 20
-# What makes a `Failure` for the parameters of that type. Naming it here and not importing it avoids a circle.
-_CALLBACKS_FILE = "mulligan/flows/callbacks.py"
-_WITH_FAILURES = "from mulligan.flows.callbacks import with_failures as _with_failures"
 _HINT = "create it inside the function, pass it as an argument, or put both into a module"
 
 
@@ -81,9 +78,6 @@ class _Cells:
         names = {**inner.__globals__, **_closure(inner, self._root)}
         self._has_future |= bool(code.co_flags & FUTURE_ANNOTATIONS)
         self._add_definition(node, lines, names)
-        if function.__code__.co_filename.endswith(_CALLBACKS_FILE):
-            self._imports[_WITH_FAILURES] = None
-            self._parts.append(f"{node.name}.__mulligan_function__ = _with_failures({node.name})")
         return node.name
 
     def _add_class(self, kind: type) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Failure:
     """A failure of a step, as handlers, recovery scripts and the steps of failure routes receive it.
+
+    A parameter with this annotation gets one; its fields are those of `error` and `failure` in expressions.
 
     `code` is what rules and routes match: `TIMEOUT`, `EXIT_NONZERO`, `EXCEPTION`, or the code of a `StepError`.
     """
@@ -23,8 +25,9 @@ class Failure:
     item: int | None = None
     visit: int = 0
     attempt: int = 0
-    # When it happened: ISO 8601, in UTC.
+    # When it happened: ISO 8601, in UTC. Both are the same.
     at: str | None = None
+    timestamp: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
     trace: str = ""
     cause: list[Failure] = field(default_factory=list)
@@ -32,14 +35,3 @@ class Failure:
     handler_failure: Failure | None = None
     # What is known about the failed step and its attempts, for a step that a failure was routed to.
     context: Any = None
-
-    @classmethod
-    def made_from(cls, recorded: dict[str, Any]) -> Failure:
-        """The failure that a run recorded; unknown fields are ignored, missing ones have their defaults."""
-        known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in recorded.items() if name in known and value is not None}
-        if "cause" in values:
-            values["cause"] = [cls.made_from(one) for one in values["cause"]]
-        if "handler_failure" in values:
-            values["handler_failure"] = cls.made_from(values["handler_failure"])
-        return cls(**values)

@@ -23,7 +23,7 @@ END = "end"
 class Record:
     """One step of the flow."""
 
-    __slots__ = ("action", "edges", "group", "is_matrix", "keys", "keys_site", "name", "reads", "site", "when")
+    __slots__ = ("action", "edges", "group", "is_matrix", "keys", "keys_site", "name", "reads", "site")
 
     def __init__(self, name: str, site: Site, keys_site: Site) -> None:
         self.name = name
@@ -34,7 +34,6 @@ class Record:
         self.keys: dict[str, Any] = {}
         self.reads: Reads = {}
         self.edges: list[tuple[dict[str, Any] | str, Site]] = []
-        self.when: Reference | None = None
         self.is_matrix = False
         self.group: Group | None = None
 
@@ -76,8 +75,8 @@ class Recorder:
         self.groups: list[Group] = []
         self.group_of: dict[str, Group] = {}
         self._numbers: dict[str, int] = {}
-        # Values of keys that read no step, by their identity: a step that is called often has the same keys each time.
-        self._constants: dict[int, tuple[Any, Any]] = {}
+        # Rules by their identity: a step that is called often has the same one each time.
+        self._rules: dict[int, tuple[Retry, Any]] = {}
 
     def add(self, name: str, *, is_chosen: bool, site: Site, keys_site: Site) -> Record:
         """A new step. A name that is not chosen gets a number if it is taken."""
@@ -137,17 +136,11 @@ class Recorder:
             return self.value(value.keys, reads)
         return plain(value)
 
-    def constant(self, value: Any, reads: Reads, convert: Any = None) -> Any:
-        """The same for a value of a key, which is converted only once if it reads no step."""
-        known = self._constants.get(id(value))
-        if known is not None:
-            return known[1]
-        found: Reads = {}
-        converted = (convert or self.value)(value, found)
-        merge(reads, found)
-        if not found:
-            self._constants[id(value)] = (value, converted)
-        return converted
+    def rule(self, retry: Retry, reads: Reads) -> Any:
+        """The same for a rule, which is converted once however many steps have it."""
+        if id(retry) not in self._rules:
+            self._rules[id(retry)] = (retry, self.value(retry.keys, reads))
+        return self._rules[id(retry)][1]
 
     def condition(self, value: Any) -> Reference:
         """A condition, given as a reference, or as a text as in a file."""
@@ -159,8 +152,11 @@ class Recorder:
             hint = "compare what a step returned: when=count > 0"
             refuse("type", f"a condition is expected, and this is {value!r}", hint=hint)
         bare = value.strip()
-        bare = bare[2:-1] if bare.startswith("${") and bare.endswith("}") else bare
-        return Reference(bare, self._known(bare), TERNARY)
+        if bare.startswith("${") and bare.endswith("}") and bare.count("${") == 1:
+            bare = bare[2:-1].strip()
+        reads = self._known(bare)
+        self._read_text(value, reads)
+        return Reference(bare, reads, TERNARY)
 
     def _known(self, text: str) -> Reads:
         return {name: SUCCESS for name in steps_in(text) if name in self.by_name}

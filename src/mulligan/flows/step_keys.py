@@ -64,41 +64,56 @@ if TYPE_CHECKING:
 
     Keys = dict[str, tuple[Any, Site]]
 
+# Keys of a step that belong to its function: the packages and the interpreter that it needs.
+ENVIRONMENT = ("requirements", "python")
 # Keys that are commands, each with what the command may read as its first argument.
 COMMANDS = {"on_failure": "error", "on_success": "output", "validate": "output", "undo": "output"}
+# Keys of a file that a flow says in another way.
+_OTHERWISE = {
+    "args": "call the step with its arguments",
+    "do": "write step.map(items)",
+    "map": "write step.map(items)",
+    "matrix": "write step.matrix({…})",
+    "needs": "write after=[…] with what other steps returned",
+    "step": "write name=",
+}
 # In a map these belong to the function, which runs once per item.
-ITEM_KEYS = frozenset({"on_failure", "on_success", "validate", "handler_failure_fatal"})
+_ITEM_KEYS = frozenset({"on_failure", "on_success", "validate", "handler_failure_fatal"})
 
 
 def located(keys: Mapping[str, Any], site: Site) -> Keys:
     return {name: (value, site) for name, value in keys.items()}
 
 
-def apply_keys(recorder: Recorder, record: Record, keys: Keys, *, item: str = "") -> None:
-    """Put the keys of a step into its record. `item` is set for a map: its name is known to the commands."""
+def apply_keys(recorder: Recorder, record: Record, keys: Keys) -> None:
+    """Put the keys of a step into its record."""
     when = _conjunction([*recorder.conditions, *([recorder.condition(keys["when"][0])] if "when" in keys else [])])
     if when is not None:
-        record.when = when
         record.keys["when"] = (source_of(when), keys["when"][1] if "when" in keys else record.site)
         merge(record.reads, {step: on for step, on in reads_of(when).items() if step != record.name})
     for name, (value, site) in keys.items():
         if name in ("when", "name"):
             continue
+        if name in _OTHERWISE:
+            refuse(
+                "unknown_key", f"'{name}' is not a key of a step in a flow", hint=_OTHERWISE[name], word=name, site=site
+            )
         if name == "after":
             _add_after(recorder, record, value)
         elif name == "next":
             for edge in value if isinstance(value, list | tuple) else [value]:
                 _add_edge(recorder, record, edge, site)
         elif name in COMMANDS:
-            _put(record, name, command(recorder, record, value, name), site, is_of_item=bool(item))
+            put_key(record, name, command(recorder, record, value, name), site)
         elif name == "retry":
             record.keys[name] = (_retry_of(recorder, record, value), site)
         else:
-            _put(record, name, recorder.constant(value, record.reads), site, is_of_item=bool(item))
+            put_key(record, name, recorder.value(value, record.reads), site)
 
 
-def _put(record: Record, name: str, value: Any, site: Site, *, is_of_item: bool) -> None:
-    if is_of_item and name in ITEM_KEYS:
+def put_key(record: Record, name: str, value: Any, site: Site) -> None:
+    """Set a key of the step, or of the command of a map that runs for each item."""
+    if name in _ITEM_KEYS and "do" in record.action:
         record.action["do"][0][name] = value
     else:
         record.keys[name] = (value, site)
@@ -129,7 +144,7 @@ def _add_edge(recorder: Recorder, record: Record, edge: Any, site: Site) -> None
 
 def _retry_of(recorder: Recorder, record: Record, value: Any) -> Any:
     if isinstance(value, Retry) and "recovery_script" not in value.keys and "rules" not in value.keys:
-        return recorder.constant(value, record.reads)
+        return recorder.rule(value, record.reads)
     return _retry(recorder, record, value)
 
 
@@ -153,10 +168,11 @@ def command(recorder: Recorder, record: Record, value: Any, key: str) -> Any:
     if isinstance(value, Reference):
         return recorder.value(value, record.reads)
     if plain_function(value) is not None:
-        first = COMMANDS.get(key, "error")
-        made = command_for(value, f"'{key}'", given=given_to_commands(record), first=first)
+        made = command_of_function(record, value, key)
         for name, (one, _) in getattr(value, "keys", {}).items():
-            if name not in ("name", "after", "when", "next", "requirements", "python"):
+            if name in ENVIRONMENT:
+                made["python"][name] = one
+            elif name not in ("name", "after", "when", "next"):
                 made[name] = recorder.value(one, record.reads)
         return made
     if isinstance(value, list | tuple):
@@ -167,8 +183,26 @@ def command(recorder: Recorder, record: Record, value: Any, key: str) -> Any:
     return recorder.value(value, record.reads)
 
 
-def given_to_commands(record: Record) -> dict[str, Any]:
-    """The arguments of the step, by name: its handlers may take them, too."""
-    do = record.action.get("do")
-    found: dict[str, Any] = (do[0] if do else record.action).get("args", {})
+def command_of_function(record: Record, function: Any, key: str) -> dict[str, Any]:
+    """A command that calls a function with the arguments of the step by name, and with what happened.
+
+    It runs in the environment of the step: its module is most likely the same.
+    """
+    # A map is undone as a whole, so there is no item.
+    given = {} if key == "undo" and "do" in record.action else arguments_of(record)
+    made = command_for(function, f"'{key}'", given=given, first=COMMANDS.get(key, "error"))
+    python = _command_of(record).get("python", {})
+    made["python"] = {**made["python"], **{name: python[name] for name in ENVIRONMENT if name in python}}
+    return made
+
+
+def arguments_of(record: Record) -> dict[str, Any]:
+    """The arguments of the step, by name: its commands may take them, too."""
+    found: dict[str, Any] = _command_of(record).get("args", {})
     return found
+
+
+def _command_of(record: Record) -> dict[str, Any]:
+    """What calls the function of the step: in a map, the command that runs for each item."""
+    do: list[dict[str, Any]] | None = record.action.get("do")
+    return do[0] if do else record.action

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mulligan.flows.callbacks import Callback, command_for, with_failures
+from mulligan.flows.callbacks import Callback, command_for
 from mulligan.flows.context import RECORDER, Site, call_site, current, refuse
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.references import Reference, conditional, step_path
 from mulligan.flows.source import action_for
 from mulligan.flows.static_types import Generic, overload
-from mulligan.flows.step_keys import ITEM_KEYS, apply_keys, given_to_commands, located
+from mulligan.flows.step_keys import ENVIRONMENT, apply_keys, arguments_of, command_of_function, located, put_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     R = TypeVar("R")
     F = TypeVar("F", bound=Callable[..., Any])
-
-    class Mapped(Generic[R]):
-        """What a map step returns: how many items there were, and their results in order."""
-
-        total: int
-        succeeded: int
-        failed: int
-        # None where the item failed.
-        results: list[R]
-        failures: list[dict[str, Any]]
 
     class StepDecorator(Protocol):
         """What `@step(…)` returns: it makes a step of a function."""
@@ -60,6 +50,17 @@ _MAP_KEYS = (
 )
 
 
+class Mapped(Generic[R]):
+    """What a map step returns: how many items there were, and their results in order."""
+
+    total: int
+    succeeded: int
+    failed: int
+    # None where the item failed.
+    results: list[R]
+    failures: list[dict[str, Any]]
+
+
 class _Recovery:
     """What belongs to a step and all its changed copies: handler, undo, routes."""
 
@@ -86,7 +87,7 @@ class Step(Generic[P, R]):
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
-        self.__mulligan_function__ = with_failures(function)
+        self.__mulligan_function__ = function
         self.recovery = recovery or _Recovery()
         # A name that was chosen for one call is not numbered.
         self._is_name_chosen = False
@@ -155,7 +156,7 @@ class Step(Generic[P, R]):
                 mapped[key] = recorder.value(value, record.reads)
         values = {name: recorder.value(value, record.reads) for name, value in given.items()}
         record.action = {"map": mapped, "do": [self._python(values)]}
-        self._finish(recorder, record, item="item")
+        self._finish(recorder, record)
         return recorder.result(record)  # type: ignore[no-any-return]
 
     def matrix(self, values: Mapping[str, Any], /, *, zip: bool = False, **kwargs: Any) -> list[R]:
@@ -289,45 +290,34 @@ class Step(Generic[P, R]):
     def _python(self, values: dict[str, Any]) -> dict[str, Any]:
         action = self._action
         if action is None:
-            action = dict(action_for(self))
-            for key in ("requirements", "python"):
-                if key in self.keys:
-                    action[key] = self.keys[key][0]
+            action = dict(action_for(self.fn))
+            action.update({key: self.keys[key][0] for key in ENVIRONMENT if key in self.keys})
             if "source" not in action:
                 self._action = action  # source may change: a notebook goes on
         return {"python": action, "args": values} if values else {"python": action}
 
-    def _finish(self, recorder: Recorder, record: Record, *, item: str = "") -> None:
-        own = {name: one for name, one in self.keys.items() if name not in ("requirements", "python")}
-        apply_keys(recorder, record, own, item=item)
-        self._add_callbacks(recorder, record, item)
+    def _finish(self, recorder: Recorder, record: Record) -> None:
+        apply_keys(recorder, record, {name: one for name, one in self.keys.items() if name not in ENVIRONMENT})
+        self._add_callbacks(recorder, record)
         recorder.recoveries.append((record, self))
 
-    def _add_callbacks(self, recorder: Recorder, record: Record, item: str) -> None:
-        for key, found, first in (
-            ("on_failure", self.recovery.handler, "error"),
-            ("undo", self.recovery.undo, "output"),
-        ):
+    def _add_callbacks(self, recorder: Recorder, record: Record) -> None:
+        for key, found in (("on_failure", self.recovery.handler), ("undo", self.recovery.undo)):
             if found is None:
                 continue
-            if key in self.keys:
-                message = f"step '{self.__name__}' has '{key}' and the function '{found[0].__name__}'"
-                refuse("duplicate_key", message, hint="remove one of them", site=found[2])
             callback, keys, site = found
-            given = given_to_commands(record) if not (item and key == "undo") else {}
-            made = command_for(callback, f"'{key}'", given=given, first=first)
-            made.update(recorder.value(keys, record.reads))
-            if item and key in ITEM_KEYS:
-                record.action["do"][0][key] = made
-            else:
-                record.keys[key] = (made, site)
+            if key in self.keys:
+                message = f"step '{self.__name__}' has '{key}' and the function '{callback.__name__}'"
+                refuse("duplicate_key", message, hint="remove one of them", site=site)
+            made = {**command_of_function(record, callback, key), **recorder.value(keys, record.reads)}
+            put_key(record, key, made, site)
 
     def record_for_route(self, recorder: Recorder, source: Record, site: Site) -> Record:
         """The step that handles the failures of `source`, which another step has routed to this one."""
         record = self._add(recorder, site)
-        given = given_to_commands(source) if "map" not in source.action else {}
-        record.action = command_for(self, "the step", given={**given, "failure": "${failure}"}, first="failure")
-        record.action.update(self._python(record.action.get("args", {})))
+        given = {**(arguments_of(source) if "map" not in source.action else {}), "failure": "${failure}"}
+        made = command_for(self, "the step", given=given, first="failure")
+        record.action = self._python(made.get("args", {}))
         self._finish(recorder, record)
         return record
 

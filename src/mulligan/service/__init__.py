@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.language.suggestions import did_you_mean
+    from mulligan.service.artifacts import KeptFile
+    from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
     from mulligan.service.console.display import Display
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         describe_artifact,
         describe_budget,
         describe_spending,
+        describe_value,
         failure_tail,
         message_lines,
         summarize_failure,
@@ -78,12 +81,15 @@ if TYPE_CHECKING:
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
+    from mulligan.worker.progress_records import Progress
 
 _NAMES = {
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.language.suggestions": "did_you_mean",
+    "mulligan.service.artifacts": "KeptFile",
+    "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.console.display": "Display",
@@ -93,7 +99,7 @@ _NAMES = {
     "wants_colour",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
-    "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
+    "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
     "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending machine",
@@ -130,6 +136,7 @@ _NAMES = {
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",
+    "mulligan.worker.progress_records": "Progress",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

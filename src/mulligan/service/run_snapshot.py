@@ -79,6 +79,8 @@ class StepSnapshot(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     is_undone: bool = False
+    # The function that it calls, as `module:name`; "" if it does something else.
+    call: str = ""
 
 
 class RunSnapshot(msgspec.Struct, frozen=True):
@@ -144,7 +146,18 @@ def _step(state: State, place: Place) -> StepSnapshot:
         is_map=place.key != END and state.step(place.key).map is not None,
         up_to_date_since=place.reused_run_id or None,
         is_undone=place.is_undone,
+        call=_call(state, place.key),
     )
+
+
+def _call(state: State, name: str) -> str:
+    """The function that a Python step calls, or each item of one that maps over a single command."""
+    if name == END:
+        return ""
+    step = state.step(name)
+    action = step.do[0].action if len(step.do) == 1 else step.action
+    call = action.params.get("call") if action is not None and action.kind == "python" else ""
+    return call if isinstance(call, str) else ""
 
 
 def find_status(reader: RunReader, run_id: int) -> RunStatus:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
-        attempts,
+        attempt_progress,
         breakers,
         corrections,
         decisions,
@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.service.workflow_files import Validation
+    from mulligan.worker.progress_records import Progress
 else:
 
     class _LazyModule:
@@ -109,9 +110,9 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempts breakers corrections decisions doctor drawing driver forecast gc handler_trial items log_following "
-        "logs outcome overview page pending preview replay report run_control run_list run_snapshot run_story starting "
-        "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "attempt_progress breakers corrections decisions doctor drawing driver forecast gc handler_trial items "
+        "log_following logs outcome overview page pending preview replay report run_control run_list run_snapshot "
+        "run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -307,7 +308,11 @@ class Service:
 
     def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
         """Every attempt at the steps of a run, by step."""
-        return attempts.attempts_by_step(self.reader.events(run_id))
+        return overview.list_tries(self.reader, run_id)
+
+    def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
+        """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
+        return attempt_progress.attempt_progress(self.reader.home.folders, run_id, place, attempt)
 
     def snapshot(self, run_id: int) -> RunSnapshot:
         """A run at this moment, as typed data: its steps, its failures, its outputs."""
@@ -328,6 +333,10 @@ class Service:
     def output(self, run_id: int, place: str) -> StepOutput:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self.reader.output(run_id, place)
+
+    def read_artifact(self, reference: Mapping[str, Any]) -> bytes:
+        """The content behind what a reference to an artifact says: its name, size, hash and format."""
+        return self.reader.read_artifact(reference)
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""

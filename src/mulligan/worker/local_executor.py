@@ -10,6 +10,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,14 @@ from mulligan.worker.exit_reader import ExitReader, exit_before_start
 from mulligan.worker.fd_events import unwatch, watch_reads
 from mulligan.worker.fd_limit import raise_fd_limit
 from mulligan.worker.folders import Folders, remove_folder
+from mulligan.worker.kept_files import KeptFiles
 from mulligan.worker.large_values import LargeValues
 from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
 from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.programs import Programs
+from mulligan.worker.progress_files import ProgressFiles
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.result_cache import ResultCache
@@ -104,6 +107,7 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
+        self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
         self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
@@ -144,6 +148,7 @@ class LocalExecutor:
             after_preparing=self._on_prepared,
             report_end=self._report,
         )
+        self._kept_files = KeptFiles(self._background, self._boundary, report_end=self._report)
         self._result_cache = ResultCache(
             self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
         )
@@ -179,6 +184,7 @@ class LocalExecutor:
         process_exit = (
             *self._result_cache.recording,
             *self._large.storing,
+            *self._kept_files.searching,
             *(running for running, _ in self._unstored),
         )
         return [running.lease for running in (*self._running.values(), *process_exit)]
@@ -203,7 +209,8 @@ class LocalExecutor:
             running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
         try:
             self._task_files.make_folder()
-            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED)
+            spool = partial(self._large.spool, running)
+            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED, spool=spool)
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
                 check_paths(running.resolved.task, self._folders)
@@ -315,6 +322,7 @@ class LocalExecutor:
         self._not_ready.clear()
         self._unstored.clear()
         self._large.clear()
+        self._kept_files.clear()
         self._result_cache.clear()
         self._background.clear()
         self._done.clear()
@@ -392,6 +400,8 @@ class LocalExecutor:
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
             report = self._large.detach_output(running, report)
+        self._progress_files.copy(running)
+        self._kept_files.take(running, is_reported=isinstance(report, TaskEnded) and not report.reused_run_id)
         self._task_files.clear(running)
         # A reused result was checked when it was stored, and may refer to an artifact of another run.
         if isinstance(report, TaskEnded) and not report.reused_run_id:
@@ -408,8 +418,12 @@ class LocalExecutor:
         if isinstance(report.output, LargeOutput):
             self._large.store(running, report, report.output)
             return
+        if self._kept_files.must_search(running):
+            self._kept_files.search(running, report)
+            return
         try:
-            self._done.append((running.lease, self._boundary.sanitize(running.resolved, report)))
+            sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
+            self._done.append((running.lease, sanitized))
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self._store_error = error
@@ -591,12 +605,10 @@ class LocalExecutor:
             if running.name_logs_at is not None and running.name_logs_at <= now:
                 self._name_logs(running, now)
             self._wake_for(running.name_logs_at)
-            if (
-                running.check_logs_at is not None
-                and running.check_logs_at <= now
-                and self._log_limit.is_exceeded(running, now)
-            ):
-                self._stop(running, 0.0, "log limit")
+            if running.check_logs_at is not None and running.check_logs_at <= now:
+                self._progress_files.copy(running)
+                if self._log_limit.is_exceeded(running, now):
+                    self._stop(running, 0.0, "log limit")
             self._wake_for(running.check_logs_at)
         for child, child_task in self._children.busy_children():
             if child_task.due is not None and child_task.due <= now:
@@ -615,6 +627,7 @@ class LocalExecutor:
         if not self._task_files.name_logs(running, self._children[running.child] if running.child else None):
             self._schedule_log_naming(running, now)
         self._task_files.link_logs(running)
+        self._progress_files.copy(running)
 
 
 _MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {

@@ -7,6 +7,7 @@ import msgspec
 from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
+from mulligan.worker.output_storage import KeptFile
 from mulligan.worker.redacted_logs import RedactedLogs
 
 
@@ -39,6 +40,11 @@ class RunningTask(msgspec.Struct):
     is_direct: bool = False
     # Why a requested link to its logs could not be made; "" if there is no problem.
     log_warning: str = ""
+    # The files that the step keeps, once it has ended; and whether they were searched for secrets.
+    kept_files: list[KeptFile] = []
+    are_files_searched: bool = False
+    # The progress that was read last, as the step wrote it.
+    progress: bytes = b""
     # The tag by which later runs find its result; "" if they must not.
     fingerprint: str = ""
     # The hashes of the files that it reads, before it started: by path, "" for a missing file.

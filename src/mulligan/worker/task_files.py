@@ -102,7 +102,7 @@ class TaskFiles:
             running.pipes.remove_empty()
             if not running.child:
                 running.pipes.close()
-        used = [scratch.output, scratch.error, *running.spooled_files]
+        used = [scratch.output, scratch.error, scratch.progress, *running.spooled_files]
         if running.has_named_logs or (not running.child and not self._rename_logs(running)):
             used += [scratch.out, scratch.err]
         if running.lease.task.context:

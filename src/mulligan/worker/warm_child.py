@@ -120,6 +120,8 @@ class CallResult(msgspec.Struct, frozen=True):
     # Why its folder cannot be entered; why an artifact cannot be read.
     folder: str = ""
     unreadable: str = ""
+    # Why an argument cannot be given to the function.
+    refused: str = ""
     exit: int = 0
     # Why its result is not valid.
     invalid: str = ""
@@ -167,6 +169,8 @@ class WarmChild:
         # A larger result comes in a file.
         inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
         argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
+        if self.pipes is not None:
+            argv.append("redacted")
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # No file for standard input: it is the descriptor that is sent with the message.
         request = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)

@@ -391,6 +391,8 @@ class AttemptSucceeded(Fact):
     fingerprint: str = ""
     # The run whose result was reused; then nothing ran here.
     reused_run_id: int = 0
+    # References to the files that the step kept.
+    artifacts: tuple[dict[str, Any], ...] = ()
 
 
 class AttemptFailed(Fact):
@@ -399,6 +401,7 @@ class AttemptFailed(Fact):
     failure: Failure
     usage: dict[str, Any] = {}
     warnings: tuple[Failure, ...] = ()
+    artifacts: tuple[dict[str, Any], ...] = ()
 
 
 class AttemptLost(Fact):

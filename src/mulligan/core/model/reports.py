@@ -65,6 +65,7 @@ class TaskEnded(Report):
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
     reused_run_id: int = 0
+    artifacts: tuple[dict[str, Any], ...] = ()
 
 
 class LeaseExpired(Report):

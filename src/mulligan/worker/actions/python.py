@@ -83,6 +83,8 @@ def report_result(
         return report_folder_error(task, working_folder_of(task), result.folder)
     if result.unreadable:
         return report_refusal(task, unavailable_value(result.unreadable))
+    if result.refused:
+        return report_refusal(task, result.refused)
     return make_report(task, _outcome(task, folders, scratch, result), result.output, process_exit)
 
 
