@@ -426,6 +426,16 @@ def test_what_cannot_be_written_down_is_refused_with_its_name(session: Session) 
     session.main.__dict__["db"].close()
 
 
+def test_a_refusal_points_below_the_decorators(session: Session) -> None:
+    session.main.__dict__["lock"] = threading.Lock()
+    session.cell("@step(\n    timeout='1m',\n)\ndef fetch():\n    return lock\n")
+
+    with pytest.raises(LanguageError) as refused:
+        session.action()
+
+    assert (refused.value.problems[0].line, refused.value.problems[0].source_line) == (4, "def fetch():")
+
+
 def test_large_constants_are_refused(session: Session) -> None:
     session.cell("ROWS = list(range(100_000))\ndef fetch():\n    return ROWS\n")
 

@@ -212,6 +212,14 @@ def test_cells_run_as_they_were_when_the_run_began(main: ModuleType) -> None:
     assert (before, said.json["status"], said.json["outputs"]) == ("failed", "completed", {"said": "hello you"})
 
 
+def test_a_handler_of_a_cell_receives_a_failure(main: ModuleType) -> None:
+    cell(main, "from mulligan import Failure\n\n@step\ndef greet() -> str:\n    raise ValueError('no')\n")
+    cell(main, "@greet.handler\ndef repair(failure: Failure) -> str:\n    return failure.code\n")
+    cell(main, "@flow\ndef greetings():\n    return {'said': greet()}\n")
+
+    assert main.greetings.run().outputs == {"said": "EXCEPTION"}
+
+
 def test_each_run_of_a_session_takes_what_the_session_has_then(main: ModuleType) -> None:
     cell(main, "WORD = 'first'\n\n@step\ndef say() -> str:\n    return WORD\n")
     cell(main, "@flow\ndef saying():\n    return [say(), say()]\n")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAIN = "__main__"
 # The longest chain of decorators that is followed.
 _WRAPPED_MAX = 100
+_DECORATOR_LINES_MAX = 40
 
 
 def plain_function(function: Any) -> Any:
@@ -63,4 +64,13 @@ def defining_code(function: Any) -> CodeType | None:
 def refuse(message: str, function: Any, hint: str) -> NoReturn:
     """Raise a LanguageError that points at the function."""
     code = defining_code(function)
-    context.refuse("function", message, hint=hint, site=Site(code.co_filename, code.co_firstlineno) if code else None)
+    context.refuse("function", message, hint=hint, site=_definition_site(code) if code else None)
+
+
+def _definition_site(code: CodeType) -> Site:
+    """The line with `def`, below the decorators."""
+    getline = import_module("linecache").getline
+    for line in range(code.co_firstlineno, code.co_firstlineno + _DECORATOR_LINES_MAX):
+        if getline(code.co_filename, line).lstrip().startswith(("def ", "async def ")):
+            return Site(code.co_filename, line)
+    return Site(code.co_filename, code.co_firstlineno)
