@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import linecache
 import importlib
 import json
+import linecache
 import math
 import sys
 import threading
