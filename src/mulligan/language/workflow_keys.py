@@ -365,6 +365,10 @@ WORKFLOW = Record(
         "retry_policies": Key(MapOf(as_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
         "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),
+        "unordered_writers": Key(
+            Choice(("refuse", "warn")),
+            "two steps that write one file while neither comes first: refuse them (default), or only warn",
+        ),
         "secrets": Key(MapOf(SECRET), "where workers find secrets"),
         "breakers": Key(MapOf(BREAKER, _NAMES, names=_NAMES_IN_WORDS), "circuit breakers, shared by all runs"),
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),

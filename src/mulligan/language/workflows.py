@@ -96,7 +96,7 @@ def _read(
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
-    add_needs(resolved, source)
+    add_needs(resolved, source, allows_unordered=fields.get("unordered_writers") == "warn")
     outputs = _outputs(fields, draft)
     if extra is None:
         _check_for_mistakes(root, fields, draft, settings)

@@ -17,7 +17,7 @@ from mulligan.worker.folders import (
     move_file,
     write_private_file,
 )
-from mulligan.worker.log_links import link_logs
+from mulligan.worker.log_links import link_logs, make_log_folders
 from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.running_task import RunningTask
@@ -57,7 +57,9 @@ class TaskFiles:
         return self._folders.scratch(self._worker, self._last_number)
 
     def prepare(self, running: RunningTask) -> None:
-        """Write the file that any kind of task may get: $MULLIGAN_FAILURE_CONTEXT."""
+        """Write the file that any kind of task may get, $MULLIGAN_FAILURE_CONTEXT, and make the folders of its logs."""
+        if running.resolved.task.logs:
+            make_log_folders(running.resolved.task, self._folders)
         if running.resolved.task.context:
             write_private_file(running.scratch.context, running.resolved.task.context)
 

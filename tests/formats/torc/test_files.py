@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from .reading import job, jobs, ours, refusal, warned, warnings
+from mulligan.formats import convert, examine
+
+from .reading import job, jobs, loaded, ours, refusal, warned, warnings
 
 FILES = "files: [{name: raw, path: in/raw.csv}, {name: clean, path: out/clean.csv}]"
 
@@ -187,14 +191,6 @@ REFUSED = [
         "  2 | files: [{name: f, path: 'f{i}', parameters: {i: 1:2}}]\n"
         "    |                         ^^^^^^ add '{i}' to the name, or remove it from 'path'",
     ),
-    # two who write one file at the same time
-    (
-        "files: [{name: f, path: f}]\njobs:\n- {name: a, command: x, output_files: [f]}\n"
-        "- {name: b, command: x, output_files: [f]}",
-        "error[language.writers]: w.yaml:5:39: steps 'a' and 'b' both write 'f', and neither comes first\n"
-        "  5 | - {name: b, command: x, output_files: [f]}\n"
-        "    |                                       ^ let one need the other, or write another file",
-    ),
     # a value that never comes
     (
         "user_data: [{name: u}]\njobs: [{name: a, command: x, input_user_data: [u]}]",
@@ -281,3 +277,40 @@ def test_a_file_that_no_job_uses_is_told_of_where_it_stands() -> None:
     said = warnings("name: w\nfiles: [{name: f, path: f}]\njobs: [{name: a, command: x}]\n")
 
     assert said == ["the file 'f' is declared and never read or written"]
+
+
+def test_of_the_files_of_one_entry_that_no_job_uses_there_is_one_warning() -> None:
+    file = "{name: 'f_{i}_{k}', path: 'f{i}{k}', parameters: {i: 1:3, k: 1:6}}"
+    job = "{name: a, command: x, output_files: [f_1_1]}"
+
+    assert warnings(f"name: w\nfiles: [{file}]\njobs: [{job}]\n") == [
+        "the file 'f_1_2' and 16 others of the same entry are declared and never read or written"
+    ]
+
+
+UNORDERED = """
+name: w
+files: [{name: f, path: f.txt}]
+jobs:
+- {name: a, command: echo a > f.txt, output_files: [f]}
+- {name: b, command: echo b > f.txt, output_files: [f]}
+- {name: c, command: cat f.txt, input_files: [f]}
+"""
+
+
+def test_two_jobs_may_write_one_file_at_the_same_time_as_in_torc_and_there_is_a_warning() -> None:
+    assert warned(UNORDERED) == (
+        "warning[language.writers]: w.yaml:6:52: steps 'a' and 'b' both write 'f', and neither comes first\n"
+        "  6 | - {name: b, command: echo b > f.txt, output_files: [f]}\n"
+        "    |                                                    ^ let one need the other, or write another file"
+    )
+    assert [need.of for need in loaded(UNORDERED).steps[2].needs] == ["a", "b"]
+
+
+def test_what_torc_allows_is_allowed_in_the_converted_file_too(tmp_path: Path) -> None:
+    (tmp_path / "torc.yaml").write_text(UNORDERED)
+
+    ours = tmp_path / "ours.yaml"
+    ours.write_text(convert(tmp_path / "torc.yaml").text)
+
+    assert [warning.shown_code for warning in examine(ours).warnings] == ["language.writers"]

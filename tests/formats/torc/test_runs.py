@@ -294,3 +294,12 @@ def test_how_much_runs_at_once_can_be_said(live_file: Live) -> None:
             codes.append(process.returncode)
 
     assert codes == [1, 0]
+
+
+def test_a_workflow_without_jobs_runs_to_its_end(live: Live) -> None:
+    action = "{trigger_type: on_workflow_complete, action_type: run_commands, commands: [touch done]}"
+
+    ran = live.run(f"name: empty\njobs: []\nactions: [{action}]\n")
+
+    assert ran.status == "completed"
+    assert (live.folder / "output" / "done").exists()
