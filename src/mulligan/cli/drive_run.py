@@ -11,7 +11,7 @@ from mulligan.cli.display import Display
 from mulligan.cli.options import where
 from mulligan.cli.summary import show_outcome
 from mulligan.cli.terminal import show_json
-from mulligan.service import Driver, Outcome, Service, machine
+from mulligan.service import Capacity, Driver, Outcome, Service, machine
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
@@ -21,7 +21,7 @@ def drive_run(
     service: Service,
     begin: Callable[[Driver], int],
     *,
-    parallel: int | None = None,
+    capacity: Capacity | None = None,
     wait_seconds: float = WAIT_SECONDS,
     as_json: bool = False,
     home: str | None = None,
@@ -29,10 +29,10 @@ def drive_run(
 ) -> int:
     """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
 
-    No commands are suggested for a run that is not kept.
+    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept.
     """
     sheet = paper()
-    capacity = machine(parallel)
+    capacity = capacity or machine()
     display = Display(sheet, where(home), service.forecast(capacity.cpus) if sheet.is_live else None)
     begun_at = time.monotonic()
     try:

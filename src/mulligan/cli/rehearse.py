@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from mulligan.cli.capacity import Parallel, asked_capacity
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates, service_kept_or_not
 from mulligan.cli.parameters import Argument
-from mulligan.cli.run import Parallel, Wait, checked_parallel, given_inputs
+from mulligan.cli.run import Wait, given_inputs
 from mulligan.cli.terminal import complain
-from mulligan.service import Service, parse_duration
+from mulligan.service import Service, capacity_for, parse_duration
 from mulligan.service.formatting import quote_names
 
 
@@ -43,7 +44,7 @@ def rehearse(
         code = drive_run(
             service,
             lambda driver: service.start(prepared, driver)[0],
-            parallel=checked_parallel(parallel),
+            capacity=capacity_for(asked_capacity(parallel, None, None)),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     # The same names once more, for the type checker; a test compares the two lists.
     from typing import Any
 
+    from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.service.attempts import AttemptRecord
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check
-    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, machine
+    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from mulligan.service.workflow_files import Validation
 
 _NAMES = {
+    "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.service.attempts": "AttemptRecord",
@@ -69,7 +71,7 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
-    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver machine",
+    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",

@@ -69,6 +69,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         forced=report.forced,
         labels=report.labels,
         callers_budget=report.callers_budget,
+        capacity=report.capacity,
     )
 
 

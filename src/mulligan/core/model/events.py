@@ -55,6 +55,14 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     run_id: int = 0
 
 
+class HostCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run was started with in place of what its machine has: processors, bytes of memory, GPUs."""
+
+    cpus: int | None = None
+    memory: int | None = None
+    gpus: int | None = None
+
+
 class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The limits of the next attempt, instead of those in the workflow. Absolute values."""
 
@@ -112,6 +120,8 @@ class RunStarted(Fact):
     labels: dict[str, str] = {}
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
+    # For the processes that drive it later.
+    capacity: HostCapacity | None = None
 
 
 class RunPaused(Fact):

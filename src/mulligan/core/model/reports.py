@@ -7,7 +7,7 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
-from mulligan.core.model.events import Kept
+from mulligan.core.model.events import HostCapacity, Kept
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
@@ -46,6 +46,7 @@ class RunRequested(Report):
     labels: dict[str, str] = {}
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
+    capacity: HostCapacity | None = None
 
 
 class TaskStarted(Report):
