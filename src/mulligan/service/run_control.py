@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.admit import rerun_hint
-from mulligan.core.deciding.fork import Fork, plan_fork
+from mulligan.core.deciding.fork import Fork, kept_data, plan_fork
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
@@ -222,7 +222,7 @@ class RunControl:
         file: str = "",
     ) -> int:
         """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow."""
-        _, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
+        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
         # The named step runs again, and so do steps whose files are gone or have changed.
         again = (from_step, *(one.step for one in planned.stale))
         capacity = self.reader.capacity(run_id)
@@ -236,6 +236,7 @@ class RunControl:
             forked_from=run_id,
             kept=planned.kept,
             stale=planned.stale,
+            data=kept_data(old, planned.kept),
         )
         return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
 

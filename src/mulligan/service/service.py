@@ -108,8 +108,8 @@ else:
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
         "attempts breakers capacity_checks corrections decisions doctor drawing driver forecast gc handler_trial items "
-        "log_following logs outcome overview page pending preview replay report run_control run_list run_story starting "
-        "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "log_following logs outcome overview page pending preview replay report run_control run_list run_story "
+        "starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 

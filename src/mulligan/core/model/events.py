@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget
 
 Rung = Literal["retry", "handle", "triage", "route"]
@@ -122,6 +123,8 @@ class RunStarted(Fact):
     callers_budget: Budget | None = None
     # For the processes that drive it later.
     capacity: HostCapacity | None = None
+    # In a fork: the data that the kept steps have set.
+    data: dict[str, DataValue] = {}
 
 
 class RunPaused(Fact):
@@ -401,6 +404,8 @@ class AttemptSucceeded(Fact):
     fingerprint: str = ""
     # The run whose result was reused; then nothing ran here.
     reused_run_id: int = 0
+    # The data of the run that it sets if its result is accepted.
+    data: dict[str, Any] = {}
 
 
 class AttemptFailed(Fact):
@@ -589,6 +594,16 @@ class WarningRecorded(Fact):
     failure: Failure
 
 
+class DataSet(Fact):
+    """A value of the data of the run was set: the result of the attempt that set it was accepted."""
+
+    place: str
+    attempt: int
+    name: str
+    value: Any
+    version: int
+
+
 class ReportRefused(Fact):
     """A report was late, a duplicate, or about something that no longer runs. It changed nothing."""
 
@@ -651,6 +666,7 @@ AnyFact = (
     | UndoCompleted
     | UndoFailed
     | WarningRecorded
+    | DataSet
     | ReportRefused
 )
 

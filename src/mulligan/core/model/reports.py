@@ -11,6 +11,7 @@ from mulligan.core.model.events import HostCapacity, Kept
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import Budget
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
@@ -47,6 +48,7 @@ class RunRequested(Report):
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
     capacity: HostCapacity | None = None
+    data: dict[str, DataValue] = {}
 
 
 class TaskStarted(Report):
@@ -66,6 +68,8 @@ class TaskEnded(Report):
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
     reused_run_id: int = 0
+    # The data of the run that it sets.
+    data: dict[str, Any] = {}
 
 
 class LeaseExpired(Report):
