@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
+    from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
@@ -86,6 +87,7 @@ _NAMES = {
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
+    "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         replay,
         report,
         run_control,
+        run_data,
         run_list,
         run_story,
         starting,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared, RunControl
+    from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_story import LocatedLine, LocatedWait
@@ -108,8 +110,8 @@ else:
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
         "attempts breakers capacity_checks corrections decisions doctor drawing driver forecast gc handler_trial items "
-        "log_following logs outcome overview page pending preview replay report run_control run_list run_story "
-        "starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "log_following logs outcome overview page pending preview replay report run_control run_data run_list "
+        "run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -237,6 +239,32 @@ class Service:
     ) -> int:
         """Start a new run that keeps the results of another up to a step, with other inputs or another workflow."""
         return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file)
+
+    # -- the data of a run -------------------------------------------------------------------------------------------
+
+    def run_data(self, run_id: int) -> list[DataEntry]:
+        """The values that the steps of a run have set, by name, with their versions."""
+        return run_data.run_data(self.reader, run_id)
+
+    @staticmethod
+    def is_in_step(environ: Mapping[str, str]) -> bool:
+        """Whether this process belongs to a step."""
+        return run_data.is_in_step(environ)
+
+    @staticmethod
+    def step_data(environ: Mapping[str, str]) -> dict[str, Any]:
+        """The data of the run as the attempt of this process knows it."""
+        return run_data.step_data(environ)
+
+    @staticmethod
+    def set_step_data(environ: Mapping[str, str], name: str, value: Any) -> None:
+        """Set a value in the name of the attempt of this process."""
+        run_data.set_step_data(environ, name, value)
+
+    @staticmethod
+    def choose_data(values: Mapping[str, Any], name: str) -> Any:
+        """The value of a name; `DataMissing` if there is none."""
+        return run_data.choose(values, name)
 
     # -- driving runs ------------------------------------------------------------------------------------------------
 

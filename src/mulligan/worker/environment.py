@@ -37,6 +37,8 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_OUTPUT_DIR": output_folder,
         "MULLIGAN_OUTPUT": scratch.output,
         "MULLIGAN_ERROR": scratch.error,
+        "MULLIGAN_DATA": scratch.data,
+        "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
         "MULLIGAN_CPUS": f"{task.cpus:g}",

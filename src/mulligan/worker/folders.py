@@ -38,6 +38,9 @@ class ScratchFiles(NamedTuple):
     # $MULLIGAN_PROMPT_FILE and $MULLIGAN_CONTEXT_FILE of an agent.
     prompt: str
     agent_context: str
+    # $MULLIGAN_DATA: the data of the run. $MULLIGAN_DATA_SET: what the task sets of it.
+    data: str
+    data_set: str
 
 
 class Folders:

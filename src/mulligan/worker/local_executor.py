@@ -41,6 +41,7 @@ from mulligan.worker.programs import Programs
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.result_cache import ResultCache
+from mulligan.worker.run_data import with_data
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secret_commands import NotReady
 from mulligan.worker.secrets import Secrets
@@ -391,7 +392,7 @@ class LocalExecutor:
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
-            report = self._large.detach_output(running, report)
+            report = with_data(self._large.detach_output(running, report), running.scratch.data_set)
         self._task_files.clear(running)
         # A reused result was checked when it was stored, and may refer to an artifact of another run.
         if isinstance(report, TaskEnded) and not report.reused_run_id:

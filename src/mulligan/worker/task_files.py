@@ -5,6 +5,8 @@ from __future__ import annotations
 import selectors
 from collections.abc import Iterable
 
+import msgspec
+
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.workflow import AGENT
 from mulligan.worker import outputs
@@ -57,11 +59,13 @@ class TaskFiles:
         return self._folders.scratch(self._worker, self._last_number)
 
     def prepare(self, running: RunningTask) -> None:
-        """Write the file that any kind of task may get, $MULLIGAN_FAILURE_CONTEXT, and make the folders of its logs."""
+        """Write the files that any kind of task may get: failure context, data; make the folders of its logs."""
         if running.resolved.task.logs:
             make_log_folders(running.resolved.task, self._folders)
         if running.resolved.task.context:
             write_private_file(running.scratch.context, running.resolved.task.context)
+        if running.resolved.task.data:
+            write_private_file(running.scratch.data, msgspec.json.encode(running.resolved.task.data).decode())
 
     def logs(self, task: Task) -> Logs:
         """Return the final paths of its logs; most logs are empty and never get there."""
@@ -104,7 +108,9 @@ class TaskFiles:
             running.pipes.remove_empty()
             if not running.child:
                 running.pipes.close()
-        used = [scratch.output, scratch.error, *running.spooled_files]
+        used = [scratch.output, scratch.error, scratch.data_set, *running.spooled_files]
+        if running.lease.task.data:
+            used.append(scratch.data)
         if running.has_named_logs or (not running.child and not self._rename_logs(running)):
             used += [scratch.out, scratch.err]
         if running.lease.task.context:
