@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def test_who_reads_user_data_needs_who_writes_it() -> None:
     )
 
     assert found["c"]["needs"] == ["a", "b"]
-    assert found["d"] == {"shell": "x 1", "needs": ["e"]}
+    assert found["d"] == {"shell": "x ${run.data.w}", "needs": ["e"]}
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ def test_user_data_without_a_name_is_left_out_and_that_is_said() -> None:
     )
 
 
-def test_that_nobody_can_write_user_data_is_said_once() -> None:
+def test_a_job_that_does_not_set_the_user_data_that_it_writes_is_warned_of_once() -> None:
     said = warned(
         "name: w\nuser_data: [{name: u}, {name: v}]\njobs:\n"
         "- {name: a, command: x, output_user_data: [u, v]}\n- {name: b, command: x, output_user_data: [v]}\n"
@@ -253,24 +254,52 @@ def test_that_nobody_can_write_user_data_is_said_once() -> None:
 
     assert said == (
         "warning[language.user_data]: w.yaml:4:43: "
-        "'a' cannot write user data here: 'u' only makes other jobs wait for it\n"
+        "job 'a' writes user data 'u', and its command does not set it\n"
         "  4 | - {name: a, command: x, output_user_data: [u, v]}\n"
-        "    |                                           ^ let the job write a file that the other jobs read"
+        "    |                                           ^ let it run: mulligan data set u VALUE"
     )
 
 
-def test_user_data_that_no_command_has_in_it_is_kept_and_told_of_once() -> None:
+def test_user_data_that_no_command_has_in_it_is_data_of_the_run_and_there_is_one_warning() -> None:
     text = (
         "name: w\nuser_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\njobs:\n"
         "- {name: a, command: 'x ${user_data.input.w}', input_user_data: [v]}\n"
     )
 
     assert warned(text) == (
-        "warning[language.user_data]: w.yaml:2:20: no command refers to user data 'u' and 'v': kept but not used\n"
+        "warning[language.user_data]: w.yaml:2:20: "
+        "no command refers to user data 'u' and 'v': there is no server to get it from\n"
         "  2 | user_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\n"
-        "    |                    ^ write ${user_data.input.u} in a command to insert its value"
+        "    |                    ^ write ${user_data.input.u} in a command, or: mulligan data get u"
     )
-    assert ours(text)["x-torc"] == {"user_data": [{"name": "u", "data": 1}, {"name": "v", "data": [2]}]}
+    assert ours(text)["data"] == {"u": 1, "v": [2]}
+    assert not warnings(text.replace("command: 'x ", "command: 'mulligan data get v; x "))
+
+
+def test_user_data_that_is_too_large_for_a_run_is_kept_and_there_is_a_warning() -> None:
+    text = f"name: w\nuser_data: [{{name: u, data: {'x' * 70_000}}}]\njobs: [{{name: a, command: x}}]\n"
+
+    assert warnings(text) == ["the user data 'u' is too large: kept but not used"]
+    assert [item["name"] for item in ours(text)["x-torc"]["user_data"]] == ["u"]
+
+
+QUOTED = [
+    ("x ${user_data.input.u}", "x ${run.data.u}"),
+    ('x "${user_data.input.u}"', 'x "${run.data.u}"'),
+    ("x '${user_data.input.u} and'", "x ''\"${run.data.u}\"' and'"),
+    ("x ${user_data.input.u.v}", 'x ${run.data["u.v"]}'),
+]
+
+
+@pytest.mark.parametrize(("command", "shell"), QUOTED)
+def test_user_data_that_a_job_writes_is_filled_in_when_the_step_starts(command: str, shell: str) -> None:
+    found = jobs(
+        "- {name: a, command: mulligan data set u 1, output_user_data: [u, u.v]}\n"
+        f"- name: b\n  command: {json.dumps(command)}\n",
+        "user_data: [{name: u}, {name: u.v}]",
+    )
+
+    assert found["b"] == {"shell": shell, "needs": ["a"]}
 
 
 def test_a_file_that_no_job_uses_is_told_of_where_it_stands() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from itertools import pairwise
 
 import pytest
@@ -303,3 +305,46 @@ def test_a_workflow_without_jobs_runs_to_its_end(live: Live) -> None:
 
     assert ran.status == "completed"
     assert (live.folder / "output" / "done").exists()
+
+
+# Torc's tutorial on user data, with our command for setting it.
+USER_DATA = f"""
+name: user data
+user_data: [{{name: config}}, {{name: plan, data: {{layers: 3}}}}]
+jobs:
+  - name: generate
+    command: {shlex.quote(sys.executable)} -P -m mulligan data set config "{{\\"rate\\":0.1, \\"note\\":\\"it is\\"}}"
+    output_user_data: [config]
+  - name: train
+    command: |
+      echo '${{user_data.input.config}}' > quoted
+      echo ${{user_data.input.config}} > plain
+      echo '${{user_data.input.plan}}' > plan
+  - name: check
+    command: {shlex.quote(sys.executable)} -P -m mulligan data get config > got
+    input_user_data: [config]
+"""
+
+
+def test_user_data_that_one_job_sets_is_read_by_the_jobs_after_it(live_file: Live) -> None:
+    ran = live_file.run(USER_DATA)
+
+    assert ran.status == "completed"
+    config = '{"rate":0.1,"note":"it is"}'
+    assert {name: live_file.lines(name) for name in ("quoted", "plain", "got", "plan")} == {
+        **{name: [config] for name in ("quoted", "plain", "got")},
+        "plan": ['{"layers":3}'],
+    }
+    assert ran.shown["data"]["config"]["version"] == 2
+
+
+def test_user_data_that_a_job_forgets_to_set_is_empty(live_file: Live) -> None:
+    ran = live_file.run("""
+        name: forgotten
+        user_data: [{name: u}]
+        jobs:
+          - {name: a, command: 'true', output_user_data: [u]}
+          - {name: b, command: 'echo "<${user_data.input.u}>"'}
+    """)
+
+    assert ran.steps["b"]["output"] == "<>"

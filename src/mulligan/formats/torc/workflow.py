@@ -83,6 +83,7 @@ def _build_tree(torc: TorcFile) -> Mapping:
         "defaults": torc.defaults or None,
         "retry_policies": _section([(each.key, each.form.at("name"), each.policy) for each in known.values()], root),
         "files": _section(_files(torc), root),
+        "data": _section([(key, item.name_node, made(item.value, item.node)) for key, item in torc.data.items()], root),
         # Torc does not ask which of several writers comes first.
         "unordered_writers": "warn" if any(len(file.writers) > 1 for file in torc.files.by_name.values()) else None,
         "steps": _steps(torc, known),
