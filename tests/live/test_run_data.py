@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,28 +12,26 @@ from mulligan.core.model import events as e
 
 from .runner import Live, Terminal
 
-DATA = f"{shlex.quote(sys.executable)} -P -m mulligan data"
-
-SHARED = f"""
+SHARED = """
 name: shared
-data: {{rate: 0.5, note: "from the file"}}
+data: {rate: 0.5, note: "from the file"}
 steps:
   - step: set
     shell: |
-      {DATA} get note > first
-      {DATA} set rate 0.25
-      {DATA} set model '{{"layers": [3, 4]}}'
-      {DATA} set model.name "two words"
-      {DATA} get rate > own
-      echo '{{"plain": 1}}' >> "$MULLIGAN_DATA_SET"
+      mulligan data get note > first
+      mulligan data set rate 0.25
+      mulligan data set model '{"layers": [3, 4]}'
+      mulligan data set model.name "two words"
+      mulligan data get rate > own
+      echo '{"plain": 1}' >> "$MULLIGAN_DATA_SET"
   - step: read
     needs: [set]
     shell: |
-      {DATA} get model > model
-      {DATA} get model.name > name
-      {DATA} get missing 2> missing || echo "$?" >> missing
+      mulligan data get model > model
+      mulligan data get model.name > name
+      mulligan data get missing 2> missing || echo "$?" >> missing
       cat "$MULLIGAN_DATA" > all
-      echo ${{run.data.rate}} ${{run.data["model.name"]}} > expression
+      echo ${run.data.rate} ${run.data["model.name"]} > expression
 """
 
 

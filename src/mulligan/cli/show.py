@@ -31,6 +31,8 @@ from mulligan.service.formatting import format_size, pluralize, single_line, up_
 
 # How many failed steps are shown with their last lines.
 TAILS_MAX = 3
+# How many values of its data are shown: `mulligan data list` has them all.
+DATA_MAX = 10
 # The indent of a called run, and again of its steps.
 _INDENT = "  "
 # The runs that a run called, by their numbers.
@@ -80,6 +82,8 @@ def show_run(
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {describe_artifact(value) or cut(json.dumps(value), 200)}")
+    for name, value in islice(found["data"].items(), DATA_MAX):
+        show(f"data {name} (version {value['version']}): {cut(json.dumps(value['value']), 100)}")
     for hint in _hints(found, where(home)):
         complain(hint)
 

@@ -19,9 +19,11 @@ _TASK_ONLY = (
 _WORKER_ONLY = ("MULLIGAN_STORE",)
 
 
-def worker_environment(name: str, inherited: dict[str, str]) -> dict[str, str]:
-    """Return the environment that all tasks of a worker share."""
+def worker_environment(name: str, inherited: dict[str, str], own_programs: str = "") -> dict[str, str]:
+    """Return the environment that all tasks of a worker share. The folder `own_programs` comes last on the PATH."""
     ours = {key: value for key, value in inherited.items() if key not in _TASK_ONLY and key not in _WORKER_ONLY}
+    if own_programs and "PATH" in ours:
+        ours["PATH"] = f"{ours['PATH']}:{own_programs}"
     return {**ours, "MULLIGAN_WORKER": name}
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import selectors
+import shlex
+import sys
 from collections.abc import Iterable
 
 import msgspec
@@ -25,13 +28,18 @@ from mulligan.worker.redactor import Redactor
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.warm_child import WarmChild
 
+# How a step calls us: `mulligan data`.
+PROGRAM = "mulligan"
+
 
 class TaskFiles:
     """Give each task its scratch files, and leave nothing in them for the next task."""
 
-    def __init__(self, folders: Folders, worker: str) -> None:
+    def __init__(self, folders: Folders, worker: str, *, has_program: bool = False) -> None:
         self._folders = folders
         self._worker = worker
+        # Whether the folder has our own command line, for steps that would not find it.
+        self._has_program = has_program
         self._free: list[ScratchFiles] = []
         self._last_number = 0
         self._is_ready = False
@@ -40,17 +48,26 @@ class TaskFiles:
         """Create the folder when the first task comes, so that the start of a worker does not wait for the disk."""
         if not self._is_ready:
             self._folders.make_worker(self._worker)
+            self._write_program()
             self._is_ready = True
 
     def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
         """Create the folder again if it was removed; return whether it was. Running tasks have lost their files."""
         try:
             is_new = self._folders.make_worker(self._worker)
+            if is_new:
+                self._write_program()
         except OSError:
             return False
         for running in running_tasks if is_new else ():
             running.has_lost_files = True
         return is_new
+
+    def _write_program(self) -> None:
+        if self._has_program:
+            path = f"{self._folders.worker(self._worker)}/{PROGRAM}"
+            write_private_file(path, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m mulligan "$@"\n')
+            os.chmod(path, 0o700)
 
     def take_scratch(self) -> ScratchFiles:
         if self._free:

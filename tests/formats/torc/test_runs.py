@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from itertools import pairwise
 
 import pytest
@@ -308,20 +306,20 @@ def test_a_workflow_without_jobs_runs_to_its_end(live: Live) -> None:
 
 
 # Torc's tutorial on user data, with our command for setting it.
-USER_DATA = f"""
+USER_DATA = """
 name: user data
-user_data: [{{name: config}}, {{name: plan, data: {{layers: 3}}}}]
+user_data: [{name: config}, {name: plan, data: {layers: 3}}]
 jobs:
   - name: generate
-    command: {shlex.quote(sys.executable)} -P -m mulligan data set config "{{\\"rate\\":0.1, \\"note\\":\\"it is\\"}}"
+    command: mulligan data set config "{\\"rate\\":0.1, \\"note\\":\\"it is\\"}"
     output_user_data: [config]
   - name: train
     command: |
-      echo '${{user_data.input.config}}' > quoted
-      echo ${{user_data.input.config}} > plain
-      echo '${{user_data.input.plan}}' > plan
+      echo '${user_data.input.config}' > quoted
+      echo ${user_data.input.config} > plain
+      echo '${user_data.input.plan}' > plan
   - name: check
-    command: {shlex.quote(sys.executable)} -P -m mulligan data get config > got
+    command: mulligan data get config > got
     input_user_data: [config]
 """
 
