@@ -31,7 +31,7 @@ def data(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Get, set or list the data of a run: small values that its steps share.
+    """Get, set or list the values that the steps of a run share.
 
     Inside a step, `set` sets a value in the name of the attempt: it counts when the result of the attempt is accepted,
     so that a failed, lost or superseded attempt sets nothing. `get` gives what was set when the attempt was scheduled,

@@ -10,7 +10,7 @@ from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates, service_kept_or_not
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Wait, given_inputs
-from mulligan.cli.terminal import complain
+from mulligan.cli.terminal import complain, show_warnings
 from mulligan.service import Service, capacity_for, parse_duration
 from mulligan.service.formatting import quote_names
 
@@ -34,8 +34,7 @@ def rehearse(
     """
     wait_seconds = parse_duration(wait)
     examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
-    for warning in examined.warnings:
-        complain(warning.render())
+    show_warnings(examined.warnings)
     ends = Service.read_fakes(examined.workflow, fake or (), fakes)
     workflow = Service.apply_fakes(examined.workflow, ends)
     prepared = Service.prepare(workflow, given_inputs(inputs or []), Path.cwd(), file=str(file.absolute()))

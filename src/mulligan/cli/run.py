@@ -10,7 +10,7 @@ from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.terminal import UsageRefused, complain
+from mulligan.cli.terminal import UsageRefused, complain, show_warnings
 from mulligan.service import Service, capacity_for, parse_duration
 
 Wait = Annotated[
@@ -58,8 +58,7 @@ def run(
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus)
     examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
-    for warning in examined.warnings:
-        complain(warning.render())
+    show_warnings(examined.warnings)
     if dry_run:
         given = given_inputs(inputs or [])
         if changed_only:

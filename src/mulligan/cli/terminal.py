@@ -6,12 +6,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, TextIO
 
-from mulligan.errors import MulliganError
+from mulligan.errors import MulliganError, Problem, render_warnings
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
 # Regular expressions of the escape sequences that a text may keep: the colours of our own tables, those of any program,
@@ -92,6 +92,12 @@ def complain(text: str) -> None:
     shown = visible(text)
     with suppress(OSError):
         print(paint_error(shown) if wants_colour(sys.stderr, os.environ) else shown, file=sys.stderr, flush=True)
+
+
+def show_warnings(warnings: Sequence[Problem]) -> None:
+    """Print the warnings about a file on stderr: the first of each kind."""
+    for text in render_warnings(warnings):
+        complain(text)
 
 
 @contextmanager

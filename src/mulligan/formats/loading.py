@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import LanguageError, Problem
+from mulligan.errors import LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
 from mulligan.formats.translation import Translation, scalar
@@ -76,7 +76,9 @@ def convert(path: str | Path, *, named: str | None = None, trust_templates: bool
         root.entries = {"name": (scalar("name", root), scalar(workflow.name, root)), **root.entries}
     # Warnings that stand above no node go to the head of the file, with their line in the original.
     placed = {text for texts in reader.remarks.values() for text in texts}
-    unplaced = [f"line {one.line}: {one.message}" for one in warnings if one.message not in placed]
+    shown, more = first_of_each_kind([one for one in warnings if one.message not in placed])
+    unplaced = [f"line {one.line}: {bounded(one.message)}" for one in shown]
+    unplaced += [f"and {count:,} more warnings of the kind {code}" for code, count in more.items()]
     made = f"Converted from {path.name} ({title_of(workflow.origin)}) by `mulligan convert`."
     write_yaml = load_object("mulligan.formats.writing:write_yaml")
     return Converted(write_yaml(root, reader.remarks, "\n".join([made, *unplaced])), workflow.origin, warnings)
