@@ -62,6 +62,7 @@ class Job:
         "step",
         "texts",
         "user_data",
+        "values",
     )
 
     def __init__(self, number: int, step: str, made: ExpandedEntry) -> None:
@@ -74,6 +75,7 @@ class Job:
         self.form = made.form
         self.texts = made.texts
         self.lists = made.lists
+        self.values = made.values
         self.declared: list[Dependency] = []
         # Files and user data, one tuple per name or expression.
         self.inputs: list[tuple[DataItem, ...]] = []

@@ -12,6 +12,7 @@ from mulligan.formats.torc.jobs import DataItem, Job
 from mulligan.formats.torc.needs import StepLinks, StepPatterns, Writers
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import WORKFLOW
+from mulligan.formats.torc.sweeps import fold_sweeps, is_same
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Refusal, Sequence, Source
 from mulligan.language.shapes import Fields
@@ -70,7 +71,10 @@ def translate(root: Node, translation: Translation) -> Mapping:
     torc.link()
     actions.add_actions(torc)
     add_environment(torc)
-    return _build_tree(torc)
+    root = _build_tree(torc)
+    translation.fold = lambda: fold_sweeps(root, torc.jobs.by_name.values())
+    translation.is_same = is_same
+    return root
 
 
 def _build_tree(torc: TorcFile) -> Mapping:
