@@ -54,6 +54,8 @@ format: $(STAMP) ## put the code into the house's form
 bench: $(STAMP) ## measure the core, the language, and durable runs beside their peers (half an hour; installs the peers)
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/language.py
+	$(BIN)/python bench/flows.py
+	$(BIN)/python bench/face.py
 	$(BIN)/python bench/durable.py --install
 
 growth: $(STAMP) ## measure how cost grows, and write docs/project/plots and the section of docs/project/benchmarks.md (20 minutes)

@@ -24,6 +24,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache of the session: no test builds in that of the user, or removes anything from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MULLIGAN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One PostgreSQL server for all processes of the session."""

@@ -24,8 +24,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What a block with a name may hold: a workflow, in whatever it is written.
-_FILES = ("yaml", "json", "json5", "kdl")
+# What a block with a name may hold: a workflow, in whatever it is written, or a program.
+_FILES = ("yaml", "json", "json5", "kdl", "python")
 # What differs from one playing to the next: dates and times, how long it took, how much it used, which process and port
 # it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(
@@ -70,16 +70,17 @@ def steady(text: str) -> list[str]:
 def _environ(folder: Path) -> dict[str, str]:
     """As somebody finds it who has installed Mulligan, and nothing else of ours."""
     programs = Path(tempfile.mkdtemp(dir=folder.parent))
-    program = programs / "mulligan"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
+    for name, words in (("mulligan", " -m mulligan"), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
     # Read by the shell of a block before its first line, and by none that it starts.
     exports, start = programs / "exports", programs / "start"
     start.write_text(f'unset BASH_ENV; [ ! -e "{exports}" ] || . "{exports}"; trap \'export -p > "{exports}"\' EXIT\n')
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
     path = f"{programs}:{os.environ['PATH']}"
     ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "PATH": path, "LOGNAME": "operator", "COLUMNS": "120"}
-    return {**kept, **ours, "BASH_ENV": str(start)}
+    return {**kept, **ours, "BASH_ENV": str(start), "MULLIGAN_CACHE": str(programs / "cache")}
 
 
 def _typed(commands: str, folder: Path, environ: dict[str, str]) -> str:

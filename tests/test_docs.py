@@ -58,8 +58,11 @@ PLAYED_PAGES = [
         "concepts/handlers",
         "concepts/ladder",
         "how-to/map",
+        "how-to/python-types",
         "operate/operations",
+        "how-to/python-steps",
         "how-to/reports",
+        "how-to/requirements",
         "concepts/routes",
         "how-to/secrets",
         "operate/security",
@@ -67,12 +70,13 @@ PLAYED_PAGES = [
         "how-to/testing",
         "how-to/triage",
         "how-to/up-to-date",
+        "start/python",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",
         "start/tutorials/sweep",
     )
 ]
-PYTHON_PAGES = [DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]
+PYTHON_PAGES = [DOCS / "reference/python.md", DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

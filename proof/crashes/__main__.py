@@ -3,6 +3,7 @@
 python -m proof.crashes                                    all sweeps, at every moment: many hours
 python -m proof.crashes kills disk --every 7               some of them, at each 7th moment
 python -m proof.crashes sqlite/kill:after_commit@12        one trial, again
+python -m proof.crashes --flow kills                       the same over a flow: its steps are Python functions
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from proof.crashes import calls, short_writes
 from proof.crashes.faults import Trial, parsed
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
+from proof.crashes.workflow import FLOW, YAML
 
 PROGRESS_SECONDS = 20.0
 ALL = (*SWEEPS, "pairs")
@@ -38,8 +40,9 @@ class TimeUp(Exception):
 class Account:
     """Run trials, print the progress, and report the findings."""
 
-    def __init__(self, theatre: Theatre, minutes: float | None) -> None:
+    def __init__(self, theatre: Theatre, minutes: float | None, *, is_flow: bool = False) -> None:
         self._theatre = theatre
+        self._flag = "--flow " if is_flow else ""
         self._began = self._told = time.monotonic()
         self._seconds_max = None if minutes is None else 60 * minutes
         self._slowest = (0.0, "")
@@ -72,14 +75,18 @@ class Account:
         lines += [f"  {number:6} {store} {kind}" for (store, kind), number in sorted(self.held.items())]
         lines.append("  the slowest took {:.1f}s: {}".format(*self._slowest))
         for trial, complaints in self.found.items():
-            lines += [f"{trial}", *(f"  {one}" for one in complaints), f"  again: python -m proof.crashes {trial}"]
+            lines += [
+                f"{trial}",
+                *(f"  {one}" for one in complaints),
+                f"  again: python -m proof.crashes {self._flag}{trial}",
+            ]
         return "\n".join(lines)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     options = _options(words)
-    with tempfile.TemporaryDirectory(prefix="mulligan-crashes-") as folder, Theatre(Path(folder)) as theatre:
-        account = Account(theatre, options.minutes)
+    with tempfile.TemporaryDirectory(prefix="mulligan-crashes-") as folder, _theatre(folder, options) as theatre:
+        account = Account(theatre, options.minutes, is_flow=options.flow)
         try:
             for name in options.what:
                 _hold(account, name, options)
@@ -87,6 +94,10 @@ def main(words: Sequence[str] | None = None) -> int:
             _say("ended before it was done")
         print(account.summary())
         return 1 if account.found else 0
+
+
+def _theatre(folder: str, options: argparse.Namespace) -> Theatre:
+    return Theatre(Path(folder), subject=FLOW if options.flow else YAML)
 
 
 def _hold(account: Account, name: str, options: argparse.Namespace) -> None:
@@ -111,6 +122,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="of the sweeps only what has this in its name: openat, after_commit")
     parser.add_argument("--pairs", type=positive_int, default=200, help="how many double crashes on each store")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--flow", action="store_true", help="a flow of Python functions in place of the YAML file")
     parser.add_argument("--minutes", type=positive_float, help="how long at most")
     return parser.parse_args(words)
 

@@ -43,6 +43,7 @@ class TrialOutcome:
         expected: dict[str, Any],
         *,
         is_left_to_gc: bool = False,
+        done_once: Counter[tuple[str, str, int]] = DONE_ONCE,
     ) -> None:
         self.stage = stage
         self.service = service
@@ -50,6 +51,7 @@ class TrialOutcome:
         self.expected = expected
         # Whether a process may have died, or been refused, in the middle of a file: gc removes what is left of it.
         self.is_left_to_gc = is_left_to_gc
+        self.done_once = done_once
 
     @cached_property
     def logs(self) -> dict[int, list[e.Entry]]:
@@ -95,7 +97,7 @@ def the_logs_replay_to_the_tables(after: TrialOutcome) -> Iterator[str]:
 def everything_was_done(after: TrialOutcome) -> Iterator[str]:
     if after.is_refused:
         return  # not what failed before it was begun
-    for (name, item, visit), missing in sorted((DONE_ONCE - done(after.stage)).items()):
+    for (name, item, visit), missing in sorted((after.done_once - done(after.stage)).items()):
         yield f"'{name}' (item {item}, visit {visit}) was done {missing} times too few"
 
 

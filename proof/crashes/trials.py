@@ -20,7 +20,7 @@ from proof.crashes.faults import Fault, Trial
 from proof.crashes.moving import Follower
 from proof.crashes.outcome_checks import TrialOutcome, complaints, steady
 from proof.crashes.proxy import LossyProxy
-from proof.crashes.workflow import DONE_ONCE, done, written
+from proof.crashes.workflow import YAML, Subject, done, written
 from proof.stage import Stage
 
 # How often a run is taken up at most until it has to be at its end.
@@ -46,8 +46,9 @@ class Theatre:
     A server that is there already, behind `server_url`, is good for all trials in which none dies.
     """
 
-    def __init__(self, folder: Path, server_url: str = "") -> None:
+    def __init__(self, folder: Path, server_url: str = "", subject: Subject = YAML) -> None:
         self._folder = folder
+        self._subject = subject
         self._server_url = server_url
         self._open = ExitStack()
         self._number = 0
@@ -81,7 +82,7 @@ class Theatre:
         with self._scene(trial) as scene:
             is_short = any(fault.kind == "short" for fault in trial.troubles)
             processes = self._short_mortals if is_short else self._mortals
-            tried = Play(processes, scene).held(trial, expected)
+            tried = Play(processes, scene, self._subject).held(trial, expected)
             if not tried.complaints:
                 shutil.rmtree(scene.stage.folder)
         return tried
@@ -90,8 +91,8 @@ class Theatre:
         """How a run ends to which nothing happens."""
         if store not in self._expected:
             with self._scene(Trial(store, ())) as scene:
-                ended = self._mortals.run(scene.stage, "run", written(scene.stage), "--json")
-                assert (ended.code, done(scene.stage)) == (0, DONE_ONCE), ended.said
+                ended = self._mortals.run(scene.stage, "run", written(scene.stage, self._subject), "--json")
+                assert (ended.code, done(scene.stage)) == (0, self._subject.done_once), ended.said
             self._expected[store] = steady(ended.shown)
         return self._expected[store]
 
@@ -134,8 +135,9 @@ class Scene(NamedTuple):
 class Play:
     """One trial on its stage."""
 
-    def __init__(self, processes: CommandRunner, scene: Scene) -> None:
+    def __init__(self, processes: CommandRunner, scene: Scene, subject: Subject) -> None:
         self._processes = processes
+        self._subject = subject
         self._scene = scene
         self._stage = scene.stage
         self._said: list[str] = []
@@ -148,7 +150,7 @@ class Play:
         follower = Follower(self._stage) if first.kind == "move" else None
         if follower is not None:
             self._scene = self._scene._replace(meanwhile=follower.look)
-        self._run("run", written(self._stage), "--json", fault=first)
+        self._run("run", written(self._stage, self._subject), "--json", fault=first)
         lost = [] if follower is None else follower.arrive()
         with self._stage.service() as service:
             for fault in later:
@@ -169,7 +171,10 @@ class Play:
             # Killed, or not heard, when the run was over already: whoever comes next buries the dead.
             with service.control.driver(None):
                 pass
-        return complaints(TrialOutcome(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
+        done_once = self._subject.done_once
+        return complaints(
+            TrialOutcome(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused, done_once=done_once)
+        )
 
     def _brought_to_its_end(self, service: Service) -> CommandExit:
         for _ in range(RESUMES_MAX):
@@ -182,7 +187,7 @@ class Play:
         """Resume the run, or start it if the first process did not get that far; otherwise show it."""
         runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
         if not runs:
-            return self._run("run", "flow.yaml", "--json", fault=fault)
+            return self._run("run", self._subject.file, "--json", fault=fault)
         verb = "show" if runs[0].status in RUN_ENDED else "resume"
         return self._run(verb, str(runs[0].run_id), "--json", fault=fault)
 

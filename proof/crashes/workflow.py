@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
 
 from proof.stage import Stage
 
@@ -90,11 +92,31 @@ DONE_ONCE = Counter(
 )
 
 
-def written(stage: Stage) -> str:
+class Subject(NamedTuple):
+    """What runs in the trials: the files of a workflow, the first of which is run, and what it does undisturbed."""
+
+    files: dict[str, str]
+    done_once: Counter[tuple[str, str, int]]
+
+    @property
+    def file(self) -> str:
+        return next(iter(self.files))
+
+
+YAML = Subject({"flow.yaml": EVERYTHING, "child.yaml": CHILD}, DONE_ONCE)
+# The same with Python functions for steps. Its handler has one command, and its items too.
+FLOW = Subject(
+    {"flow.py": Path(__file__).with_name("everything_flow.py").read_text("utf-8")},
+    Counter({key: times for key, times in DONE_ONCE.items() if key[0] not in ("clean", "seal")}),
+)
+
+
+def written(stage: Stage, subject: Subject = YAML) -> str:
     """The name of the workflow's file on the stage, where its child lies beside it."""
     stage.environment["TOKEN"] = SECRET
-    stage.workflow(CHILD, "child.yaml")
-    return stage.workflow(EVERYTHING)
+    for name, text in subject.files.items():
+        stage.workflow(text, name)
+    return subject.file
 
 
 def done(stage: Stage) -> Counter[tuple[str, str, int]]:

@@ -7,8 +7,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mulligan.client.home import Home, open, run
+    from mulligan.client.loading import load
+    from mulligan.client.run import Run
+    from mulligan.errors import RunFailed
+    from mulligan.flows.actions import (
+        action,
+        agent,
+        approve,
+        call_file,
+        env,
+        file,
+        group,
+        http,
+        secret,
+        shell,
+        sql,
+        wait,
+    )
+    from mulligan.flows.branches import branch, route
+    from mulligan.flows.failure import Failure
+    from mulligan.flows.flow import Flow, flow
+    from mulligan.flows.references import Outcome, Reference, contains, ended, expression, optional, outcome, size
+    from mulligan.flows.retries import Retry
+    from mulligan.flows.steps import Mapped, Step, latest, step
     from mulligan.language.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
+    from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.1.0"
 
@@ -48,10 +73,100 @@ class StepError(Exception):
 _LAZY = {
     "ActionPlugin": "mulligan.plugins",
     "FormatPlugin": "mulligan.plugins",
+    "Home": "mulligan.client.home",
+    "Run": "mulligan.client.run",
+    "RunFailed": "mulligan.errors",
+    "action": "mulligan.flows.actions",
+    "agent": "mulligan.flows.actions",
+    "approve": "mulligan.flows.actions",
+    "call_file": "mulligan.flows.actions",
+    "env": "mulligan.flows.actions",
+    "file": "mulligan.flows.actions",
+    "group": "mulligan.flows.actions",
+    "http": "mulligan.flows.actions",
+    "secret": "mulligan.flows.actions",
+    "shell": "mulligan.flows.actions",
+    "sql": "mulligan.flows.actions",
+    "wait": "mulligan.flows.actions",
+    "branch": "mulligan.flows.branches",
+    "route": "mulligan.flows.branches",
+    "Failure": "mulligan.flows.failure",
+    "Flow": "mulligan.flows.flow",
+    "flow": "mulligan.flows.flow",
+    "Outcome": "mulligan.flows.references",
+    "Reference": "mulligan.flows.references",
+    "contains": "mulligan.flows.references",
+    "ended": "mulligan.flows.references",
+    "expression": "mulligan.flows.references",
+    "optional": "mulligan.flows.references",
+    "outcome": "mulligan.flows.references",
+    "size": "mulligan.flows.references",
+    "Retry": "mulligan.flows.retries",
+    "Mapped": "mulligan.flows.steps",
+    "Step": "mulligan.flows.steps",
+    "latest": "mulligan.flows.steps",
+    "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.builder",
+    "artifact": "mulligan.step_context",
+    "attempt": "mulligan.step_context",
+    "idempotency_key": "mulligan.step_context",
+    # The graph of a workflow or a flow for a notebook.
+    "_flow_html": "mulligan.client.loading",
+    "load": "mulligan.client.loading",
+    "log": "mulligan.step_context",
+    "open": "mulligan.client.home",
+    "progress": "mulligan.step_context",
+    "run": "mulligan.client.home",
 }
 
-__all__ = ["ActionPlugin", "FormatPlugin", "StepError", "Workflow", "__version__"]
+__all__ = [
+    "ActionPlugin",
+    "Failure",
+    "Flow",
+    "FormatPlugin",
+    "Home",
+    "Mapped",
+    "Outcome",
+    "Reference",
+    "Retry",
+    "Run",
+    "RunFailed",
+    "Step",
+    "StepError",
+    "Workflow",
+    "__version__",
+    "action",
+    "agent",
+    "approve",
+    "artifact",
+    "attempt",
+    "branch",
+    "call_file",
+    "contains",
+    "ended",
+    "env",
+    "expression",
+    "file",
+    "flow",
+    "group",
+    "http",
+    "idempotency_key",
+    "latest",
+    "load",
+    "log",
+    "open",
+    "optional",
+    "outcome",
+    "progress",
+    "route",
+    "run",
+    "secret",
+    "shell",
+    "size",
+    "sql",
+    "step",
+    "wait",
+]
 
 
 def __getattr__(name: str) -> Any:

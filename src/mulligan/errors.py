@@ -9,6 +9,8 @@
         NothingToRetry                  run.nothing_to_retry     409   2
         StepNotParked                   step.not_parked          409   2
         StepNotWaitingForApproval       step.not_waiting         409   2
+      RunFailed                         run.failed               409   1   a run has failed or was cancelled
+      WaitTimedOut                      run.wait_timed_out       408   1   a run has not ended in time
       NotFound                          not_found                404   2
         UnknownRun                      run.unknown              404   2
         UnknownStep                     step.unknown             404   2
@@ -106,6 +108,25 @@ class StepNotParked(Refused):
 
 class StepNotWaitingForApproval(Refused):
     code = "step.not_waiting"
+
+
+class RunFailed(MulliganError):
+    """A run has failed or was cancelled. For programs that ask for it: `Run.raise_for_status`."""
+
+    code = "run.failed"
+    http_status = 409
+
+    def __init__(self, message: str, *, hint: str = "", run_id: int = 0, status: str = "failed") -> None:
+        super().__init__(message, hint=hint, run_id=run_id, status=status)
+        self.run_id = run_id
+        self.status = status
+
+
+class WaitTimedOut(MulliganError, TimeoutError):
+    """A run has not ended in the time that a program waits for it. The run continues."""
+
+    code = "run.wait_timed_out"
+    http_status = 408
 
 
 class NotFound(MulliganError):

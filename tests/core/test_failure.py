@@ -26,6 +26,7 @@ TABLE = {
     "CHILD_FAILED": ("error", True, False),
     "ITEMS_FAILED": ("error", True, False),
     "NO_CAPACITY": ("error", True, False),
+    "REQUIREMENTS_FAILED": ("error", True, False),
     "HTTP_4XX": ("error", False, False),
     "INPUT_INVALID": ("error", False, False),
     "EXPRESSION_FAILED": ("error", False, False),

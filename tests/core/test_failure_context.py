@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import (
     BEGIN,
@@ -29,6 +30,7 @@ from mulligan.core.model.failure_context import (
     head_tail,
     retry_summary_text,
 )
+from mulligan.core.model.outcome import Outcome
 
 T0 = datetime(2026, 11, 15, 3, 12, 4, 567890, tzinfo=UTC)
 AT = "2026-11-15T03:12:04.567Z"
@@ -468,3 +470,40 @@ def test_a_summary_keeps_the_end_of_a_long_message():
 
     assert text.endswith("the end")
     assert len(text) < SUMMARY_CHARS_MAX
+
+
+# -- a long stderr ---------------------------------------------------------------------------------------------------
+
+
+def test_the_beginning_of_a_long_stderr_comes_before_its_end() -> None:
+    text = failure_context(1, "fix", [source("the end", head="the beginning ")])
+
+    assert "\nthe beginning the end\n" in text
+    assert "applied: false" in text
+
+
+def test_what_a_worker_left_out_is_marked_and_counted() -> None:
+    text = failure_context(1, "fix", [source("z" * 2000, head="a" * 3000, left_out=10_000)])
+
+    assert "a" * 3000 + "\n[... 10000 bytes left out ...]\n" + "z" * 2000 in text
+    [(original, included, dropped)] = figures(text)
+    assert (dropped, original - included) == (10_000, 10_000)
+    assert "applied: true\n  method: head_tail" in text
+
+
+def test_a_credential_at_the_cut_of_a_long_stderr_is_not_shown() -> None:
+    head, tail = "Cloning\ntoken=ghp_abcdefghij", "klmnopqrstuvwxyz0123 " + "z" * 1979
+
+    text = failure_context(1, "fix", [source(tail, head=head, left_out=7)])
+
+    assert "ghp_abc" not in text
+    assert "klmnop" not in text
+
+
+def test_a_failure_of_a_long_stderr_keeps_both_ends() -> None:
+    outcome = Outcome(1, stderr_head="first ", stderr_tail="  last\n", stderr_left_out=0)
+
+    found, _ = classify(outcome)
+
+    assert found is not None
+    assert (found.head, found.message) == ("first   ", "last")

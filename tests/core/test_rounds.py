@@ -174,6 +174,26 @@ def test_visits_are_fresh() -> None:
     assert run.statuses == {"a": "ready"}
 
 
+def test_the_visits_of_a_whole_loop_are_fresh() -> None:
+    """Otherwise the step after the one that is retried would be beyond its limit at once."""
+    run = run_of(step("a", max_visits=2, next=[edge("b")]), step("b", max_visits=2, next=[edge("a")]))
+    run.ok("a").ok("b").ok("a").ok("b")
+    assert (run.status, run["a"].failure.code) == ("failed", "LOOP_LIMIT")
+
+    run.retry().ok("a").ok("b").ok("a").ok("b")
+
+    assert (run.status, run["a"].failure.code, run["b"].visit) == ("failed", "LOOP_LIMIT", 4)
+
+
+def test_the_visits_of_a_step_outside_the_loop_that_is_retried_are_not_touched() -> None:
+    run = run_of(step("first", next=[edge("a")]), step("a", max_visits=1, next=[edge("a", "failure")]))
+    run.ok("first").fail("a")
+
+    run.retry()
+
+    assert run["first"].visits_before == 0
+
+
 def test_the_runs_timeout_is_fresh_and_the_old_timer_is_nothing() -> None:
     run = run_of(step("a"), timeout=100).started("a").wait(90).fail("a")
 

@@ -127,6 +127,37 @@ steps:
     assert suggested("step", "missing.yaml", "") == []
 
 
+def test_workflows_and_steps_of_a_python_file_are_suggested(folder: Path) -> None:
+    text = """\
+import mulligan
+from mulligan import flow, step
+
+@step(
+    retry=3,
+)
+def fetch(url): ...
+
+@mulligan.step
+async def load(rows): ...
+
+def helper(): ...
+
+@flow
+def nightly(url): ...
+
+@flow(timeout="1h")
+def weekly(): ...
+
+other = mulligan.Workflow("other")
+"""
+    Path("jobs.py").write_text(text)
+
+    assert suggested("run", "jobs.py:") == ["jobs.py:nightly", "jobs.py:weekly", "jobs.py:other"]
+    assert suggested("graph", "jobs.py:w") == ["jobs.py:weekly"]
+    assert suggested("run", "missing.py:") == []
+    assert suggested("step", "jobs.py:nightly", "") == suggested("step", "jobs.py", "") == ["fetch", "load"]
+
+
 def test_files_that_may_hold_a_workflow_are_suggested_with_those_one_folder_below(folder: Path) -> None:
     for name in (
         "nightly.yaml",
@@ -272,9 +303,13 @@ def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder
         # The values of inputs are not known.
         (["classify", "1", "b", "-i", "x", "=", ""], []),
         (["run", "-i", "x", "="], []),
+        # And at ':'.
+        (["run", "jobs.py", ":", "ni"], ["nightly"]),
+        (["run", "jobs.py", ":"], ["nightly", "weekly"]),
     ],
 )
-def test_what_bash_breaks_at_an_equals_sign_is_one_word(words: list[str], expected: list[str], folder: Path) -> None:
+def test_what_bash_breaks_at_a_sign_is_one_word(words: list[str], expected: list[str], folder: Path) -> None:
+    Path("jobs.py").write_text("@flow\ndef nightly(): ...\n@flow\ndef weekly(): ...\n")
     environ = {
         "_MULLIGAN_COMPLETE": "complete_bash",
         "COMP_WORDS": "\n".join(["mulligan", *words]),

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, Display
+from mulligan.service import Progress
+from mulligan.service.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
+from mulligan.service.console.paper import Paper
+from mulligan.testing.history import History, step
+from mulligan.testing.history import workflow as checked_workflow
 
 from .commands import SRC, ran, steady, workflow
 from .pipes import Pipe
@@ -164,6 +167,36 @@ def test_on_a_narrow_terminal_what_moves_takes_one_line_each():
     assert is_shown
     terminal.left()
     assert terminal.child.returncode == 4
+
+
+def test_how_far_a_step_says_that_it_is_is_drawn_beside_it():
+    os.mkfifo("pipe")
+    steps = "  - {step: copy, shell: 'echo 3/10 of the files > $MULLIGAN_PROGRESS; cat pipe'}\n"
+    terminal = Terminal(workflow(f"name: moving\nsteps:\n{steps}"))
+
+    is_shown = terminal.shows("━━━───────  3/10 of the files")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    terminal.left()
+
+
+def test_without_a_terminal_progress_is_said_seldom_and_only_if_it_has_changed() -> None:
+    stream, now, reported = io.StringIO(), [0.0], [Progress(3, 10, "files")]
+    display = Display(Paper(stream, {}), clock=lambda: now[0], read_progress=lambda *_: reported[0])
+    history = History(checked_workflow(step("copy"))).start().started("copy")
+    display.committed(history.state, history.log)
+    stream.seek(stream.truncate(0))
+
+    for progress in (Progress(3, 10, "files"), Progress(3, 10, "files"), Progress(4, 10, "files")):
+        reported[0] = progress
+        now[0] += PROGRESS_SECONDS / 2
+        display.tick()
+        now[0] += PROGRESS_SECONDS / 2
+        display.tick()
+
+    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
+    assert lines == ["- copy  3/10 files", "- copy  4/10 files"]
 
 
 def test_where_the_terminal_knows_no_signs_there_are_letters():

@@ -25,7 +25,8 @@ def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
     said = mulligan("doctor", "--json")
 
     assert [check["name"] for check in said.json["checks"]] == [
-        *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "limits", "clock")
+        *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "limits"),
+        *("requirements", "clock"),
     ]
     by_name = {check["name"]: check for check in said.json["checks"]}
     for name in ("python", "sqlite", "store", "bash", "tasks"):
@@ -154,3 +155,19 @@ def test_who_keeps_steps_to_their_memory_is_told():
         "memory limits of steps are enforced by measuring: no control group here can be divided",
         "the kernel enforces memory limits of shell steps, in groups below '/tasks'",
     ]
+
+
+def test_what_makes_environments_of_python_steps_is_named_and_missing_it_is_a_warning():
+    assert doctor.requirements("uv at '/bin/uv'") == Check(
+        "requirements", "ok", "environments of python steps are made by uv at '/bin/uv'"
+    )
+    assert doctor.requirements(None).health == "warning"
+
+
+def test_an_installer_that_is_named_and_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_INSTALLER", "/nowhere/uv")
+
+    [found] = [check for check in mulligan("doctor", "--json").json["checks"] if check["name"] == "requirements"]
+
+    assert found["health"] == "problem"
+    assert "MULLIGAN_INSTALLER is '/nowhere/uv'" in found["found"]

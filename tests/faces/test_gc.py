@@ -12,6 +12,7 @@ import pytest
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.worker import lock
+from mulligan.worker.environment_cache import lock_folder
 
 from ..live.runner import wait_until
 from .commands import mulligan, process, ran, workflow
@@ -322,3 +323,49 @@ def test_logs_in_a_folder_that_another_store_uses_too_are_left_alone_and_that_is
 )
 def test_what_makes_no_sense_is_refused(folder: Path, words: tuple[str, ...], said: str):
     assert tuple(mulligan("gc", *words)) == (2, "", said)
+
+
+# -- environments of python steps --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One that was used two hours ago."""
+    monkeypatch.setenv("MULLIGAN_CACHE", str(folder / "cache"))
+    path = folder / "cache/python/environments/0123"
+    path.mkdir(parents=True)
+    (path / "ready.json").write_text("{}")
+    age(path / "ready.json")
+    return path
+
+
+def test_an_environment_that_was_used_lately_stays(environment: Path):
+    assert tuple(mulligan("gc")) == (0, "", "there is nothing to remove\n")
+    assert environment.exists()
+
+
+def test_an_environment_that_was_not_used_for_so_long_goes_though_nothing_was_ever_run_here(environment: Path):
+    assert swept("--environments", "1h", "--dry-run")["environments"] == [{"name": "0123", "size": 2}]
+    assert environment.exists()
+
+    said = mulligan("gc", "--environments", "1h")
+
+    assert (said.code, said.err) == (0, "removed: 1 environment, 2B of files\n")
+    assert "environment 0123" in said.out
+    assert not environment.exists()
+
+
+def test_an_environment_in_use_stays_whatever_its_age(environment: Path):
+    fd = lock_folder(str(environment), is_shared=True)
+
+    assert swept("--environments", "0s") == {}
+
+    os.close(fd)
+    assert environment.exists()
+
+
+def test_a_time_without_a_unit_is_refused_for_environments_too(environment: Path):
+    said = mulligan("gc", "--environments", "30")
+
+    assert said.code == 2
+    assert "'30' has no unit" in said.err

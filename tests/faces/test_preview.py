@@ -127,3 +127,14 @@ def test_whoever_asks_what_has_changed_is_told_that_every_step_is_listed():
 
     assert "note: every step is listed, since only a run finds out which steps are up to date\n" in said.err
     assert said.out.splitlines()[1].split() == ["1", "a", "shell"]
+
+
+def test_the_packages_that_a_step_requires_are_shown_with_those_of_its_items():
+    said = foretold(
+        "name: a\ndefaults: {requirements: [pandas>=2]}\nsteps:\n  - {step: a, python: 'def main(): pass'}\n"
+        "  - {step: b, map: {over: '${[1]}'}, do: [{python: {call: 'x:y', requirements: [attrs, tiny]}}]}\n"
+    )
+
+    notes = {line.split()[1]: line for line in said.out.splitlines()}
+    assert notes["a"].endswith("requires pandas>=2")
+    assert notes["b"].endswith("requires attrs, tiny")

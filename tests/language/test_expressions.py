@@ -20,6 +20,7 @@ from mulligan.language.expressions import (
     condition_source,
     evaluate,
     find_placeholders,
+    paths,
     render,
     template,
 )
@@ -434,3 +435,19 @@ def test_any_json_goes_through_the_engine_unchanged(value: Any) -> None:
 
 def test_text_of_floats_and_maps_is_json() -> None:
     assert [as_text(value) for value in (1.0, 1e21, {"a": [None]}, False)] == ["1.0", "1e21", '{"a":[null]}', "false"]
+
+
+@given(
+    st.lists(st.sampled_from(["steps", "a", "output", "map", "size", "int", "in", "true", "as", "b1", "_"]), min_size=1)
+)
+def test_a_plain_path_is_read_as_its_tokens_are(names: list[str]) -> None:
+    """A path is recognised without looking at tokens, and with blanks around its dots it is not."""
+    found = []
+    for source in (".".join(names), " . ".join(names)):
+        try:
+            expression = check(source)
+            found.append((expression.reads, paths(expression)))
+        except ExpressionRefused:
+            found.append((("refused",), ()))
+
+    assert found[0] == found[1]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from mulligan.errors import LanguageError
 from mulligan.language import examine, lint, load, load_text
+from mulligan.language.builder import Workflow
+from mulligan.language.python_file_process import choose_workflow
+from mulligan.language.python_files import PythonFile, as_python_file
 
 HEAD = "from mulligan import Workflow\n"
 
@@ -109,10 +114,13 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = 1", "flow.py: the file makes no workflow\n  write workflow = Workflow(…)"),
+        (
+            "x = 1",
+            "flow.py: the file makes no workflow\n  decorate a function with @flow, or write workflow = Workflow(…)",
+        ),
         (
             HEAD + 'a = Workflow("a")\nb = Workflow("b")',
-            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  name the one to run 'workflow'",
+            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  choose one: flow.py:a, or call it 'workflow'",
         ),
         ("x = (", "flow.py:1:1: SyntaxError: '(' was never closed\n  1 | x = (\n    | ^^^^^"),
         (
@@ -148,3 +156,98 @@ def test_a_refusal_names_the_file_as_it_was_named(folder: Path) -> None:
 
 def test_a_file_that_is_not_there_is_refused(folder: Path) -> None:
     assert refusal(Path("flow.py")) == "error[language.unreadable]: flow.py: there is no such file"
+
+
+# -- several workflows -----------------------------------------------------------------------------------------------
+
+
+class Flow:
+    """Makes a workflow when it is asked to, as `@flow` does."""
+
+    def __init__(self, name: str, *children: str, module: str = "nightly") -> None:
+        self.name = name
+        self.__module__ = module
+        self._children = children
+
+    def __mulligan_workflow__(self) -> Workflow:
+        made = Workflow(self.name)
+        for number, child in enumerate(self._children):
+            made.step(f"s{number}", workflow=child)
+        return made if self._children else made.step("a", shell="make")
+
+
+def chosen(name: str = "", file: str = "nightly.py", **values: Any) -> str:
+    """The name of the variable whose workflow runs, or the refusal."""
+    module = ModuleType("nightly")
+    vars(module).update(values)
+    try:
+        found = choose_workflow(module, PythonFile(Path(file), name))
+    except LanguageError as refused:
+        (problem,) = refused.problems
+        return f"{problem.message}; {problem.hint}"
+    return next(variable for variable, value in values.items() if value is found)
+
+
+def test_the_workflow_that_a_user_means_is_chosen() -> None:
+    weekly, daily = Flow("weekly"), Flow("daily")
+
+    assert chosen(only=weekly) == "only"
+    assert chosen(a=weekly, workflow=daily) == "workflow"
+    assert chosen(a=weekly, flow=daily) == "flow"
+    assert chosen(a=weekly, nightly=daily) == "nightly"
+    assert chosen(file="my-flow.py", a=weekly, my_flow=daily) == "my_flow"
+
+
+def test_a_workflow_that_another_one_calls_is_not_the_one_to_run(tmp_path: Path) -> None:
+    child = tmp_path / "weekly.yaml"
+    child.write_text("name: weekly\nsteps: [{step: a, shell: make}]")
+
+    assert chosen(weekly=Flow("weekly"), other=Flow("other", str(child))) == "other"
+
+
+def test_a_flow_of_the_file_goes_before_one_that_it_imports() -> None:
+    assert chosen(helper=Flow("helper", module="shared"), own=Flow("own")) == "own"
+    assert chosen(helper=Flow("helper", module="shared")) == "helper"
+
+
+def test_a_workflow_is_chosen_by_its_variable_or_its_own_name() -> None:
+    weekly, daily = Flow("every-week"), Flow("daily")
+
+    assert chosen("weekly", weekly=weekly, daily=daily) == "weekly"
+    assert chosen("every-week", weekly=weekly, daily=daily) == "weekly"
+    assert chosen("weekli", weekly=weekly, daily=daily) == (
+        "the file makes no workflow 'weekli'; did you mean 'weekly'?"
+    )
+    assert chosen("x", weekly=weekly, daily=daily) == "the file makes no workflow 'x'; it makes 'weekly' and 'daily'"
+    assert chosen("x") == "the file makes no workflow 'x'; it makes none"
+
+
+def test_several_workflows_of_which_none_is_the_main_one_are_refused() -> None:
+    assert chosen(weekly=Flow("weekly"), daily=Flow("daily")) == (
+        "the file makes 2 workflows: 'weekly' and 'daily'; choose one: nightly.py:weekly, or call it 'workflow'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "name"),
+    [("nightly.py", "nightly.py", ""), ("a/nightly.py:weekly", "a/nightly.py", "weekly"), ("c:d.py:w", "c:d.py", "w")],
+)
+def test_a_workflow_of_a_file_is_named_after_a_colon(folder: Path, given: str, file: str, name: str) -> None:
+    assert as_python_file(Path(given)) == PythonFile(Path(file), name)
+
+
+def test_a_file_whose_name_has_a_colon_is_that_file(folder: Path) -> None:
+    written("odd.py:yaml", "steps: []")
+
+    assert as_python_file(Path("odd.py:yaml")) is None
+    assert as_python_file(Path("nightly.yaml:weekly")) is None
+
+
+def test_one_of_several_workflows_is_loaded_by_its_name(folder: Path) -> None:
+    written("flow.py", HEAD + 'a = Workflow("a").step("x", shell="make")\nb = Workflow("b").step("x", shell="make")')
+
+    assert load("flow.py:b").name == "b"
+    assert refusal(Path("flow.py:c")) == (
+        "error[language.python]: flow.py: the file makes no workflow 'c'\n  it makes 'a' and 'b'"
+    )
+    assert refusal(Path("none.py:c")) == "error[language.unreadable]: none.py: there is no such file"

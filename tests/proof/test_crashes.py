@@ -21,7 +21,7 @@ from proof.crashes.outcome_checks import TrialOutcome, complaints, no_lock_is_he
 from proof.crashes.proxy import Answers
 from proof.crashes.sweeps import pairs
 from proof.crashes.trials import Theatre
-from proof.crashes.workflow import SECRET, written
+from proof.crashes.workflow import FLOW, SECRET, written
 from proof.stage import Stage
 
 
@@ -67,6 +67,16 @@ def test_a_run_that_is_killed_twice_comes_to_the_same_end(shared_theatre: Theatr
         f"{store}/kill:before_report@8/kill:after_lease@1",
         f"{store}/kill:after_drain@12/kill:after_commit@3",
     )
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_flow_that_is_killed_and_resumed_comes_to_the_same_end(tmp_path: Path, server_url: str, store: str) -> None:
+    # Within a map, a handler, a child flow that fails, its undo, and a step that runs again after a repair.
+    moments = ("after_commit@9", "before_report@14", "after_lease@5/kill:before_commit@6")
+    chosen = moments if store == "sqlite" else moments[:1]
+
+    with Theatre(tmp_path, server_url, FLOW) as theatre:
+        expect_all_is_well(theatre, *(f"{store}/kill:{moment}" for moment in chosen))
 
 
 def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theatre) -> None:

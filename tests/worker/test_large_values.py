@@ -545,14 +545,20 @@ def test_a_worker_without_a_place_for_artifacts_gives_large_outputs_as_they_are(
 
 # -- any interpreter --------------------------------------------------------------------------------------------------
 
-CHILD_MODULES = ("child_main", "artifact_contents", "step_errors", "json_encoding", "kernel_state")
+CHILD_MODULES = (
+    *(f"worker.{name}" for name in ("child_main", "artifact_contents", "step_errors", "json_encoding", "kernel_state")),
+    *("worker.step_loop", "worker.step_generators", "step_context.artifacts", "step_context.errors"),
+    *(f"values.{name}" for name in ("annotations", "decoding", "durations", "encoding", "files")),
+    *("values.pandas_tables", "values.tables"),
+)
+STANDARD = ("__future__", "collections.abc", "typing", "contextlib", "concurrent.futures", "datetime")
 
 
 @pytest.mark.parametrize("name", CHILD_MODULES)
 def test_what_a_child_loads_is_understood_by_python_3_9_and_needs_no_package(name: str) -> None:
-    text = Path(mulligan.worker.__path__[0], f"{name}.py").read_text("utf-8")
+    text = Path(mulligan.worker.__path__[0]).parent.joinpath(*name.split(".")).with_suffix(".py").read_text("utf-8")
 
     imported = [node for node in ast.walk(ast.parse(text, feature_version=(3, 9))) if isinstance(node, ast.ImportFrom)]
 
-    modules = {node.module.removeprefix("mulligan.worker.") for node in imported if node.module}
-    assert modules <= {*CHILD_MODULES, "__future__", "collections.abc", "typing"}
+    modules = {node.module.removeprefix("mulligan.") for node in imported if node.module}
+    assert modules <= {*CHILD_MODULES, *STANDARD, "step_context", "values", "itertools", "pathlib", "os"}

@@ -77,16 +77,27 @@ def test_a_function_of_a_module_is_found_where_run_was_called(work: Work) -> Non
     assert report.output == 42
 
 
+def test_an_object_that_stands_for_a_function_is_unwrapped(work: Work) -> None:
+    code = "class Step:\n  def __init__(self, f): self.__mulligan_function__ = f\n"
+    (work.folder / "flows_.py").write_text(code + "@Step\ndef double(x): return x * 2")
+
+    report = work.run(work.lease("python", {"call": "flows_:double", "args": {"x": 21}}))
+
+    assert report.output == 42
+
+
 @pytest.mark.parametrize(
     ("result", "problem"),
     [
-        ("{1}", "the result is of type 'set', which is not JSON"),
-        ("[1, {'a': (2, object)}]", "the result[1]['a'][1] is of type 'type', which is not JSON"),
+        (
+            "[1, {'a': (2, object)}]",
+            "the result[1]['a'][1] is of type 'type', which cannot be stored; "
+            "return JSON values, a dataclass, a model, a table or an array",
+        ),
         ("{(1, 2): 3}", "the result has a key of type 'tuple', which is not JSON"),
         ("{'a': float('nan')}", "the result['a'] is nan, which is not JSON"),
         ("float('-inf')", "the result is -inf, which is not JSON"),
         ("'\\ud800'", "the result contains a lone surrogate, which is not JSON"),
-        ("b'bytes'", "the result is of type 'bytes', which is not JSON"),
     ],
 )
 def test_a_result_that_is_no_json_is_invalid_and_told_where(work: Work, result: str, problem: str) -> None:

@@ -143,6 +143,8 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         "MULLIGAN_OUTPUT_DIR": f"{work.home}/runs/7/output",
         "MULLIGAN_OUTPUT": f"{side}.output",
         "MULLIGAN_ERROR": f"{side}.error",
+        "MULLIGAN_PROGRESS": f"{side}.progress",
+        "MULLIGAN_ARTIFACTS": f"{side}.artifacts",
         "MULLIGAN_DATA": f"{side}.data",
         "MULLIGAN_DATA_SET": f"{side}.data_set",
         "MULLIGAN_FAILURE_CONTEXT": f"{side}.context",
@@ -377,6 +379,17 @@ def test_the_tail_of_standard_error_is_bounded_and_never_breaks(work: Work) -> N
     ).outcome
 
     assert outcome.stderr_tail == "é" * 1999 + "\ufffd"
+    assert outcome.stderr_head == "é" * 3000
+
+
+@pytest.mark.parametrize(
+    ("size", "head", "left_out"), [(1999, 0, 0), (2000, 0, 0), (4000, 2000, 0), (9000, 3000, 4000)]
+)
+def test_the_beginning_of_a_long_standard_error_is_kept_too(work: Work, size: int, head: int, left_out: int) -> None:
+    outcome = work.run_shell(f"printf 'x%.0s' {{1..{size}}} >&2; exit 1").outcome
+
+    found = len(outcome.stderr_head), len(outcome.stderr_tail), outcome.stderr_left_out
+    assert found == (head, min(size, 2000), left_out)
 
 
 @pytest.mark.parametrize(

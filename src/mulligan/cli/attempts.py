@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mulligan.cli.tables import length, show_table
-from mulligan.service import AttemptRecord, summarize_failure
+from mulligan.service import AttemptRecord, describe_progress, summarize_failure
 from mulligan.service.formatting import format_size
 
 
@@ -23,5 +23,12 @@ def _row(one: AttemptRecord) -> tuple[str, ...]:
         took,
         cpu,
         format_size(one.peak_memory) if one.peak_memory else "",
-        summarize_failure(one.failure) if one.failure else one.status,
+        _ending(one),
     )
+
+
+def _ending(one: AttemptRecord) -> str:
+    """How it ended; and how far it was, unless it succeeded."""
+    ending = summarize_failure(one.failure) if one.failure else one.status
+    progress = "" if one.status == "succeeded" else describe_progress(one.progress)
+    return f"{ending}, at {progress}" if progress else ending

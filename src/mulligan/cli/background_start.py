@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from mulligan.cli.drive_run import drive_run
@@ -29,8 +28,6 @@ Detach = Annotated[
 
 ENDED = ("completed", "failed", "cancelled")
 WAITING = 4
-# How often a run that another process drives is checked.
-LOOK_SECONDS = 0.2
 
 
 def start(
@@ -112,26 +109,24 @@ def _follow(
     service: Service, run_id: int, *, asked: HostCapacity | None, wait_seconds: float, as_json: bool, home: str | None
 ) -> int:
     """Wait for a run that another process drives, or drive it if none does; print its result."""
-    has_waited = False
-    while (record := service.record(run_id)).status not in ENDED:
-        has_waited = True
-        if service.driver_of(record) is None:
-            if record.status == "paused":
-                complain(f"it is paused; to continue it: mulligan resume {run_id}{where(home)}")
-                return WAITING
-            return drive_run(
-                service,
-                lambda _: run_id,
-                capacity=service.capacity_of(run_id, asked),
-                wait_seconds=wait_seconds,
-                as_json=as_json,
-                home=home,
-            )
-        try:
-            time.sleep(LOOK_SECONDS)
-        except KeyboardInterrupt:
-            complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{where(home)}")
-            raise
+    has_waited = service.record(run_id).status not in ENDED
+    try:
+        record = service.wait_for_driver(run_id)
+    except KeyboardInterrupt:
+        complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{where(home)}")
+        raise
+    if record.status == "paused":
+        complain(f"it is paused; to continue it: mulligan resume {run_id}{where(home)}")
+        return WAITING
+    if record.status not in ENDED:
+        return drive_run(
+            service,
+            lambda _: run_id,
+            capacity=service.capacity_of(run_id, asked),
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
+        )
     shown = service.show(run_id)
     if has_waited:
         complain(f"run {run_id} {'was cancelled' if record.status == 'cancelled' else record.status}")

@@ -204,19 +204,23 @@ def _split(line: str) -> list[str]:
     return words
 
 
+# Bash also breaks words at these.
+_BREAKS = ("=", ":")
+
+
 def _read_bash_words(environ: Mapping[str, str]) -> Line:
-    """Bash splits '--status=failed' into three words, and expects only what follows the '='."""
+    """Bash splits '--status=failed' and 'a.py:b' into three words, and expects only what follows the sign."""
     tokens, place = _split(environ["COMP_WORDS"]), int(environ["COMP_CWORD"])
     words: list[str] = []
     is_open = False
     for token in tokens[1 : place + 1]:
-        if words and (token == "=" or is_open):
+        if words and (token in _BREAKS or is_open):
             words[-1] += token
-            is_open = token == "="
+            is_open = token in _BREAKS
         else:
             words.append(token)
     start = words.pop() if place < len(tokens) else words.pop() if is_open else ""
-    return words, start, start[: start.find("=") + 1]
+    return words, start, start[: max(start.find("="), start.rfind(":")) + 1]
 
 
 def _read_line(environ: Mapping[str, str]) -> Line:

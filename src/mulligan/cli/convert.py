@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.files import write_file
 from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
-from mulligan.service import OURS, Converted, Service, to_json
+from mulligan.service import OURS, Converted, Service, to_json, write_file
 
 
 def convert(

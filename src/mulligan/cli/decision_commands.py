@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mulligan.cli.continue_run import ENDED, continue_run, is_following
-from mulligan.cli.files import read_file
 from mulligan.cli.options import (
     AsJson,
     Budgets,
@@ -36,6 +35,7 @@ from mulligan.service import (
     make_decision,
     message_lines,
     read_decisions,
+    read_file,
     summarize_failure,
     to_json,
 )

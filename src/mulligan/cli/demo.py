@@ -13,11 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.display import Display
 from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
-from mulligan.service import Outcome, Service, machine
+from mulligan.service import Display, Outcome, Paper, Service, machine
 
 # Longer than any timer of the demo.
 WAIT_SECONDS = 60.0

@@ -6,12 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.cli.console_style import paper
-from mulligan.cli.display import Display
 from mulligan.cli.options import where
-from mulligan.cli.summary import show_outcome
 from mulligan.cli.terminal import show_json
-from mulligan.service import Capacity, Driver, Outcome, Service, machine
+from mulligan.service import Capacity, Display, Driver, Outcome, Service, machine, paper, show_outcome
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
@@ -33,7 +30,8 @@ def drive_run(
     """
     sheet = paper()
     capacity = capacity or machine()
-    display = Display(sheet, where(home), service.forecast(capacity.cpus) if sheet.is_live else None)
+    forecast = service.forecast(capacity.cpus) if sheet.is_live else None
+    display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
     begun_at = time.monotonic()
     try:
         with service.driver(capacity, display) as driver:

@@ -84,6 +84,8 @@ def _each_note(step: StepPreview) -> Iterator[str]:
         yield f"if {step.when}"
     elif step.when:
         yield f"since {step.when}" if step.holds else f"skipped: condition not met: {step.when}"
+    if step.requirements:
+        yield f"requires {', '.join(step.requirements)}"
     if step.retries:
         yield f"up to {pluralize(step.retries, 'retry').replace('retrys', 'retries')}"
     if step.deadline:

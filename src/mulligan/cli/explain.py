@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Annotated, Any
 
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.show import question, until
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
-from mulligan.service import LocatedLine, LocatedWait
-from mulligan.service.formatting import single_line
+from mulligan.service import LocatedLine, LocatedWait, StoryLine, describe_question, format_story, format_wait
 
-# The largest width of the column of places, and the number of lines that it is measured on.
-PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
 # A large run has many lines, which are written in chunks.
 _LINES_AT_ONCE = 1000
 
@@ -71,22 +67,16 @@ def _wait_as_json(located: LocatedWait) -> dict[str, Any]:
 
 def _show(story: Iterator[LocatedLine]) -> None:
     is_coloured = wants_colour(sys.stdout, os.environ)
-    first = list(islice(story, MEASURED_MAX))
-    width = max((len(one.where) for one in first if len(one.where) <= PLACE_CHARS_MAX), default=0)
-    lines = (_format(one, width, is_coloured=is_coloured) for one in chain(first, story))
+    lines = format_story(story, _coloured) if is_coloured else format_story(story)
     while chunk := list(islice(lines, _LINES_AT_ONCE)):
         show("\n".join(chunk))
 
 
-def _format(located: LocatedLine, width: int, *, is_coloured: bool) -> str:
-    line = located.line
-    text = tinted(visible(line.text), line.tone) if is_coloured else line.text
-    tail = "".join(f"\n{'':{width + len('00:00:00')}}   | {one}" for one in line.tail)
-    return f"{line.at.astimezone():%H:%M:%S} {located.where:<{width}}  {text}{tail}"
+def _coloured(line: StoryLine) -> str:
+    return tinted(visible(line.text), line.tone)
 
 
 def _show_wait(located: LocatedWait, home: str) -> None:
-    place = f"'{located.where}'" if located.where else "the run"
-    show(f"{place} waits for {single_line(located.wait['text'])}{until(located.wait)}")
-    if command := question(located.run_id, located.wait, home):
+    show(format_wait(located))
+    if command := describe_question(located.run_id, located.wait, home):
         complain(f"  {command}")

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, UsageRefused, visible, wants_colour
-from mulligan.service import Service
+from mulligan.cli.terminal import UsageRefused, visible, wants_colour
+from mulligan.service import NO_COLOURS, OWN_COLOURS, Service
 
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
 # The alternate screen: leaving it restores what was shown before.

@@ -23,19 +23,25 @@ def gc(
     keep: Annotated[
         int | None, Option("--keep", metavar="N", help="Also remove ended runs, except the N newest.")
     ] = None,
+    environments: Annotated[
+        str | None,
+        Option("--environments", metavar="TIME", help="Remove environments not used for so long (default 30d)."),
+    ] = None,
     is_dry: Annotated[bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove files that no run refers to, and old runs on request.
 
-    With --older-than or --keep, ended runs are removed with their events, files and called runs.
+    With --older-than or --keep, ended runs are removed with their events, files and called runs. Environments of python
+    steps that have requirements are removed when they were not used for 30 days, and built again when they are needed.
     """
     if keep is not None and keep < 0:
         raise UsageRefused(f"--keep must be at least 0, not {keep}")
     retention = RunRetention(None if older_than is None else _age(older_than), keep)
     with service_at(home) as service:
-        found = service.collect_garbage(retention, is_dry=is_dry)
+        unused = None if environments is None else _age(environments)
+        found = service.collect_garbage(retention, unused_seconds=unused, is_dry=is_dry)
     if as_json:
         show_json(to_json(found))
         return
@@ -58,6 +64,7 @@ def _rows(found: GarbageReport) -> Iterator[tuple[str, str]]:
     yield from _first("half-written artifact", found.half_written, "more half-written artifact")
     yield from _first("logs of run", found.logs, "more run")
     yield from _first("files of worker", found.workers, "more worker")
+    yield from _first("environment", found.environments, "more environment")
 
 
 def _first(label: str, garbage: list[Garbage], more: str) -> Iterator[tuple[str, str]]:
@@ -73,6 +80,7 @@ def _summary(found: GarbageReport) -> str:
         "artifact": len(found.artifacts) + len(found.half_written),
         "log folder": len(found.logs),
         "dead worker": len(found.workers),
+        "environment": len(found.environments),
     }
     counts = [pluralize(number, noun) for noun, number in kinds.items() if number]
     if not counts:

@@ -8,12 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.files import write_file
 from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.errors import MulliganError
-from mulligan.service import FORMATS, OURS, Service, Workflow, is_system, to_json
+from mulligan.service import FORMATS, OURS, Service, Workflow, is_system, to_json, write_file
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from mulligan.service import kinds_text
 from mulligan.service.formatting import ATTENTION, group_counts, group_title
 
 # A matrix with up to this many steps is shown in full; of a larger one this many have a row.
@@ -41,10 +42,3 @@ def counts_text(group: Group) -> str:
     """`8 failed, 292 completed; failures: 6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`."""
     kinds = kinds_text(group["failures"])
     return group_counts(group["statuses"]) + (f"; failures: {kinds}" if kinds else "")
-
-
-def kinds_text(failures: Mapping[str, int]) -> str:
-    """The failures by kind: `6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`, or `all with EXIT_NONZERO 3`."""
-    if len(failures) == 1 and sum(failures.values()) > 1:
-        return f"all with {next(iter(failures))}"
-    return ", ".join(f"{count:,} with {kind}" for kind, count in failures.items())

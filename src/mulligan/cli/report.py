@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.files import write_file
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show_bytes, show_json
-from mulligan.service import to_json
+from mulligan.service import to_json, write_file
 
 
 def report(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.files import write_file
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show
-from mulligan.service import Service
+from mulligan.service import Service, write_file
 
 
 def schema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,17 +19,23 @@ from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service import (
     describe_artifact,
     describe_budget,
+    describe_progress,
+    describe_question,
     describe_spending,
+    describe_value,
     failure_tail,
     spent_budget,
     suggest_commands,
     summarize_failure,
     to_json,
+    when_default_applies,
 )
 from mulligan.service.formatting import format_size, pluralize, single_line, up_to_date_since, values_text
 
 # How many failed steps are shown with their last lines.
 TAILS_MAX = 3
+# How many files that steps kept are listed.
+ARTIFACTS_MAX = 20
 # How many values of its data are shown: `mulligan data list` has them all.
 DATA_MAX = 10
 # The indent of a called run, and again of its steps.
@@ -81,11 +86,22 @@ def show_run(
     show_table(_HEADS, [*_rows(found, 0, where(home))])
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
-        show(f"output {name}: {describe_artifact(value) or cut(json.dumps(value), 200)}")
+        show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
     for name, value in islice(found["data"].items(), DATA_MAX):
-        show(f"data {name} (version {value['version']}): {cut(json.dumps(value['value']), 100)}")
+        show(f"data {name} (version {value['version']}): {cut(describe_value(value['value']), 100)}")
+    _show_artifacts(found)
     for hint in _hints(found, where(home)):
         complain(hint)
+
+
+def _show_artifacts(run: dict[str, Any]) -> None:
+    """The files that its steps kept, the latest ones."""
+    kept = run["artifacts"]
+    if len(kept) > ARTIFACTS_MAX:
+        show(f"{len(kept):,} artifacts, the last {ARTIFACTS_MAX} of them (all: --json):")
+    for one in kept[-ARTIFACTS_MAX:]:
+        again = f", attempt {one['attempt']}" if one["attempt"] > 1 else ""
+        show(f"artifact {one['file']} of '{one['place']}'{again}: {describe_artifact({'$artifact': one})}")
 
 
 def _show_tails(run: dict[str, Any], home: str) -> None:
@@ -123,7 +139,7 @@ def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
     show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
     show_attempts(found["tries"])
     if found["output"] is not None:
-        show(f"output: {describe_artifact(found['output']) or cut(json.dumps(found['output']), 200)}")
+        show(f"output: {describe_artifact(found['output']) or cut(describe_value(found['output']), 200)}")
     complain(f"its logs: mulligan logs {run_id} {name}{place}; its story: mulligan explain {run_id} {name}{place}")
 
 
@@ -143,13 +159,6 @@ def agents_line(run: dict[str, Any]) -> str:
     spent, budget = describe_spending(run["spent"]), run["budget"]
     limits = f"budget{'' if spent else ' for agents'}: {describe_budget(budget)}" if budget else ""
     return "; ".join(filter(None, (f"agents: {spent}" if spent else "", limits)))
-
-
-def until(wait: dict[str, Any]) -> str:
-    """When the default happens, if no person answers."""
-    if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
-        return ""
-    return f"; the default applies {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
 
 
 def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -237,6 +246,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield "undone"
     if step["items"]:
         yield _items(step["items"])
+    if step["progress"] and step["status"] != "completed":
+        yield f"at {describe_progress(step['progress'])}"
     if agents := agents_line(step):
         yield agents
     # The failure of a parked step is shown with the question.
@@ -247,7 +258,7 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
     # Items are counted already, and called runs are shown below.
     waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
     # Many items of a map may wait for the same.
-    yield from dict.fromkeys(f"waits for {single_line(wait['text'])}{until(wait)}" for wait in waits)
+    yield from dict.fromkeys(f"waits for {single_line(wait['text'])}{when_default_applies(wait)}" for wait in waits)
 
 
 def _paused(pause: dict[str, Any]) -> str:
@@ -288,7 +299,7 @@ def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
         if count > 1:
             yield f"{count:,} steps of '{sweep}' are paused: mulligan resume {run_id} {sweep}{place}"
     alone = (wait for wait in run["waiting_for"] if held[sweeps.get(wait.get("place", ""), "")] < 2)
-    yield from (asked for wait in alone if (asked := question(run_id, wait, place)))
+    yield from (asked for wait in alone if (asked := describe_question(run_id, wait, place)))
     for child in run["children"]:
         yield from _questions(child, place)
 
@@ -299,15 +310,3 @@ def _paused_matrices(run: dict[str, Any]) -> dict[str, str]:
     sweeps = {member: name for name, group in matrices for member in group["combinations"]}
     held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
     return {step: sweeps[step] for step in held if step in sweeps}
-
-
-def question(run_id: int, wait: dict[str, Any], home: str) -> str:
-    """The command that answers what a run waits for; "" if no person is asked."""
-    if wait["kind"] == "triage":
-        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
-    if wait["kind"] == "approval":
-        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
-    if wait["kind"] == "step_pause":
-        step = wait["steps"][0]
-        return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"
-    return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from mulligan.cli.terminal import show, visible, wants_colour
+from mulligan.service import length as length
 from mulligan.service.formatting import single_line
 
 _GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (
@@ -81,18 +82,7 @@ def cut(text: str, chars_max: int) -> str:
 def age(since: datetime, now: datetime) -> str:
     """How long ago, in one unit: `40s`, `5m`, `3h`, `12d`."""
     seconds = max(0, int((now - since).total_seconds()))
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
+    for letter, unit in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= unit:
+            return f"{seconds // unit}{letter}"
     return f"{seconds}s"
-
-
-def length(seconds: float) -> str:
-    """A duration: `0.3s`, `42s`, `3m05s`, `2h10m`."""
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    whole = timedelta(seconds=round(seconds))
-    minutes, left = divmod(int(whole.total_seconds()), 60)
-    if minutes < 60:
-        return f"{minutes}m{left:02}s" if minutes else f"{left}s"
-    return f"{minutes // 60}h{minutes % 60:02}m"

@@ -6,17 +6,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
 
 from mulligan.errors import MulliganError, Problem, render_warnings
+from mulligan.service import ANY_COLOURS, NO_COLOURS, OWN_COLOURS
+from mulligan.service import visible as visible
+from mulligan.service import wants_colour as wants_colour
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
-# Regular expressions of the escape sequences that a text may keep: the colours of our own tables, those of any program,
-# none.
-OWN_COLOURS, ANY_COLOURS, NO_COLOURS = r"\x1b\[(?:[012]|3[1-6])m", r"\x1b\[[0-9;:]*m", r"[^\s\S]"
 # Bytes of file names that are not UTF-8, except those that are also control characters.
 _BYTES = "[\udca0-\udcff]"
 _COLOURS = (
@@ -59,14 +59,6 @@ def show_json(value: object) -> None:
     show(json.dumps(value, indent=2))
 
 
-def visible(text: str, colours: str = NO_COLOURS) -> str:
-    """Escape control characters and characters that mislead the reader, except for `colours`."""
-    if text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    escaped: str = import_module("mulligan.service.formatting").escape_unprintable(text, colours)
-    return escaped
-
-
 def show_written(data: bytes, stream: TextIO) -> None:
     """Print what a program has written: unchanged to a file or pipe, and without control sequences on a terminal.
 
@@ -98,22 +90,6 @@ def show_warnings(warnings: Sequence[Problem]) -> None:
     """Print the warnings about a file on stderr: the first of each kind."""
     for text in render_warnings(warnings):
         complain(text)
-
-
-@contextmanager
-def where_there_is_room() -> Iterator[None]:
-    """Ignore output that a full disk or a closed terminal does not take; but raise if the reader of stdout is gone."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass  # the run matters more than its output
-
-
-def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a stream is a terminal whose user has not turned colours off (no-color.org)."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 def paint_error(text: str) -> str:

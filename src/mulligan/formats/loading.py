@@ -67,7 +67,8 @@ def convert(path: str | Path, *, named: str | None = None, trust_templates: bool
     path = Path(path)
     workflow, warnings = examine(path, named=named, trust_templates=trust_templates)
     if not workflow.origin:
-        return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
+        python = python_files.as_python_file(path)
+        return Converted(decode(file_bytes(python.path if python else path), str(path)).text, "", warnings)
     reader = _reader(path, named, trust_templates)
     with pause_garbage_collection():
         _, root = read_tree(file_bytes(path), path, reader)
@@ -109,7 +110,7 @@ def parse_file(source: Source, named: str | None = None) -> Node:
 
 
 def _reader(path: Path, named: str | None, trust_templates: bool) -> _Reader:
-    if named is not None and check_system(named) != OURS and path.suffix == python_files.SUFFIX:
+    if named is not None and check_system(named) != OURS and python_files.as_python_file(path) is not None:
         message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
     return _Reader(str(path), named, trust_templates)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.artifact_words import describe_file
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
 
@@ -43,7 +44,7 @@ def _distinguishing_keys(values: Sequence[Any]) -> list[str]:
 
 def _name(value: Any, keys: Sequence[str]) -> str:
     if is_artifact(value):
-        return ""
+        return describe_file(value)
     if isinstance(value, dict):
         found = [(key, value[key]) for key in keys if key in value]
         is_plain = len(found) == 1 and isinstance(found[0][1], str)

@@ -6,6 +6,7 @@ from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.language.nodes import Node, Source
+from mulligan.language.requirements import REQUIREMENTS
 from mulligan.language.shapes import (
     DURATION,
     FLAG,
@@ -157,8 +158,14 @@ PYTHON = Record(
     "python",
     {
         "code": Key(Template("python code"), "code with a main(…)"),
-        "call": Key(CALL, "a function that workers can import"),
+        "call": Key(CALL, "a function that workers can import, or one of 'source'"),
+        "source": Key(TEXT, "the text of the module in 'call': workers run it instead of importing it"),
+        "file": Key(
+            PLAIN, "where 'source' comes from, relative to where 'run' was called: its folder is imported from"
+        ),
+        "import_from": Key(PLAIN, "a further folder with modules, relative to where 'run' was called"),
         "python": Key(PLAIN, "the interpreter: a name, or a path relative to where 'run' was called"),
+        "requirements": Key(REQUIREMENTS, "the packages that it needs: it runs in an environment that has them"),
     },
     one_of=(("code",), ("call",)),
 )

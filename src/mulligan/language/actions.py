@@ -15,7 +15,7 @@ from mulligan.language.inputs import check_child_inputs
 from mulligan.language.likely_mistakes import warn_unbound_items
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.plugins import Plugin, find
-from mulligan.language.python_code import check_code
+from mulligan.language.python_code import check_code, check_source
 from mulligan.language.scope import Scope, check_expression, check_placeholder, hint_for_name, placeholders_in
 from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
@@ -152,16 +152,24 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     interpreter = keys.get("python") or scope.draft.python_interpreter
     if "call" in keys:
         params["call"] = keys["call"]
+        params.update({"import_from": keys["import_from"]} if "import_from" in keys else {})
+        if "source" in keys:
+            if interpreter is None:  # in another one it may be valid
+                check_source(keys.at("source"), scope)
+            params["source"] = keys["source"]
+            params.update({"file": keys["file"]} if "file" in keys else {})
     elif "code" in keys:
         check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None)
         params["code"] = keys["code"].text
     if interpreter:
         params["interpreter"] = interpreter
+    if requirements := keys.get("requirements", scope.draft.requirements):
+        params["requirements"] = list(requirements)
     return Action("python", params, bindings)
 
 
 def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
-    """Refuse both or none of `code` and `call`."""
+    """Refuse both or none of `code` and `call`, and a source that nothing calls."""
     if "code" in node.entries and "call" in node.entries:
         message = "'python' has 'code' and 'call', but runs only one of them"
         scope.note(scope.source.refuse("stray_key", message, node.key("call"), hint="keep one of them"))
@@ -169,6 +177,10 @@ def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
         message = "'python' has neither 'code' nor 'call'"
         hint = "add 'code: …' or 'call: package.module:function'"
         scope.note(scope.source.refuse("missing_key", message, node, hint=hint))
+    for key, needed in (("source", "call"), ("file", "source"), ("import_from", "call")):
+        if key in node.entries and needed not in node.entries:
+            message = f"'python' has '{key}' without '{needed}'"
+            scope.note(scope.source.refuse("stray_key", message, node.key(key), hint=f"add '{needed}: …'"))
 
 
 def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, Fields, Scope], Action]:

@@ -28,9 +28,11 @@ class ArtifactReader:
         self._cached: dict[Artifact, Any] = {}
 
     def read(self, reference: dict[str, Any]) -> Any:
-        """The value of the artifact; CelFailed if it is gone or damaged."""
+        """The value of the artifact; of a file its description. CelFailed if it is gone or damaged."""
         try:
             artifact = parse_reference(reference)
+            if artifact.is_file:
+                return artifact.description
             if artifact not in self._cached:
                 self._cache(artifact, decode_content(artifact, self._fetch(artifact)))
         except (ArtifactGone, ArtifactDamaged) as error:

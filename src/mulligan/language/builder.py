@@ -20,13 +20,14 @@ import linecache
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.document import UNUSABLE_CHARACTER
-from mulligan.language.loading import IncludedFiles, LoadResult
+from mulligan.language.loading import IncludedFiles, LoadResult, pause_garbage_collection
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 from mulligan.language.workflows import read_workflow
@@ -37,21 +38,58 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _CALL_LINES_MAX = 40
 
 
-class _CallSite(NamedTuple):
+class CallSite(NamedTuple):
     """The position of a call in a Python file."""
 
     file: str
     line: int
 
 
+class Located:
+    """A value inside the keys of a step that was written at another place than the step."""
+
+    __slots__ = ("site", "value")
+
+    def __init__(self, value: Any, site: CallSite) -> None:
+        self.value = value
+        self.site = site
+
+
 class Workflow:
     """A workflow that is being built. `check` returns the checked one."""
 
+    # How deep its child workflows are nested, known after `examine`.
+    depth = 0
+
     def __init__(self, name: str, **keys: Any) -> None:
         self._sites = _CallSites()
-        site = self._sites.caller()
-        self._root = self._sites.mapping({"name": name, **keys}, site)
+        self._set_up({"name": name, **keys}, self._sites.caller())
+
+    @classmethod
+    def at(cls, site: CallSite, keys: dict[str, Any]) -> Workflow:
+        """A workflow whose top-level keys were written at `site`."""
+        workflow = cls.__new__(cls)
+        workflow._sites = _CallSites()
+        workflow._set_up(keys, site)
+        return workflow
+
+    def _repr_html_(self) -> str | None:
+        """Its graph, in a notebook."""
+        html: str | None = import_module("mulligan")._flow_html(self)
+        return html
+
+    def _set_up(self, keys: dict[str, Any], site: CallSite) -> None:
+        self._root = self._sites.mapping(keys, site)
         self._file = Path(site.file)
+        self._children: dict[str, Workflow] = {}
+
+    def step_at(self, site: CallSite, name: str, keys: dict[str, Any]) -> None:
+        """Add a step that was written at `site`."""
+        self._append(name, keys, site)
+
+    def child(self, name: str, workflow: Workflow) -> None:
+        """Let `workflow={"file": name}` mean this workflow instead of a file."""
+        self._children[name] = workflow
 
     def input(self, name: str, type: str = "string", **keys: Any) -> Workflow:
         """Declare an input. Without a `default` it is required."""
@@ -112,8 +150,10 @@ class Workflow:
     def examine(self) -> LoadResult:
         """The checked workflow with its warnings."""
         source = _PythonSource(self._sites)
-        files = IncludedFiles(self._file.parent, (self._file.resolve(),), {})
-        workflow = read_workflow(self._root, source, "workflow", files)
+        files = _Children(self._children, self._file)
+        with pause_garbage_collection():
+            workflow = read_workflow(self._root, source, "workflow", files)
+        self.depth = files.depth
         return LoadResult(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
     def _declare(self, section: str, name: str, keys: Any) -> Workflow:
@@ -125,14 +165,14 @@ class Workflow:
         self._set(mapping, name, self._sites.node(keys, site), site)
         return self
 
-    def _append(self, name: str, keys: dict[str, Any], site: _CallSite) -> None:
+    def _append(self, name: str, keys: dict[str, Any], site: CallSite) -> None:
         steps = self._root.get("steps")
         if not isinstance(steps, Sequence):
             steps = Sequence(self._sites.index(site), 0)
             self._set(self._root, "steps", steps, site)
         steps.items.append(self._sites.mapping({"step": name, **keys}, site))
 
-    def _set(self, mapping: Mapping, key: str, value: Node, site: _CallSite) -> None:
+    def _set(self, mapping: Mapping, key: str, value: Node, site: CallSite) -> None:
         if key in mapping.entries:
             first = self._sites.sites[mapping.key(key).line].line
             message = f"'{shorten(key)}' appears twice: first in line {first}"
@@ -140,40 +180,81 @@ class Workflow:
         mapping.entries[key] = (self._sites.scalar(key, site), value)
 
 
+class _Children(IncludedFiles):
+    """The workflows that `workflow` actions name: those given as objects, and files."""
+
+    def __init__(self, given: dict[str, Workflow], file: Path) -> None:
+        super().__init__(file.parent, (file.resolve(),), {})
+        self._given = given
+
+    def child(self, file: str, node: Node, source: Source) -> CheckedWorkflow:
+        given = self._given.get(file)
+        if given is None:
+            return super().child(file, node, source)
+        try:
+            checked = given.check()
+        except LanguageError as error:
+            source.problems.extend(error.problems[1:])
+            raise Refusal(error.problems[0]) from None
+        self.refuse_too_deep(len(self.stack) + given.depth, node, source)
+        self.depth = max(self.depth, given.depth + 1)
+        return checked
+
+
 class _CallSites:
     """Numbers the call sites. The line of a node is the number of its call site."""
 
     def __init__(self) -> None:
-        self.sites: list[_CallSite] = []
+        self.sites: list[CallSite] = []
+        # A located value that is used again has the same node, as an alias has in YAML.
+        self._located: dict[int, tuple[Located, Node]] = {}
 
-    def caller(self) -> _CallSite:
+    def caller(self) -> CallSite:
         """The call site outside this module."""
         frame = sys._getframe(1)
         while frame.f_back and frame.f_code.co_filename == __file__:
             frame = frame.f_back
-        return _CallSite(frame.f_code.co_filename, frame.f_lineno)
+        return CallSite(frame.f_code.co_filename, frame.f_lineno)
 
-    def index(self, site: _CallSite) -> int:
+    def index(self, site: CallSite) -> int:
         if not self.sites or self.sites[-1] != site:
             self.sites.append(site)
         return len(self.sites) - 1
 
-    def mapping(self, value: dict[str, Any], site: _CallSite) -> Mapping:
-        node = Mapping(self.index(site), 0)
+    def mapping(self, value: dict[str, Any], site: CallSite) -> Mapping:
+        return self._mapping(value, site, self.index(site))
+
+    def node(self, value: Any, site: CallSite) -> Node:
+        return self._node(value, site, self.index(site))
+
+    def scalar(self, value: Any, site: CallSite) -> Scalar:
+        return self._scalar(value, site, self.index(site))
+
+    def _mapping(self, value: dict[str, Any], site: CallSite, line: int) -> Mapping:
+        node = Mapping(line, 0)
+        entries = node.entries
         for key, inner in value.items():
-            node.entries[str(key)] = (self.scalar(str(key), site), self.node(inner, site))
+            entries[str(key)] = (self._scalar(str(key), site, line), self._node(inner, site, line))
         return node
 
-    def node(self, value: Any, site: _CallSite) -> Node:
+    def _node(self, value: Any, site: CallSite, line: int) -> Node:
+        if type(value) is str:  # most values are texts
+            return self._scalar(value, site, line)
         if isinstance(value, dict):
-            return self.mapping(value, site)
+            return self._mapping(value, site, line)
         if isinstance(value, list | tuple):
-            sequence = Sequence(self.index(site), 0)
-            sequence.items = [self.node(item, site) for item in value]
+            sequence = Sequence(line, 0)
+            sequence.items = [self._node(item, site, line) for item in value]
             return sequence
-        return self.scalar(value, site)
+        if isinstance(value, Located):
+            if id(value) not in self._located:
+                self._located[id(value)] = (value, self.node(value.value, value.site))
+            return self._located[id(value)][1]
+        return self._scalar(value, site, line)
 
-    def scalar(self, value: Any, site: _CallSite) -> Scalar:
+    def _scalar(self, value: Any, site: CallSite, line: int) -> Scalar:
+        if type(value) is str and value.isascii() and value.isprintable():
+            return Scalar(value, value, '"', line, 0, 0)
         value = _plain(value)
         if problem := self._problem_of_value(value, site):
             raise LanguageError([problem])
@@ -186,9 +267,9 @@ class _CallSites:
             if isinstance(value, bool)
             else repr(value)
         )
-        return Scalar(value, text, '"', self.index(site), 0, 0)
+        return Scalar(value, text, '"', line, 0, 0)
 
-    def _problem_of_value(self, value: Any, site: _CallSite) -> Problem | None:
+    def _problem_of_value(self, value: Any, site: CallSite) -> Problem | None:
         """The problem of a value that no file could contain either, if there is one."""
         if isinstance(value, str) and (unusable := UNUSABLE_CHARACTER.search(value)):
             message = f"the text contains the character U+{ord(unusable.group()):04X}, which is not allowed"
@@ -201,17 +282,22 @@ class _CallSites:
             return self.problem("value", message, site, "", "")
         return None
 
-    def problem_of_function(self, function: Callable[..., Any], site: _CallSite) -> Problem:
+    def problem_of_function(self, function: Callable[..., Any], site: CallSite) -> Problem:
         message = f"workers cannot import the function '{function.__qualname__}'"
         hint = "put it at the top of a module that is not run as a script"
         if function.__module__.startswith("<"):  # see `python_file_process`
             hint = "call mulligan from the folder of this file, or from one above it"
         return self.problem("function", message, site, function.__qualname__, hint)
 
-    def problem(self, code: str, message: str, site: _CallSite, word: str, hint: str) -> Problem:
-        line, column, length = _locate(site, word)
-        shown = linecache.getline(site.file, line).rstrip("\n")
-        return Problem(f"language.{code}", message, site.file, line, column + 1, length, shown, hint)
+    def problem(self, code: str, message: str, site: CallSite, word: str, hint: str) -> Problem:
+        return problem_at(site, code, message, word, hint)
+
+
+def problem_at(site: CallSite, code: str, message: str, word: str, hint: str) -> Problem:
+    """A problem that points at `word` in the call at `site`, or at the whole line."""
+    line, column, length = _locate(site, word)
+    shown = linecache.getline(site.file, line).rstrip("\n")
+    return Problem(f"language.{code}", message, site.file, line, column + 1, length, shown, hint)
 
 
 class _PythonSource(Source):
@@ -244,7 +330,7 @@ def _plain(value: Any) -> Any:
     return value if kind is None else value[:] if kind is str else kind(value)
 
 
-def _locate(site: _CallSite, word: str) -> tuple[int, int, int]:
+def _locate(site: CallSite, word: str) -> tuple[int, int, int]:
     """The line, column and length of `word` in the call that starts at `site`, or of the call itself."""
     first = linecache.getline(site.file, site.line)
     indent = len(first) - len(first.lstrip())

@@ -31,12 +31,24 @@ from mulligan.language import cel, cel_cost, cel_process
 from mulligan.language.artifact_reader import ArtifactReader, refuse_references_in
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_analysis import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
-from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing, closing_brace, tokens
+from mulligan.language.cel_tokens import (
+    RESERVED,
+    STRING,
+    TOO_DEEP,
+    TYPE_NAMES,
+    BadToken,
+    Token,
+    closing,
+    closing_brace,
+    tokens,
+)
 
 # `${any_path(…)}` in a path: its value may point anywhere.
 ANY_PATH = "any_path"
 SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
+# Names with dots between them. Most expressions are such a path.
+_DOTTED = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _PLACEHOLDER = lazy_regex(r"\$?\$\{")
 _OFFENDER = lazy_regex(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
 # Words, signs and functions of other languages, with their CEL equivalents.
@@ -404,6 +416,10 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
     """The cached program of `source`; BadToken if it is not a valid expression."""
     if len(source) > SOURCE_CHARS_MAX:
         raise BadToken(f"it is longer than {SOURCE_CHARS_MAX} characters", 0, 1)
+    if _DOTTED.fullmatch(source):
+        path = tuple(source.split("."))
+        if RESERVED.isdisjoint(path) and TYPE_NAMES.isdisjoint(path):
+            return _PathProgram(source, path, (path,))
     found = tokens(source)
     if not found:
         raise BadToken("it is empty", 0, 1)

@@ -54,9 +54,9 @@ def lint(path: str | Path) -> list[Problem]:
 def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) -> LoadResult:
     """The checked workflow in a file, with its warnings. `read` also parses the files it includes."""
     path = Path(path)
-    if path.suffix == python_files.SUFFIX and text is None:
-        file_bytes(path)  # refuse an unreadable file before a process is started
-        return LoadResult(*python_files.build(path))
+    if text is None and (file := python_files.as_python_file(path)) is not None:
+        file_bytes(file.path)  # refuse an unreadable file before a process is started
+        return LoadResult(*python_files.build(file))
     data = file_bytes(path) if text is None else _encode(text)
     with pause_garbage_collection():
         return _load(data, path, IncludedFiles(path.parent, (path.resolve(),), {}, read))
@@ -152,14 +152,14 @@ class IncludedFiles:
         if real not in self.known:
             self.known[real] = self._load_child(path, real, file, node, source)
         child = self.known[real]
-        self._refuse_too_deep(len(self.stack) + child.depth, node, source)
+        self.refuse_too_deep(len(self.stack) + child.depth, node, source)
         self.depth = max(self.depth, child.depth + 1)
         self.size += child.size
         if self.size > INCLUDES_MAX:
             raise source.refuse("include", f"more than {INCLUDES_MAX:,} workflows are included", node)
         return child.workflow
 
-    def _refuse_too_deep(self, depth: int, node: Node, source: Source) -> None:
+    def refuse_too_deep(self, depth: int, node: Node, source: Source) -> None:
         if depth > INCLUDE_DEPTH_MAX:
             message = f"workflows include each other more than {INCLUDE_DEPTH_MAX} deep"
             raise source.refuse("include_depth", message, node)
@@ -172,7 +172,7 @@ class IncludedFiles:
         if real in self.stack:
             way = " → ".join(each.name for each in (*self.stack[self.stack.index(real) :], real))
             raise source.refuse("include_cycle", f"'{file}' includes itself: {way}", node)
-        self._refuse_too_deep(len(self.stack), node, source)
+        self.refuse_too_deep(len(self.stack), node, source)
         return real
 
     def _load_child(self, path: Path, real: Path, file: str, node: Node, source: Source) -> LoadedFile:

@@ -7,7 +7,7 @@ import warnings
 from functools import lru_cache
 
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.nodes import Mapping, Refusal, Scalar
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar
 from mulligan.language.scope import Scope
 from mulligan.language.suggestions import did_you_mean
 
@@ -35,6 +35,12 @@ def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *,
         hint = "define main(…): its parameters come from 'args'"
         raise scope.source.refuse("python", "the python code has no function 'main'", key, hint=hint)
     _check_arguments(main, code, args, scope)
+
+
+def check_source(code: Node, scope: Scope) -> None:
+    """Check that the source of a module parses."""
+    assert isinstance(code, Scalar)
+    _parse(code, scope)
 
 
 def _parse(code: Scalar, scope: Scope) -> ast.Module:

@@ -6,9 +6,11 @@ import linecache
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -16,17 +18,19 @@ from msgspec.structs import replace
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.builder import Workflow
-from mulligan.language.python_files import Built
-from mulligan.language.suggestions import quote_list
+from mulligan.language.python_files import Built, PythonFile
+from mulligan.language.suggestions import did_you_mean, quote_list
 
-# The variable to use if a file makes several workflows.
-PREFERRED = "workflow"
+# The variables to use if a file makes several workflows.
+PREFERRED = ("workflow", "flow")
+# The method of a `@flow`, which makes a workflow of it.
+_METHOD = "__mulligan_workflow__"
 
 
-def main(path: str, fd: str) -> None:
+def main(path: str, name: str, fd: str) -> None:
     """Write the answer to the pipe `fd`."""
     try:
-        built = _build(Path(path))
+        built = _build(PythonFile(Path(path), name))
     except LanguageError as refused:
         built = Built(
             problems=tuple(
@@ -37,17 +41,30 @@ def main(path: str, fd: str) -> None:
         answer.write(msgspec.json.encode(built))
 
 
-def _build(path: Path) -> Built:
-    found = _choose_workflow(_execute(path), path)
+def _build(file: PythonFile) -> Built:
+    module = _execute(file.path)
+    return _examine(choose_workflow(module, file), file.path)
+
+
+def _examine(found: Any, path: Path) -> Built:
     if isinstance(found, CheckedWorkflow):
         return Built(found)
-    examined = found.examine()
+    try:
+        examined = (found if isinstance(found, Workflow) else getattr(found, _METHOD)()).examine()
+    except LanguageError:
+        raise
+    except (Exception, SystemExit) as error:  # the function of a flow may raise anything
+        raise LanguageError([_error_problem(error, path)]) from None
     return Built(examined.workflow, examined.warnings)
 
 
 def _execute(path: Path) -> ModuleType:
     """The file as a module, with the name under which a worker imports it from the current folder."""
-    sys.path[:0] = [str(Path.cwd()), str(path.parent.resolve())]
+    __mulligan_loading__ = path  # noqa: F841 - a run that the file starts now is refused
+    folder = str(path.parent.resolve())
+    sys.path[:0] = [str(Path.cwd()), folder]
+    # Flows let workers import from there, too.
+    sys.modules["__main__"].__mulligan_folder__ = folder  # type: ignore[attr-defined]
     spec = spec_from_file_location(module_name(path), os.path.abspath(path))
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
@@ -70,17 +87,74 @@ def module_name(path: Path) -> str:
     return ".".join(parts) if parts and all(map(str.isidentifier, parts)) else f"<{path.stem}>"
 
 
-def _choose_workflow(module: ModuleType, path: Path) -> Workflow | CheckedWorkflow:
-    found: dict[str, Workflow | CheckedWorkflow] = {
-        name: value for name, value in vars(module).items() if isinstance(value, (Workflow, CheckedWorkflow))
-    }
-    distinct = {id(value): value for value in found.values()}
-    if PREFERRED in found or len(distinct) == 1:
-        return found.get(PREFERRED) or next(iter(found.values()))
-    if not distinct:
-        raise LanguageError([_file_problem(path, "the file makes no workflow", f"write {PREFERRED} = Workflow(…)")])
-    message = f"the file makes {len(distinct)} workflows: {quote_list(found, 'and')}"
-    raise LanguageError([_file_problem(path, message, f"name the one to run '{PREFERRED}'")])
+def _workflows_in(module: ModuleType) -> dict[str, Any]:
+    """The workflows and flows of the file, by the names of their variables. One with two names is there once."""
+    found: dict[int, tuple[str, Any]] = {}
+    for name, value in vars(module).items():
+        is_one = isinstance(value, (Workflow, CheckedWorkflow)) or hasattr(type(value), _METHOD)
+        if is_one and (id(value) not in found or name in PREFERRED):
+            found[id(value)] = name, value
+    return dict(found.values())
+
+
+def choose_workflow(module: ModuleType, file: PythonFile) -> Any:
+    """The workflow that is meant: the one that was named, or the only one that a user of the file can mean."""
+    found, path = _workflows_in(module), file.path
+    if file.name:
+        return _named_workflow(found, file)
+    if not found:
+        hint = "decorate a function with @flow, or write workflow = Workflow(…)"
+        raise LanguageError([_file_problem(path, "the file makes no workflow", hint)])
+    if len(found) == 1:
+        return next(iter(found.values()))
+    for name in (*PREFERRED, path.stem.replace("-", "_")):
+        if name in found:
+            return found[name]
+    # Those that were imported are there to be called.
+    own = {name: value for name, value in found.items() if not _is_imported(value, module)}
+    roots = own if len(own) == 1 else _not_called(own or found, path)
+    if len(roots) == 1:
+        return next(iter(roots.values()))
+    message = f"the file makes {len(found)} workflows: {quote_list(found, 'and')}"
+    hint = f"choose one: {path}:{next(iter(roots or found))}, or call it '{PREFERRED[0]}'"
+    raise LanguageError([_file_problem(path, message, hint)])
+
+
+def _is_imported(value: Any, module: ModuleType) -> bool:
+    return hasattr(type(value), _METHOD) and getattr(value, "__module__", module.__name__) != module.__name__
+
+
+def _named_workflow(found: dict[str, Any], file: PythonFile) -> Any:
+    """The workflow that was asked for, by the name of its variable, otherwise by its own name."""
+    if file.name in found:
+        return found[file.name]
+    by_name = {str(getattr(value, "name", "")): value for value in found.values()}
+    if file.name in by_name:
+        return by_name[file.name]
+    message = f"the file makes no workflow '{file.name}'"
+    hint = did_you_mean(file.name, [*found]) or (f"it makes {quote_list(found, 'and')}" if found else "it makes none")
+    raise LanguageError([_file_problem(file.path, message, hint)])
+
+
+def _not_called(found: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Those that no other one calls. One that cannot be built calls none: its problems are shown when it runs."""
+    called: set[str] = set()
+    names: dict[str, str] = {}
+    for name, value in found.items():
+        try:
+            workflow = _examine(value, path).workflow
+        except LanguageError:
+            continue
+        assert workflow is not None
+        names[name] = workflow.name
+        called.update(_names_below(workflow))
+    return {name: value for name, value in found.items() if names.get(name) not in called}
+
+
+def _names_below(workflow: CheckedWorkflow) -> Iterator[str]:
+    for child in workflow.children.values():
+        yield child.name
+        yield from _names_below(child)
 
 
 def _file_problem(path: Path, message: str, hint: str) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +22,23 @@ _PACKAGE_PARENT = str(Path(__file__).parents[2])
 _NOTHING = "the file ended its process before it made a workflow"
 
 
+class PythonFile(NamedTuple):
+    """A Python file, and which of its workflows is meant: "" for the one that it makes or calls its main one."""
+
+    path: Path
+    name: str = ""
+
+
+def as_python_file(path: Path) -> PythonFile | None:
+    """`nightly.py`, or `nightly.py:weekly`, which names one of its workflows; None if it is another file."""
+    if path.suffix == SUFFIX:
+        return PythonFile(path)
+    file, colon, name = path.name.rpartition(":")
+    if colon and file.endswith(SUFFIX) and not path.exists():
+        return PythonFile(path.with_name(file), name)
+    return None
+
+
 class Built(msgspec.Struct, omit_defaults=True):
     """The result of a Python file: a workflow with warnings, or problems."""
 
@@ -29,19 +47,20 @@ class Built(msgspec.Struct, omit_defaults=True):
     problems: tuple[Problem, ...] = ()
 
 
-def build(path: Path) -> tuple[Workflow, tuple[Problem, ...]]:
+def build(file: PythonFile) -> tuple[Workflow, tuple[Problem, ...]]:
     """The checked workflow that the file makes, and its warnings. LanguageError if it makes no valid workflow."""
-    answer = _run(path)
+    path = file.path
+    answer = _run(file)
     built = msgspec.json.decode(answer, type=Built) if answer else Built()
     if built.workflow is None:
         raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
     return built.workflow, built.warnings
 
 
-def _run(path: Path) -> bytes:
+def _run(file: PythonFile) -> bytes:
     """Run the file and return its answer from a separate pipe: what it prints goes to the terminal."""
     reader, writer = os.pipe()
-    argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(path), str(writer)]
+    argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(file.path), file.name, str(writer)]
     os.set_inheritable(writer, True)
     files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
     pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files)

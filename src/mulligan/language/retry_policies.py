@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mulligan.core.deciding.conditions import CONDITIONS
 from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import read_action, shell_action
@@ -19,9 +21,16 @@ def read_retry(node: Node | None, scope: Scope, settings: Settings) -> Retry:
     """The rules of `retry`; none if there is no node."""
     if node is None:
         return Retry()
+    # An alias in YAML, and the steps of one function in Python, have the same node.
+    known: dict[Any, tuple[Node, Retry]] = scope.draft.plain_retries
+    if id(node) in known:
+        return known[id(node)][1]
     form = RETRY.read(node, "'retry'", scope.source)
     if isinstance(form, Fields):
-        return _policy(form, scope, settings)
+        retry = _policy(form, scope, settings)
+        if not scope.source.problems and not any(rule.recovery_script for rule in retry.rules):
+            known[id(node)] = (node, retry)
+        return retry
     if isinstance(form, str) and isinstance(node, Scalar):
         scope.draft.used.add(("retry_policies", form))
         return read_policy(form, node, scope, settings)

@@ -101,12 +101,16 @@ class Draft(msgspec.Struct):
     policies: Mapping | None = None
     # Policies that were read and mean the same wherever they are used.
     plain_policies: dict[str, Any] = {}
+    # The same for rules that are written where they are used, by the identity of their node.
+    plain_retries: dict[int, Any] = {}
     handlers: Mapping | None = None
     # Names that some map of the file binds. Elsewhere they are most likely a mistake.
     item_names: frozenset[str] = frozenset()
     shell_interpreter: str | None = None
     is_shell_strict: bool = True
     python_interpreter: str | None = None
+    # Of python actions that name none.
+    requirements: tuple[str, ...] = ()
     agent_provider: str | None = None
     uses: list[Use] = []
     # The declarations that are used: `("inputs", "target")`, or `("inputs", "*")` for all of a section.

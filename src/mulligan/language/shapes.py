@@ -492,11 +492,13 @@ class Record(Shape, frozen=True, dict=True):
         values: dict[str, Any] = {}
         for word, (key, value) in node.entries.items():
             known = self.known(word)
-            with source.noting:
+            try:  # `source.noting` would take longer, and this runs for every key
                 if known is not None:
                     values[word] = known.shape.read(value, f"'{word}'", source)
                 elif not (self.may_extend and word.startswith("x-")):
                     raise self._refuse_unknown(key, node, label, source)
+            except Refusal as refusal:
+                source.note(refusal)
         self._note_missing(node, label, source)
         others = [word for word in node.entries if word not in self.keys]
         if not others:

@@ -20,6 +20,7 @@ from mulligan.language.plaintext_secrets import SecretShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import parse_duration
 from mulligan.language.regular_expressions import PATTERN
+from mulligan.language.requirements import REQUIREMENTS
 from mulligan.language.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY, RETRY
 from mulligan.language.shapes import (
     DURATION,
@@ -314,6 +315,7 @@ DEFAULTS = Record(
         ),
         "strict": STRICT,
         "python": Key(PLAIN, "the interpreter of python actions: a name, or a path relative to where 'run' was called"),
+        "requirements": Key(REQUIREMENTS, "the packages of python actions that name no requirements themselves"),
         "agent": Key(STEP_NAME, "the provider of agent actions (default claude)"),
     },
 )

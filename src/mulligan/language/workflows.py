@@ -199,6 +199,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
         draft.shell_interpreter = form.get("shell")
         draft.is_shell_strict = form.get("strict", True)
         draft.python_interpreter = form.get("python")
+        draft.requirements = form.get("requirements", ())
         draft.agent_provider = form.get("agent")
         settings = Settings().merge(form, scope)
         if "logs" in form:

@@ -16,32 +16,53 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mulligan.core.model.events import HostCapacity
+    from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
+    from mulligan.language.suggestions import did_you_mean
+    from mulligan.service.artifacts import KeptFile
+    from mulligan.service.attempt_progress import describe_progress
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.breakers import Breaker
+    from mulligan.service.console.display import Display
+    from mulligan.service.console.paper import Paper, paper
+    from mulligan.service.console.summary import show_outcome
+    from mulligan.service.console.terminal_text import (
+        ANY_COLOURS,
+        NO_COLOURS,
+        OWN_COLOURS,
+        kinds_text,
+        length,
+        visible,
+        wants_colour,
+    )
     from mulligan.service.corrections import ChangedSteps, CorrectedWorkflow, Correction
     from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult, make_decision, read_decisions
     from mulligan.service.descriptions import (
         describe_artifact,
         describe_budget,
         describe_spending,
+        describe_value,
         failure_tail,
         message_lines,
         summarize_failure,
     )
     from mulligan.service.doctor import Check
-    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, capacity_for, machine
+    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
+    from mulligan.service.home import Home
     from mulligan.service.items import Item
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import UnknownAttempt
+    from mulligan.service.named_files import FileUnreadable, FileUnwritable, read_file, write_file
     from mulligan.service.next_commands import command_for_request, commands_for_wait, suggest_commands
     from mulligan.service.outcome import MatrixFailures, Outcome, exit_code
+    from mulligan.service.page.markup import Html, element, join_html
+    from mulligan.service.page.styles import format_elapsed, status_label, status_tone
     from mulligan.service.pending import PendingEntry, describe_earlier_run
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
@@ -50,39 +71,55 @@ if TYPE_CHECKING:
     from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
+    from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.service import Service, open_service, open_temporary_service
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
+    from mulligan.service.story_text import describe_question, format_story, format_wait, when_default_applies
     from mulligan.service.usage import StepUsage, UsedResources
     from mulligan.service.values import parse_duration, parse_size, parse_time, read_budgets
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine, WorkerTask
     from mulligan.service.workflow_files import Validation
+    from mulligan.worker.progress_records import Progress
 
 _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
+    "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
+    "mulligan.language.suggestions": "did_you_mean",
+    "mulligan.service.artifacts": "KeptFile",
+    "mulligan.service.attempt_progress": "describe_progress",
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.breakers": "Breaker",
+    "mulligan.service.console.display": "Display",
+    "mulligan.service.console.paper": "Paper paper",
+    "mulligan.service.console.summary": "show_outcome",
+    "mulligan.service.console.terminal_text": "ANY_COLOURS NO_COLOURS OWN_COLOURS kinds_text length visible "
+    "wants_colour",
     "mulligan.service.corrections": "ChangedSteps CorrectedWorkflow Correction",
     "mulligan.service.decisions": "Decision DecisionPreview DecisionResult make_decision read_decisions",
-    "mulligan.service.descriptions": "describe_artifact describe_budget describe_spending "
+    "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
-    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver capacity_for machine",
+    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
     "mulligan.service.handler_trial": "HandlerResult HandlerTrial describe_result parse_failure",
+    "mulligan.service.home": "Home",
     "mulligan.service.items": "Item",
     "mulligan.service.json_output": "error_to_json log_lines_to_json to_json",
     "mulligan.service.log_following": "LogPiece LogSelection",
     "mulligan.service.logs": "UnknownAttempt",
+    "mulligan.service.named_files": "FileUnreadable FileUnwritable read_file write_file",
     "mulligan.service.next_commands": "command_for_request commands_for_wait suggest_commands",
     "mulligan.service.outcome": "MatrixFailures Outcome exit_code",
+    "mulligan.service.page.markup": "Html element join_html",
+    "mulligan.service.page.styles": "format_elapsed status_label status_tone",
     "mulligan.service.pending": "PendingEntry describe_earlier_run",
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
@@ -91,16 +128,19 @@ _NAMES = {
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",
+    "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.service": "Service open_service open_temporary_service",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
+    "mulligan.service.story_text": "describe_question format_story format_wait when_default_applies",
     "mulligan.service.usage": "StepUsage UsedResources",
     "mulligan.service.values": "parse_duration parse_size parse_time read_budgets",
     "mulligan.service.waiting": "Until WaitEvent",
     "mulligan.service.workers": "WorkerLine WorkerTask",
     "mulligan.service.workflow_files": "Validation",
+    "mulligan.worker.progress_records": "Progress",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

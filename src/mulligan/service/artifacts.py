@@ -1,12 +1,52 @@
-"""Where large outputs are stored."""
+"""Where large outputs are stored, and the files that steps kept."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
-from mulligan.core.model.artifacts import KEY, holds_reference, parse_reference, replace_references
+import msgspec
+
+from mulligan.core.model.artifacts import KEY, Artifact, holds_reference, parse_reference, replace_references
+from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
 from mulligan.errors import ArtifactDamaged
 from mulligan.ports import Artifacts
+
+
+class KeptFile(msgspec.Struct):
+    """A file that an attempt kept: its name, and what the store knows of it."""
+
+    place: str
+    attempt: int
+    file: str
+    size: int
+    sha256: str
+    format: str
+    # Its name in the store; and its path, if the store uses files.
+    name: str
+    path: str = ""
+
+
+def kept_files(entry: Entry, artifacts: Artifacts | None = None) -> Iterator[KeptFile]:
+    """The files that the attempt of an event kept; with their paths, if `artifacts` knows them."""
+    fact = entry.fact
+    if not isinstance(fact, AttemptSucceeded | AttemptFailed):
+        return
+    for reference in fact.artifacts:
+        try:
+            one = parse_reference(reference)
+        except ArtifactDamaged:
+            continue  # written by hand
+        path = "" if artifacts is None else artifacts.path(one)
+        name = unquote(one.name.rpartition("/")[2])
+        yield KeptFile(fact.place, fact.attempt, name, one.size, one.sha256, one.format, one.name, path)
+
+
+def file_path(artifacts: Artifacts, kept: KeptFile) -> str:
+    """The path of a kept file; "" if the store does not use files."""
+    return artifacts.path(Artifact(kept.name, kept.size, kept.sha256))
+
 
 Shown = TypeVar("Shown")
 

@@ -14,6 +14,8 @@ from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.spending import FIGURES
 from mulligan.core.state.scope import error_view
+from mulligan.service.artifacts import KeptFile, kept_files
+from mulligan.worker.progress_records import Progress
 
 # The first two are for attempts that have not ended.
 Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
@@ -38,6 +40,9 @@ class AttemptRecord(msgspec.Struct):
     cost: str | None = None
     model: str | None = None
     failure: dict[str, Any] | None = None
+    # What it reported last, while it runs and afterwards; and the files that it kept.
+    progress: Progress | None = None
+    artifacts: list[KeptFile] = []
 
 
 def list_attempts(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[AttemptRecord]:
@@ -67,6 +72,7 @@ def _apply(found: dict[tuple[str, int], AttemptRecord], entry: e.Entry, round_: 
     one = found.setdefault((fact.place, fact.attempt), AttemptRecord(fact.place, fact.attempt, round_, entry.at))
     if not isinstance(fact, e.AttemptScheduled):
         _update(one, fact, entry.at)
+        one.artifacts.extend(kept_files(entry))
 
 
 def _update(one: AttemptRecord, fact: Any, at: datetime) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from mulligan.core.model.artifacts import KEY, is_artifact
+from mulligan.core.model.artifact_words import describe_file, with_files_described
+from mulligan.core.model.artifacts import KEY, holds_reference, is_artifact
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_size, strip_control_characters
 from mulligan.core.model.spending import format_spent, spent_from_usage
@@ -50,13 +52,25 @@ def describe_spending(shown: dict[str, Any] | None) -> str:
 
 
 def describe_artifact(value: Any) -> str:
-    """A reference to an artifact: `3.2MiB, in .mulligan/artifacts/…`; "" for any other value."""
+    """A reference to an artifact: `3.2MiB, in .mulligan/artifacts/…`; "" for any other value.
+
+    That to a file says what it is: `table 1,000 × 5 (parquet, 12KiB), in …`.
+    """
     if not is_artifact(value):
         return ""
     reference = value[KEY] if isinstance(value[KEY], dict) else {}
     path = reference.get("path", "")
     where = _from_here(path) if path else f"the store: {reference.get('name', '')}"
-    return f"{format_size(reference.get('size', 0))}, in {where}"
+    return f"{describe_file(value) or format_size(reference.get('size', 0))}, in {where}"
+
+
+def describe_value(value: Any) -> str:
+    """A value as JSON in one line, with words in place of what is stored beside the log."""
+    if is_artifact(value):
+        return describe_artifact(value)
+    if not holds_reference(value):
+        return json.dumps(value)
+    return strip_control_characters(json.dumps(with_files_described(value), ensure_ascii=False))
 
 
 def _from_here(path: str) -> str:

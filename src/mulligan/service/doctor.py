@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +29,7 @@ from mulligan.service.run_reader import RunReader
 from mulligan.store.kinds import kind_of
 from mulligan.store.statements import migrations
 from mulligan.worker import task_cgroups
+from mulligan.worker.installers import InstallFailed, describe_installer
 from mulligan.worker.own_cgroup import OomKills
 
 Health = Literal["ok", "warning", "problem"]
@@ -78,6 +80,7 @@ def _checks(home: Home) -> Iterator[Check]:
     yield subreaper(sys.platform)
     yield memory_kills(OomKills().is_available)
     yield memory_limits(task_cgroups.find_usable_parent(os.getpid()))
+    yield _requirements()
     yield _guarded("clock", lambda: _clock(home, offset))
 
 
@@ -146,6 +149,14 @@ def memory_limits(ground: task_cgroups.CgroupParent | None) -> Check:
             "limits", "ok", "memory limits of steps are enforced by measuring: no control group here can be divided"
         )
     return Check("limits", "ok", f"the kernel enforces memory limits of shell steps, in groups below '{ground.folder}'")
+
+
+def requirements(installer: str | None) -> Check:
+    """What installs the requirements of python steps. Without it other steps run."""
+    if installer:
+        return Check("requirements", "ok", f"environments of python steps are made by {installer}")
+    advice = "install uv, or a Python with venv and pip: steps with 'requirements' cannot run without"
+    return Check("requirements", "warning", "there is neither uv nor venv and pip", advice)
 
 
 def clock(now: datetime, jumped_seconds: float, newest: datetime | None, skew_seconds: float | None) -> Check:
@@ -227,6 +238,13 @@ def _tasks() -> Check:
         return Check("tasks", "ok", "a step that runs 'true' completed")
     message = "; ".join(failure["message"] for failure in found["failures"]) or found["reason"]
     return Check("tasks", "problem", f"a step that runs 'true' {found['status']}: {message}")
+
+
+def _requirements() -> Check:
+    try:
+        return requirements(describe_installer(os.environ, lambda name: find_spec(name) is not None))
+    except InstallFailed as failed:
+        return Check("requirements", "problem", failed.message)
 
 
 def _clock(home: Home, offset: float) -> Check:

@@ -127,6 +127,8 @@ class Driver:
         # The host name under which the store knows its tasks.
         self.host = host
         self.interrupts = 0
+        # The first signal that interrupted us: 0 if none did.
+        self.interrupted_by = 0
         self.executor: Executor | None = None
         self.lock: lock.Lock | None = None
         self._locks = Locks(home, is_shared=store.is_shared)
@@ -463,17 +465,26 @@ class Driver:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Count Ctrl-C and SIGTERM. The loop acts on them between two rounds."""
+        """Count Ctrl-C and SIGTERM. The loop acts on them between two rounds.
+
+        A run that another thread than the main one drives is not interrupted.
+        """
         signals = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._note) for number in signals}
+        try:
+            before = {number: signal.signal(number, self._note) for number in signals}
+        except ValueError:
+            # Only the main thread may handle signals.
+            before = {}
         try:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # None: it was not set from Python, which cannot set it again.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.interrupts += 1
+        self.interrupted_by = self.interrupted_by or number
 
     def _wind_up(self) -> None:
         """Start nothing more, stop all tasks with their grace (none after a second Ctrl-C), and write their results."""

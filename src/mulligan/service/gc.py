@@ -25,11 +25,14 @@ from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
 from mulligan.service.run_reader import PAGE, RunReader
 from mulligan.worker import lock
+from mulligan.worker.environment_cache import REQUESTS, cache_folder, find_unused, remove_unused
 from mulligan.worker.folders import remove_folder
 from mulligan.worker.output_storage import artifact_folder_of
 
 # Younger files may belong to an attempt that is just ending, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
+# Environments of python steps are built again when they are needed, so old ones need no flag to be removed.
+UNUSED_SECONDS = 30 * 24 * 3600.0
 # How many runs are removed in one transaction, so that other processes can write in between.
 REMOVED_AT_ONCE = 50
 
@@ -51,12 +54,15 @@ class GarbageReport(msgspec.Struct, frozen=True):
     # By the number of the run.
     logs: list[Garbage]
     workers: list[Garbage]
+    # Environments of python steps: in the cache of the user, which all homes share.
+    environments: list[Garbage] = []
     # Why logs were not examined; "" if they were.
     left: str = ""
 
     @property
     def size(self) -> int:
-        return sum(one.size for kind in (self.artifacts, self.half_written, self.logs, self.workers) for one in kind)
+        kinds = (self.artifacts, self.half_written, self.logs, self.workers, self.environments)
+        return sum(one.size for kind in kinds for one in kind)
 
 
 class RunRetention(msgspec.Struct, frozen=True):
@@ -78,11 +84,24 @@ class RunRetention(msgspec.Struct, frozen=True):
         return [run.run_id for run in roots if run.status in RUN_ENDED and run.updated_at <= ended_before]
 
 
-def collect_garbage(reader: RunReader, retention: RunRetention, *, is_dry: bool = False) -> GarbageReport:
-    """Remove garbage, or in a dry run list it."""
+def collect_garbage(
+    reader: RunReader, retention: RunRetention, *, unused_seconds: float = UNUSED_SECONDS, is_dry: bool = False
+) -> GarbageReport:
+    """Remove garbage, or in a dry run list it. Environments are garbage after `unused_seconds` without use."""
+    cache = cache_folder(os.environ, str(reader.home.folder))
+    with _removal_errors():
+        environments = list(_remove_environments(cache, unused_seconds, is_dry))
     if not reader.home.is_there:
-        return GarbageReport(is_dry, [], [], [], [], [])
-    return _Collection(reader, is_dry).collect(retention)
+        return GarbageReport(is_dry, [], [], [], [], [], environments)
+    return _Collection(reader, is_dry).collect(retention, environments)
+
+
+def _remove_environments(cache: str, unused_seconds: float, is_dry: bool) -> Iterator[Garbage]:
+    """Remove what no process uses. What was resolved for an environment goes with it, and is not worth a line."""
+    for path in map(Path, find_unused(cache, unused_seconds)):
+        size = _folder_size(path)
+        if remove_unused(str(path), unused_seconds, is_dry=is_dry) and path.parent.name != REQUESTS:
+            yield Garbage(path.name, size)
 
 
 class _Collection:
@@ -94,7 +113,7 @@ class _Collection:
         self._is_dry = is_dry
         self._now = datetime.now(UTC)
 
-    def collect(self, retention: RunRetention) -> GarbageReport:
+    def collect(self, retention: RunRetention, environments: list[Garbage]) -> GarbageReport:
         listed = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
         folders = self._run_folders()
         gone = self._remove_runs(retention)
@@ -108,6 +127,7 @@ class _Collection:
             [Garbage(one.name, one.size) for one in halves],
             [Garbage(str(run_id), _folder_size(path)) for run_id, path in folders.items() if run_id not in runs],
             list(self._dead_workers()),
+            environments,
             self._why_logs_are_left(),
         )
         if not self._is_dry:

@@ -77,6 +77,7 @@ def _garbage_report(report: Any) -> dict[str, Any]:
         "half_written": to_json(report.half_written),
         "logs": [{"run_id": int(one.name), "size": one.size} for one in report.logs],
         "workers": to_json(report.workers),
+        "environments": to_json(report.environments),
         "size": report.size,
         "left": report.left,
     }

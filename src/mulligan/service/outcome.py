@@ -118,6 +118,13 @@ def build_outcome(
     )
 
 
+def failure_outcomes(service: RunReader, run_id: int) -> list[FailureOutcome]:
+    """Every step and item that ever failed, and how its failure was handled."""
+    summary = FailureSummary()
+    summary.update(service.events(run_id))
+    return summary.outcomes(service.state(run_id))
+
+
 def _describe_degraded(state: State) -> str:
     places = state.places.values()
     recovered = {place.parent if place.role == "item" else place.key for place in places if place.recovered_by}

@@ -15,8 +15,9 @@ from mulligan.errors import UnknownStep
 from mulligan.history.matrices import ATTENTION
 from mulligan.history.views import run_json
 from mulligan.ports import RunRecord
-from mulligan.service.artifacts import with_artifact_paths
-from mulligan.service.attempts import Cost, Costs, attempts_by_step, total
+from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_artifact_paths
+from mulligan.service.attempt_progress import add_progress, run_progress
+from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.run_reader import RunReader
 from mulligan.service.workers import find_worker_pool
@@ -47,10 +48,19 @@ def _view(reader: RunReader, state: State) -> dict[str, Any]:
 
 def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The same, with every attempt at each step, its handlers and scripts."""
-    found, tried = overview(reader, run_id), attempts_by_step(reader.events(run_id))
+    found, tried = overview(reader, run_id), list_tries(reader, run_id)
     for name, step in _steps_of(found):
         step["tries"] = tried.get(name, [])
     return found
+
+
+def list_tries(reader: RunReader, run_id: int) -> dict[str, list[AttemptRecord]]:
+    """Every attempt at the steps of a run, by step, with what it reported and the files that it kept."""
+    tried = attempts_by_step(reader.events(run_id))
+    add_progress(reader.home.folders, run_id, (one for tries in tried.values() for one in tries))
+    for one in (kept for tries in tried.values() for attempt in tries for kept in attempt.artifacts):
+        one.path = file_path(reader.store.artifacts, one)
+    return tried
 
 
 def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,9 +72,12 @@ def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
     """One run with its steps, each with its cost and the runs that it called."""
     state = reader.state(run_id)
-    costs, called = Costs(reader.events(run_id)).by_step, _by_step(children)
+    costs, kept = _read_log(reader, run_id)
+    called, progress_of = _by_step(children), run_progress(reader.home.folders, run_id)
     shown = _view(reader, state)
+    shown["artifacts"] = msgspec.to_builtins(kept)
     for name, step in _steps_of(shown):
+        step["progress"] = msgspec.to_builtins(progress_of(name, state.places[name].attempt))
         step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
         step["items"] = _counted(state, state.places[name])
         step["undone"] = state.places[name].is_undone
@@ -75,6 +88,16 @@ def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any
     for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
         name_called(waiting, runs)
     return shown
+
+
+def _read_log(reader: RunReader, run_id: int) -> tuple[dict[str, Cost], list[KeptFile]]:
+    """The costs by step, and the files that the attempts kept, from one pass over the log."""
+    costs, artifacts = Costs(), reader.store.artifacts
+    kept: list[KeptFile] = []
+    for entry in reader.events(run_id):
+        costs.see(entry)
+        kept.extend(kept_files(entry, artifacts))
+    return costs.by_step, kept
 
 
 def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
@@ -97,7 +120,7 @@ def step_overview(reader: RunReader, run_id: int, name: str) -> dict[str, Any]:
         reader.refuse_unknown(run_id, name)
         reader.refuse_removed(run_id, name)
         raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
-    tried = attempts_by_step(reader.events(run_id)).get(name, [])
+    tried = list_tries(reader, run_id).get(name, [])
     return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(shown, name), "tries": tried}
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.waves import waves
-from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, encode, version
+from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, all_commands, encode, version
 from mulligan.errors import ExpressionFailed
 from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
@@ -45,6 +45,8 @@ class StepPreview(msgspec.Struct, frozen=True):
     memory: int | None = None
     gpus: int | None = None
     labels: tuple[str, ...] = ()
+    # The packages that its python actions need, also those of its items and handlers.
+    requirements: tuple[str, ...] = ()
     # The steps of the matrix ask for different amounts; the largest of each is given.
     is_varying: bool = False
 
@@ -134,6 +136,7 @@ class _StepPreviewer:
             memory=asked.most("memory"),
             gpus=asked.most("gpus"),
             labels=asked.labels,
+            requirements=_requirements(steps),
             is_varying=asked.is_varying,
         )
 
@@ -161,6 +164,11 @@ class _StepPreviewer:
             return self._cel.evaluate(expression, {"inputs": self.inputs})
         except ExpressionFailed:
             return None
+
+
+def _requirements(steps: Sequence[Step]) -> tuple[str, ...]:
+    actions = [one.action for one in all_commands(steps) if one.action is not None and one.action.kind == "python"]
+    return tuple(dict.fromkeys(one for action in actions for one in action.params.get("requirements", ())))
 
 
 class _ResourceRequest:

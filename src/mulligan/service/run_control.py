@@ -60,6 +60,7 @@ from mulligan.service.preflight import (
 )
 from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from mulligan.service.run_reader import RunReader
+from mulligan.service.script_guard import refuse_start_while_loading
 
 # Of an identifier that no other run has, in any store.
 UID_BYTES = 6
@@ -103,6 +104,7 @@ def prepare(
 
     `changed_only`: steps that are up to date take over the results of earlier runs, except those in `forced`.
     """
+    refuse_start_while_loading(workflow)
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
     prepared = _prepared(workflow, inputs, cwd, file, check_labels(labels))

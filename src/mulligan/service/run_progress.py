@@ -26,6 +26,7 @@ from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.failure_summary import FailureSummary
 from mulligan.service.home import Home
 from mulligan.service.workers import find_worker_pool
+from mulligan.worker.progress_records import Progress
 
 # With more steps than the first, only unusual facts are announced; and never more lines than the second.
 STEPS_ANNOUNCED_MAX, LINES_MAX = 100, 1000
@@ -57,6 +58,8 @@ class Activity(msgspec.Struct, frozen=True):
     # The display name of the place: `east/build` is a step of a child run.
     where: str = ""
     request: PersonRequest | None = None
+    # How far its attempt says that it is.
+    progress: Progress | None = None
 
 
 class Announcement(msgspec.Struct, frozen=True):
@@ -107,9 +110,13 @@ _STARTS: dict[type[e.Fact], Callable[[Any], StoryLine]] = {
 
 
 class RunProgress:
-    """The progress of a run and of its child runs, since this process drives it."""
+    """The progress of a run and of its child runs, since this process drives it.
 
-    def __init__(self) -> None:
+    `read_progress` finds what an attempt has reported: it is called with run, place and attempt.
+    """
+
+    def __init__(self, read_progress: Callable[[int, str, int], Progress | None] | None = None) -> None:
+        self._read_progress = read_progress
         self.root: State | None = None
         self.failures = FailureSummary()
         self.is_cut = False
@@ -256,7 +263,8 @@ class RunProgress:
                 continue
             sweep = self._sweep_of(state, place)
             if not sweep:
-                yield _make_activity(run_id, place, since, f"{self._prefix(run_id)}{name}")
+                reported = self._read_progress(run_id, name, place.attempt) if self._read_progress else None
+                yield _make_activity(run_id, place, since, f"{self._prefix(run_id)}{name}", reported)
             elif sweep not in sweeps:
                 sweeps.add(sweep)
                 yield Activity("items", run_id, sweep, since, self._describe_matrix(sweep), where=sweep)
@@ -336,10 +344,11 @@ def _is_approval(place: Place) -> bool:
 _REQUESTS: dict[Kind, RequestKind] = {"parked": "triage", "approval": "approval"}
 
 
-def _make_activity(run_id: int, place: Place, since: datetime, where: str) -> Activity:
+def _make_activity(run_id: int, place: Place, since: datetime, where: str, reported: Progress | None) -> Activity:
     kind, text, due = _activity_of(place)
     request = PersonRequest(_REQUESTS[kind], run_id, place.key) if kind in _REQUESTS else None
-    return Activity(kind, run_id, place.key, since, text, due, where, request)
+    progress = reported if kind == "running" else None
+    return Activity(kind, run_id, place.key, since, text, due, where, request, progress)
 
 
 def queued_activities(store: Store, home: Home, state: State) -> list[Activity]:

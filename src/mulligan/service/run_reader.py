@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
-from mulligan.core.model.artifacts import fetch_references
+from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
@@ -20,6 +20,7 @@ from mulligan.core.state.state import State
 from mulligan.errors import UnknownRun, UnknownStep
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord, Store, WorkerRecord
+from mulligan.service.artifacts import with_artifact_paths
 from mulligan.service.home import Home, this_host
 from mulligan.service.locks import Locks
 from mulligan.worker.folders import open_regular_file
@@ -244,16 +245,26 @@ class RunReader:
         state = self.state(run_id)
         places = state.places
         if members := state.graph.matrices.get(place):
-            return StepOutput(
-                [fetch_references(places[name].output, self.store.artifacts.fetch) for name in members], False
-            )
+            return StepOutput([self._fetch(places[name].output) for name in members], False)
         self.refuse_unknown(run_id, place)
         if place not in places:
             raise UnknownStep(f"'{place}' of run {run_id} has no output", step=place)
         found = places[place]
         is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
         given = found.climb.rejected if is_refused else found.output
-        return StepOutput(fetch_references(given, self.store.artifacts.fetch), is_refused)
+        return StepOutput(self._fetch(given), is_refused)
+
+    def _fetch(self, output: Any) -> Any:
+        """An output with the content of artifacts; of a file that a step kept, its reference with its path."""
+        return with_artifact_paths(self.store.artifacts, fetch_references(output, self.store.artifacts.fetch))
+
+    def fetch_value(self, value: Any) -> Any:
+        """A value of a run with what is kept in artifacts; a reference to a file stays."""
+        return fetch_references(value, self.store.artifacts.fetch)
+
+    def read_artifact(self, about: Mapping[str, Any]) -> bytes:
+        """The content of an artifact, given what a reference says of it. `ArtifactGone`, `ArtifactDamaged`."""
+        return self.store.artifacts.fetch(parse_reference({KEY: dict(about)}))
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing or ran on another host."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
-        attempts,
+        attempt_progress,
         breakers,
         capacity_checks,
         corrections,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         run_control,
         run_data,
         run_list,
+        run_snapshot,
         run_story,
         starting,
         stats,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from mulligan.service.doctor import Diagnosis
     from mulligan.service.drawing import Picture
     from mulligan.service.driver import Capacity, Driver, Ending
+    from mulligan.service.failure_summary import FailureOutcome
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import GarbageReport, RunRetention
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_progress import RunProgress
+    from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
@@ -96,6 +99,7 @@ if TYPE_CHECKING:
     from mulligan.service.waiting import Until, WaitEvent
     from mulligan.service.workers import WorkerLine
     from mulligan.service.workflow_files import Validation
+    from mulligan.worker.progress_records import Progress
 else:
 
     class _LazyModule:
@@ -109,9 +113,9 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempts breakers capacity_checks corrections decisions doctor drawing driver forecast gc handler_trial items "
-        "log_following logs outcome overview page pending preview replay report run_control run_data run_list "
-        "run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
+        "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
+        "run_data run_list run_snapshot run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -298,6 +302,10 @@ class Service:
         """What came of driving a run: to be asked before the driver is closed."""
         return outcome.build_outcome(self.reader, driver, run_id, ending, progress, seconds, is_taken_up=is_taken_up)
 
+    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
+        """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
+        return outcome.failure_outcomes(self.reader, run_id)
+
     def forecast(self, slots: float) -> Forecast:
         """How the run that is driven will go on, for a display that asks often."""
         return forecast.Forecast(self.reader, slots)
@@ -347,7 +355,19 @@ class Service:
 
     def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
         """Every attempt at the steps of a run, by step."""
-        return attempts.attempts_by_step(self.reader.events(run_id))
+        return overview.list_tries(self.reader, run_id)
+
+    def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
+        """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
+        return attempt_progress.attempt_progress(self.reader.home.folders, run_id, place, attempt)
+
+    def snapshot(self, run_id: int) -> RunSnapshot:
+        """A run at this moment, as typed data: its steps, its failures, its outputs."""
+        return run_snapshot.take_snapshot(self.reader, run_id)
+
+    def status(self, run_id: int) -> RunStatus:
+        """The status of a run; `waiting` if only a person, or time, can move it."""
+        return run_snapshot.find_status(self.reader, run_id)
 
     def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
         """The items of a map step, or the steps of a matrix."""
@@ -360,6 +380,14 @@ class Service:
     def output(self, run_id: int, place: str) -> StepOutput:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self.reader.output(run_id, place)
+
+    def fetch_value(self, value: Any) -> Any:
+        """A value of a run with what is kept in artifacts; a reference to a file stays."""
+        return self.reader.fetch_value(value)
+
+    def read_artifact(self, about: Mapping[str, Any]) -> bytes:
+        """The content of an artifact, given what a reference says of it. `ArtifactGone`, `ArtifactDamaged`."""
+        return self.reader.read_artifact(about)
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""
@@ -388,6 +416,10 @@ class Service:
     ) -> list[AttemptLog]:
         """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
         return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
+
+    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
+        """What one attempt wrote; empty if it wrote nothing or ran on another host."""
+        return self.reader.attempt_log(run_id, place, attempt)
 
     def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
         """What the attempts of a step or of a whole run write, as they write it, until it ends."""
@@ -424,6 +456,10 @@ class Service:
     ) -> Iterator[WaitEvent]:
         """What happens to runs that other processes drive, until all have ended or the time is up."""
         return waiting.wait_for_runs(self.reader, run_ids, until=until, timeout_seconds=timeout_seconds)
+
+    def wait_for_driver(self, run_id: int) -> RunRecord:
+        """The row of a run, once it has ended or no live process drives it. Waits while one does."""
+        return waiting.wait_for_driver(self.reader, run_id)
 
     def wait_for_changes(self, seconds: float) -> bool:
         """Whether another process writes to the store within so many seconds."""
@@ -594,6 +630,11 @@ class Service:
         return draw(workflow, statuses, is_expanded=is_expanded)
 
     @staticmethod
+    def draw_for_notebook(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
+        """The SVG of that picture in the colours of the notebook around it; "" if it is too large."""
+        return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
+
+    @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
         """The nodes and links of that picture."""
         return drawing.choose_picture(workflow, statuses, is_expanded=is_expanded)
@@ -658,9 +699,15 @@ class Service:
         """Close a circuit breaker; how it was before."""
         return breakers.reset_breaker(self.reader, name)
 
-    def collect_garbage(self, retention: RunRetention, *, is_dry: bool = False) -> GarbageReport:
-        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it."""
-        return gc.collect_garbage(self.reader, retention, is_dry=is_dry)
+    def collect_garbage(
+        self, retention: RunRetention, *, unused_seconds: float | None = None, is_dry: bool = False
+    ) -> GarbageReport:
+        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it.
+
+        Environments of python steps are removed if they were not used for `unused_seconds`, by default 30 days.
+        """
+        after = gc.UNUSED_SECONDS if unused_seconds is None else unused_seconds
+        return gc.collect_garbage(self.reader, retention, unused_seconds=after, is_dry=is_dry)
 
     def examine_machine(self) -> Diagnosis:
         """Check this machine and the store."""

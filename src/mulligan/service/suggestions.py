@@ -23,6 +23,12 @@ LATEST = "latest"
 _WORD = re.compile(r"[\w.@%+,:/-]+")
 # 'step: NAME' in YAML's long and short form and in JSON; a pattern of a matrix has braces and does not match.
 _STEP = re.compile(r"""^[^#\n]*?(?:^|[\s{,\[])["']?step["']?:\s*["']?([\w-]+)(?=["'\s,}]|$)""", re.MULTILINE)
+# What a Python file calls its steps and its workflows, at the left margin.
+_PYTHON = ".py"
+_PYTHON_STEP = re.compile(r"^@(?:mulligan\.)?step\b(?:.*\n){1,40}?(?:async )?def (\w+)", re.MULTILINE)
+_PYTHON_FLOW = re.compile(
+    r"^@(?:mulligan\.)?flow\b(?:.*\n){1,40}?def (\w+)|^(\w+)(?:: *[\w.]+)? *= *(?:mulligan\.)?Workflow\(", re.MULTILINE
+)
 _WORKFLOW_ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".py")
 _FILE_BYTES_MAX = 1 << 20
 # Of one folder, so many entries are read.
@@ -73,18 +79,26 @@ def steps_of_run(store: str, run: str, kinds: frozenset[str] = frozenset()) -> l
 
 def steps_of_file(path: str) -> list[Suggestion]:
     """The steps that a workflow file names, also if it cannot be loaded yet."""
-    if not os.path.isfile(path):
-        return []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        text = file.read(_FILE_BYTES_MAX)
-    return [Suggestion(name) for name in dict.fromkeys(_STEP.findall(text))]
+    python, colon, _ = path.rpartition(f"{_PYTHON}:")
+    path = f"{python}{_PYTHON}" if colon else path
+    pattern = _PYTHON_STEP if path.endswith(_PYTHON) else _STEP
+    return [Suggestion(name) for name in dict.fromkeys(pattern.findall(_text(path)))]
+
+
+def workflows_of_file(path: str) -> list[str]:
+    """The names that a Python file gives to its workflows."""
+    return list(dict.fromkeys(flow or built for flow, built in _PYTHON_FLOW.findall(_text(path))))
 
 
 def workflow_files(start: str) -> list[Suggestion]:
     """Files that may hold a workflow: in the folder that is typed so far, and one level below it.
 
-    No folders, since a shell would add a space after them.
+    No folders, since a shell would add a space after them. After `nightly.py:` the workflows of that file.
     """
+    python, colon, _ = start.rpartition(f"{_PYTHON}:")
+    if colon:
+        file = f"{python}{_PYTHON}"
+        return list(_safe(Suggestion(f"{file}:{name}") for name in workflows_of_file(file)))
     folder, _, beginning = start.rpartition("/")
     top = f"{folder}/" if folder or start.startswith("/") else ""
     found: list[str] = []
@@ -101,6 +115,14 @@ def workflow_files(start: str) -> list[Suggestion]:
 def names(store: str, what: str) -> list[Suggestion]:
     """The names of all 'breakers', 'workers' or 'workflows' of the store."""
     return list(_safe(Suggestion(name) for name in shell_completion.names(store, what, NAMES_MAX)))
+
+
+def _text(path: str) -> str:
+    """The beginning of a file; nothing if there is none."""
+    if not os.path.isfile(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(_FILE_BYTES_MAX)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import StoreUnavailable
+from mulligan.ports import RunRecord
 from mulligan.service.driver import pauses
 from mulligan.service.outcome import exit_code
 from mulligan.service.run_list import RunLine, WaitReason, summarize_runs
@@ -22,6 +23,9 @@ LOOK_SECONDS = 5.0
 # How often the reasons of a wait are read at most; and how long a run may be without a driver before that is
 # reported, since a worker may be about to take it.
 HOLD_UPS_SECONDS, IDLE_SECONDS = 1.0, 2.0
+
+# How often a run is checked that another process drives, and that is continued here if that process ends.
+DRIVER_SECONDS = 0.2
 
 PERSON = ("pause", "approval", "triage")
 
@@ -57,6 +61,13 @@ def wait_for_runs(
 ) -> Iterator[WaitEvent]:
     """What happens to the runs, until all have ended or the time is up. Each event comes once."""
     return _Waiter(reader, run_ids, until, timeout_seconds, monotonic).events()
+
+
+def wait_for_driver(reader: RunReader, run_id: int) -> RunRecord:
+    """The row of the run, once it has ended or no live process drives it. Waits while one does."""
+    while (record := reader.record(run_id)).status not in RUN_ENDED and reader.driver_of(record) is not None:
+        time.sleep(DRIVER_SECONDS)
+    return record
 
 
 class _Waiter:

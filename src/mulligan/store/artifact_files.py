@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,6 +25,7 @@ from mulligan.store.artifact_names import names_like
 _HALF_WRITTEN = ".half-"
 # gc removes empty folders, and may do so between creating a folder and writing into it; hardly twenty times in a row.
 KEEP_ATTEMPTS_MAX = 20
+_COPY_BYTES = 1 << 20
 
 
 class ArtifactFiles:
@@ -68,12 +72,16 @@ class ArtifactFiles:
         """Rename the file into the folder; copy it if it is on another disk."""
         if os.stat(path).st_dev == os.stat(folder).st_dev:
             return self._name(path, name)
-        return self._keep(name, folder, Path(path).read_bytes())
+        with open(path, "rb") as source:
+            return self._write(name, folder, source)
 
     def _keep(self, name: str, folder: str, data: bytes) -> str:
+        return self._write(name, folder, io.BytesIO(data))
+
+    def _write(self, name: str, folder: str, source: BinaryIO) -> str:
         half = f"{folder}/{_HALF_WRITTEN}{os.urandom(8).hex()}"
         try:
-            _write_durably(half, data)
+            _write_durably(half, source)
             return self._name(half, name)
         finally:
             with suppress(FileNotFoundError):
@@ -148,10 +156,10 @@ def _opened(path: str, flags: int) -> int:
     return fd
 
 
-def _write_durably(path: str, data: bytes) -> None:
+def _write_durably(path: str, source: BinaryIO) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        file.write(data)
+        shutil.copyfileobj(source, file, _COPY_BYTES)
         file.flush()
         os.fsync(fd)
 

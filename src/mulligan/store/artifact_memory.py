@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord, Clock
@@ -33,7 +35,7 @@ class ArtifactMemory:
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
         kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
         Path(path).unlink()
-        return kept
+        return msgspec.structs.replace(artifact, name=kept.name)
 
     def fetch(self, artifact: Artifact) -> bytes:
         if artifact.name not in self._kept:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord
@@ -32,7 +34,7 @@ class ArtifactRows:
     def keep_file(self, artifact: Artifact, path: str) -> Artifact:
         kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
         Path(path).unlink()
-        return kept
+        return msgspec.structs.replace(artifact, name=kept.name)
 
     def fetch(self, artifact: Artifact) -> bytes:
         rows = self._client.query("artifact", artifact.name)

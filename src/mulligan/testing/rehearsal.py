@@ -185,6 +185,7 @@ class _Rehearsal:
             "MULLIGAN_ATTEMPT": str(place.attempt),
             "MULLIGAN_OUTPUT": str(files / "output"),
             "MULLIGAN_ERROR": str(files / "error"),
+            "MULLIGAN_PROGRESS": str(files / "progress"),
         }
         context = failure_view(self.history.state, place)["context"]
         if context:

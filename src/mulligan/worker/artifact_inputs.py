@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,20 +10,32 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, Artifact, fetch_references, parse_reference, references
+from mulligan.core.model.artifacts import (
+    KEY_AS_JSON,
+    VALUE_FORMATS,
+    Artifact,
+    fetch_references,
+    parse_reference,
+    references,
+)
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid
 from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
 from mulligan.ports import Artifacts
+from mulligan.worker.folders import file_size
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.task_reports import report_refusal
 from mulligan.worker.warm_child import CallResult
 
 _encode = msgspec.json.Encoder().encode
+# Write data to a file of the worker, whose name ends as the second argument does; return its path.
+Spool = Callable[[bytes, str], str]
 
 
-def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
+def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool: Spool) -> Task:
     """Return the task with the content of artifacts in place of references; InputInvalid if one is not available.
+
+    In place of a file that an earlier step keeps stands its path.
 
     References stay in the parameters of a function, which the child resolves itself, and where there is more data
     behind them than the loop may read.
@@ -36,9 +49,9 @@ def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool) -> Tas
     names = ["env", "cwd"]
     if not is_called and not has_large_input(task):
         names.append("params")
-    values = {name: _fetch(getattr(task, name), artifacts) for name in names}
+    values = {name: _fetch(getattr(task, name), artifacts, spool) for name in names}
     if task.agent_context and "params" in names:
-        values["agent_context"] = task.agent_context.with_outputs(lambda output: _fetch(output, artifacts))
+        values["agent_context"] = task.agent_context.with_outputs(lambda output: _fetch(output, artifacts, spool))
     return msgspec.structs.replace(task, **values)
 
 
@@ -56,11 +69,12 @@ def values_with_references(task: Task) -> list[Any]:
 
 
 def referenced_bytes(value: Any) -> int:
-    """Return how many bytes the references in a value stand for."""
-    return sum(_parse_reference(reference).size for reference in references(value))
+    """Return how many bytes the references in a value stand for; files stay where they are."""
+    found = map(_parse_reference, references(value))
+    return sum(artifact.size for artifact in found if artifact.format in VALUE_FORMATS)
 
 
-def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> dict[str, str]:
+def locate_artifacts(value: Any, artifacts: Artifacts, spool: Spool) -> dict[str, str]:
     """Return the file of each artifact that a value refers to, by name. `spool` writes those that have no file."""
     found: dict[str, str] = {}
     if KEY_AS_JSON not in _encode(value):
@@ -69,8 +83,23 @@ def locate_artifacts(value: Any, artifacts: Artifacts, spool: Callable[[bytes], 
         artifact = _parse_reference(reference)
         if artifact.name not in found:
             with _as_input_error():
-                found[artifact.name] = artifacts.path(artifact) or spool(artifacts.fetch(artifact))
+                found[artifact.name] = _locate(artifact, artifacts, spool)
     return found
+
+
+def _locate(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
+    # Programs look at the ending of a file.
+    ending = "" if artifact.format in VALUE_FORMATS else os.path.splitext(artifact.name)[1]
+    return artifacts.path(artifact) or spool(artifacts.fetch(artifact), ending)
+
+
+def _path_of(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
+    """Return the path of a file for a process, if its size is right. Its content is not read here: it may be large."""
+    path = _locate(artifact, artifacts, spool)
+    if file_size(path) != artifact.size:
+        gone = not os.path.lexists(path)
+        raise ArtifactDamaged(f"artifact '{artifact.name}' {'is gone' if gone else 'is damaged: its size has changed'}")
+    return path
 
 
 def _parse_reference(reference: dict[str, Any]) -> Artifact:
@@ -78,9 +107,9 @@ def _parse_reference(reference: dict[str, Any]) -> Artifact:
         return parse_reference(reference)
 
 
-def _fetch(value: Any, artifacts: Artifacts) -> Any:
+def _fetch(value: Any, artifacts: Artifacts, spool: Spool) -> Any:
     with _as_input_error():
-        return fetch_references(value, artifacts.fetch)
+        return fetch_references(value, artifacts.fetch, lambda artifact: _path_of(artifact, artifacts, spool))
 
 
 @contextmanager

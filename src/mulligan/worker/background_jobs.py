@@ -29,14 +29,14 @@ class BackgroundJobs:
         self._waiting: deque[BackgroundJob] = deque()
         self._last_number = 0
 
-    def new_path(self) -> str:
+    def new_path(self, ending: str = "") -> str:
         """Return an unused path in the worker's folder."""
         self._last_number += 1
-        return f"{self._folder}/large-{self._last_number}"
+        return f"{self._folder}/large-{self._last_number}{ending}"
 
-    def write(self, data: bytes) -> str:
+    def write(self, data: bytes, ending: str = "") -> str:
         """Write a new private file and return its path."""
-        path = self.new_path()
+        path = self.new_path(ending)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:
             file.write(data)

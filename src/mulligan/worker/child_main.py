@@ -22,7 +22,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.worker.json_encoding import ENCODER, ArtifactUnreadable, NotJson, encode_output
+from mulligan.values.annotations import ArgumentRefused, has_typed_parameters
+from mulligan.worker.json_encoding import ENCODER, ArtifactUnreadable, NotJson, check_size, encode_plain
 from mulligan.worker.kernel_state import KernelState
 from mulligan.worker.step_errors import describe_error, exit_status
 
@@ -47,7 +48,28 @@ OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
 CONTENTS = "mulligan.worker.artifact_contents"
+# Loaded for values that are not JSON: most steps have none.
+DECODING = "mulligan.values.decoding"
+ENCODING = "mulligan.values.encoding"
+FILES = "mulligan.values.files"
+# The module that the code of a step is executed in.
+STEP_MODULE = "__mulligan__"
+# Loaded for functions of a script or a notebook.
+PINNED = "mulligan.worker.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# Loaded for steps that are generators or coroutines.
+GENERATORS = "mulligan.worker.step_generators"
+LOOP = "mulligan.worker.step_loop"
+# Most results; and those that are not results yet.
+PLAIN_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
+UNFINISHED_TYPES = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+# What a step has called to report its progress, and to keep files, if it has.
+CONTEXT = "mulligan.step_context"
+KEPT_FILES = "mulligan.step_context.artifacts"
+# A reference to a file that the step keeps.
+NEW_FILE = '{"$artifact": {"name": "new/'
+# An object that stands for a function, as `@step` makes one, has the function under this name.
+FUNCTION_ATTRIBUTE = "__mulligan_function__"
 # The file name of a step's code, until a traceback names the step.
 PROGRAM = "<step>"
 
@@ -65,14 +87,29 @@ class ChildServer:
     the file `slot_result`, so that the worker's loop reads neither results nor arguments that are large.
     """
 
-    def __init__(self, sock: socket.socket, *, slot_out: str, slot_err: str, slot_result: str, inline_max: int) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        slot_out: str,
+        slot_err: str,
+        slot_result: str,
+        inline_max: int,
+        is_redacted: bool,
+    ) -> None:
         self._sock = sock
+        # Its results are searched for secrets, which is not possible in compressed files.
+        self._is_redacted = is_redacted
         self._slot_result, self._inline_max = slot_result, inline_max
         self._programs: dict[str, types.CodeType] = {}
         self._interpreter = InterpreterState()
         # One of these is empty.
         self._call = self._code = ""
+        # For a call into a module whose source is pinned with the run.
+        self._source = self._file = self._import_from = ""
         self._folder, self._home = "/", ""
+        # The event loop, from the first step that is a coroutine on.
+        self._loop: Any = None
         self._termination = Termination()
         self._kernel = KernelState(slot_out, slot_err)
         self._has_forked = False
@@ -89,6 +126,8 @@ class ChildServer:
             self._has_forked = False
             with self._termination:
                 answer, output = self._run(message)
+            if CONTEXT in sys.modules:
+                sys.modules[CONTEXT].end_step()
             _flush()
             cpu, peak = meter.read(self._has_forked or self._may_hide)
             self._note_leftovers(answer, peak)
@@ -168,10 +207,14 @@ class ChildServer:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._interpreter.make_output_folder()
-            result = self._await_result(self._function()(**self._arguments(message)))
-            return {}, encode_output(result)
+            function = self._find_function()
+            arguments = self._decode_arguments(function, message)
+            result = self._complete(function(**arguments))
+            return {}, self._encode_result(function, result)
         except ArtifactUnreadable as error:
             return {"unreadable": str(error)}, "null"
+        except ArgumentRefused as error:
+            return {"refused": str(error)}, "null"
         except NotJson as error:
             return {"invalid": str(error)}, "null"
         except SystemExit as error:
@@ -185,41 +228,100 @@ class ChildServer:
     def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
         self._code = message.get("code", self._code)
+        self._source = message.get("source", self._source)
+        self._file = message.get("file", self._file)
+        self._import_from = message.get("import_from", self._import_from)
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
 
-    def _arguments(self, message: dict[str, Any]) -> dict[str, Any]:
-        args: dict[str, Any] = message.get("args", {})
-        return (
-            self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"])
-            if "files" in message
-            else args
+    # -- the stages of a call
+
+    def _find_function(self) -> Callable[..., Any]:
+        """Return the function of the step, also if an object stands for it: see `__mulligan_function__`."""
+        found = self._import_target() if self._call else self._execute_code()
+        function: Callable[..., Any] = getattr(found, FUNCTION_ATTRIBUTE, found)
+        return function
+
+    def _import_target(self) -> Any:
+        module, _, name = self._call.partition(":")
+        if self._import_from and self._import_from not in sys.path:
+            sys.path.insert(0, self._import_from)  # removed before the next step
+        # A run that the module starts at its top level is refused: it would start itself again.
+        __mulligan_loading__ = module  # noqa: F841
+        target = (
+            self._interpreter.import_installed(PINNED).load(module, self._source, self._file)
+            if self._source
+            else self._interpreter.import_installed(module)
+            if module.startswith(OWN_PACKAGE)
+            else importlib.import_module(module)
         )
+        for part in name.split("."):
+            target = getattr(target, part)
+        return target
 
-    def _function(self) -> types.FunctionType:
-        if self._call:
-            module, _, name = self._call.partition(":")
-            target = (
-                self._interpreter.import_installed(module)
-                if module.startswith(OWN_PACKAGE)
-                else importlib.import_module(module)
-            )
-            for part in name.split("."):
-                target = getattr(target, part)
-            return target  # type: ignore[return-value]
-        # Each step has its own namespace.
-        names: dict[str, Any] = {"__name__": "__mulligan__"}
-        exec(self._program(self._code), names)  # noqa: S102
-        result: types.FunctionType = names["main"]
-        return result
+    def _execute_code(self) -> Any:
+        # Each step has its own namespace. It is a module, because that is where annotations of classes are looked up.
+        module = types.ModuleType(STEP_MODULE)
+        sys.modules[STEP_MODULE] = module
+        exec(self._program(self._code), module.__dict__)  # noqa: S102
+        return module.__dict__["main"]
 
-    def _await_result(self, result: object) -> object:
-        """Run the coroutine of an `async def main`; return anything else unchanged."""
-        if isinstance(result, types.CoroutineType):
+    def _decode_arguments(self, function: Callable[..., Any], message: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments: JSON with the content of artifacts, converted to what annotations say."""
+        args: dict[str, Any] = message.get("args", {})
+        is_ours, has_files = self._call.startswith(OWN_PACKAGE), "files" in message
+        if has_files:
+            # Our own functions pass the path of a file on, as text.
+            make = _path_as_text if is_ours else self._make_file
+            args = self._interpreter.import_installed(CONTENTS).with_contents(args, message["files"], make)
+        if is_ours:
+            return args
+        if has_typed_parameters(function):
+            args = self._interpreter.import_installed(DECODING).convert_arguments(function, args)
+        elif has_files:
+            args = self._interpreter.import_installed(FILES).load_arguments(args)
+        return args
+
+    def _make_file(self, path: str, reference: dict[str, Any]) -> object:
+        """Return a file that an earlier step keeps; as what it is given to the function depends on its parameter."""
+        make_path = self._interpreter.import_installed(KEPT_FILES).make_path
+        found: object = self._interpreter.import_installed(FILES).StoredFile(path, reference, make_path)
+        return found
+
+    def _complete(self, result: object) -> object:
+        """Run a coroutine or a generator to its end and return what it returned; return anything else unchanged."""
+        if type(result) in PLAIN_TYPES or not isinstance(result, UNFINISHED_TYPES):
+            return result
+        if isinstance(result, types.GeneratorType):
+            return self._interpreter.import_installed(GENERATORS).run_generator(result)
+        if self._loop is None:
             # Imported late: asyncio costs more than the rest of a child.
-            return self._interpreter.import_installed("asyncio").run(result)
-        return result
+            self._loop = self._interpreter.import_installed(LOOP).StepLoop()
+        return self._loop.run(result)
+
+    def _encode_result(self, function: Callable[..., Any], result: object) -> str:
+        """Return the result as JSON text; raise NotJson if it cannot be stored."""
+        text = encode_plain(result)
+        if text is None:
+            text = self._encode_typed(result)
+        # A larger result is stored in a file, where no reference would be found.
+        if len(text) > self._inline_max and KEPT_FILES in sys.modules and NEW_FILE in text:
+            raise NotJson(
+                f"the result has {len(text)} characters as JSON beside the files that it refers to; the limit is "
+                f"{self._inline_max}, so keep some of it in a file, too"
+            )
+        return text
+
+    def _encode_typed(self, result: object) -> str:
+        encoding = self._interpreter.import_installed(ENCODING)
+        try:
+            text: str = encoding.encode(
+                result, lambda: self._interpreter.import_installed(KEPT_FILES), is_compressed=not self._is_redacted
+            )
+            return check_size(text)
+        except encoding.ValueRefused as refusal:
+            raise NotJson(str(refusal)) from None
 
     def _program(self, code: str) -> types.CodeType:
         """Compile code once, however many steps share it."""
@@ -429,6 +531,10 @@ class Meter:
         return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
 
 
+def _path_as_text(path: str, _reference: dict[str, Any]) -> str:
+    return path
+
+
 def _may_hide_processes(module: str, library: str | None) -> bool:
     """Whether this may start processes without an audit event: native code that is not part of Python."""
     return module in SILENT_MODULES or (library is not None and not library.startswith(OWN_LIBRARIES))
@@ -461,7 +567,7 @@ def _flush() -> None:
             continue  # a step may have closed or replaced them
 
 
-def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> None:
+def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str, redacted: str = "") -> None:
     """Serve over standard input, which is the socket; a step gets /dev/null instead."""
     sock = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -472,7 +578,12 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> Non
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         ChildServer(
-            sock, slot_out=slot_out, slot_err=slot_err, slot_result=slot_result, inline_max=int(inline_max)
+            sock,
+            slot_out=slot_out,
+            slot_err=slot_err,
+            slot_result=slot_result,
+            inline_max=int(inline_max),
+            is_redacted=bool(redacted),
         ).serve()
     except Terminated:
         # The signal came between the last instruction of the step and the end of `Termination`.

@@ -39,6 +39,8 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_OUTPUT_DIR": output_folder,
         "MULLIGAN_OUTPUT": scratch.output,
         "MULLIGAN_ERROR": scratch.error,
+        "MULLIGAN_PROGRESS": scratch.progress,
+        "MULLIGAN_ARTIFACTS": scratch.artifacts,
         "MULLIGAN_DATA": scratch.data,
         "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),

@@ -38,6 +38,10 @@ class ScratchFiles(NamedTuple):
     # $MULLIGAN_PROMPT_FILE and $MULLIGAN_CONTEXT_FILE of an agent.
     prompt: str
     agent_context: str
+    # $MULLIGAN_PROGRESS: how far it is.
+    progress: str
+    # $MULLIGAN_ARTIFACTS: the manifest of the files that it keeps, which are beside it and begin with this name.
+    artifacts: str
     # $MULLIGAN_DATA: the data of the run. $MULLIGAN_DATA_SET: what the task sets of it.
     data: str
     data_set: str
@@ -54,6 +58,10 @@ class Folders:
     def logs(self, run_id: int, place: str, attempt: int) -> Logs:
         stem = f"{self.home}/runs/{run_id}/logs/{file_name(place)}#{attempt}"
         return Logs(stem + ".out", stem + ".err")
+
+    def progress(self, run_id: int, place: str, attempt: int) -> str:
+        """Return the file with the progress of an attempt; one that reports none has no file."""
+        return f"{self.home}/runs/{run_id}/logs/{file_name(place)}#{attempt}.progress"
 
     def outputs(self, run_id: int) -> str:
         """Return $MULLIGAN_OUTPUT_DIR, where the steps of a run put files to keep."""

@@ -84,13 +84,13 @@ class LargeValues:
             raise NotReady
 
     def _locate(self, running: RunningTask) -> None:
-        task, spooled = running.resolved.task, running.spooled_files
+        values = values_with_references(running.resolved.task)
+        running.artifact_files = self._boundary.locate_artifacts(values, partial(self.spool, running))
 
-        def spool(data: bytes) -> str:
-            spooled.append(self._jobs.write(data))
-            return spooled[-1]
-
-        running.artifact_files = self._boundary.locate_artifacts(values_with_references(task), spool)
+    def spool(self, running: RunningTask, data: bytes, ending: str) -> str:
+        """Write data to a file that exists for as long as the task."""
+        running.spooled_files.append(self._jobs.write(data, ending))
+        return running.spooled_files[-1]
 
     def forget(self, running: RunningTask) -> None:
         """Forget a task that ended before it was started."""

@@ -10,6 +10,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
@@ -32,12 +33,15 @@ from mulligan.worker.exit_reader import ExitReader, exit_before_start
 from mulligan.worker.fd_events import unwatch, watch_reads
 from mulligan.worker.fd_limit import raise_fd_limit
 from mulligan.worker.folders import Folders, remove_folder
+from mulligan.worker.kept_files import KeptFiles
 from mulligan.worker.large_values import LargeValues
 from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
 from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
 from mulligan.worker.programs import Programs, find_program
+from mulligan.worker.progress_files import ProgressFiles
+from mulligan.worker.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.result_cache import ResultCache
@@ -107,8 +111,10 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
+        self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
         self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
+        self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
         self._prefetch = Prefetch(2 * int(cpus), multiplier=3) if prefetch is None else Prefetch(prefetch)
         # Taken beyond the free resources, oldest first: the supervisor starts one when another task ends.
@@ -147,6 +153,7 @@ class LocalExecutor:
             after_preparing=self._on_prepared,
             report_end=self._report,
         )
+        self._kept_files = KeptFiles(self._background, self._boundary, report_end=self._report)
         self._result_cache = ResultCache(
             self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
         )
@@ -182,6 +189,7 @@ class LocalExecutor:
         process_exit = (
             *self._result_cache.recording,
             *self._large.storing,
+            *self._kept_files.searching,
             *(running for running, _ in self._unstored),
         )
         return [running.lease for running in (*self._running.values(), *process_exit)]
@@ -206,7 +214,8 @@ class LocalExecutor:
             running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
         try:
             self._task_files.make_folder()
-            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED)
+            spool = partial(self._large.spool, running)
+            inward = self._boundary.prepare(lease, is_called=task.kind not in SPAWNED, spool=spool)
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
                 check_paths(running.resolved.task, self._folders)
@@ -221,6 +230,8 @@ class LocalExecutor:
                 if redactor is not None:
                     self._task_files.open_pipes(running, redactor, self._selector)
                 return self._command_for(running)
+            if requirements_of(task) and (order := self._find_environment(running, redactor)) is not None:
+                return order
             self._start_call(running, redactor)
         except NotReady:
             self._not_ready.add(lease.token)
@@ -256,6 +267,43 @@ class LocalExecutor:
         self._prefetched[lease.token] = lease.task
         return ("queue", lease.token, *order)
 
+    def _find_environment(self, running: RunningTask, redactor: Redactor | None) -> tuple[Any, ...] | None:
+        """Return the process that finds or builds the environment of a python task; None if that is known.
+
+        It is the first part of the attempt: it is stopped with the attempt, and writes to its log. The timeout of the
+        step begins later.
+        """
+        task = running.resolved.task
+        request: Request = (python.interpreter_of(task, self._programs), requirements_of(task))
+        running.environment = self._environments.find(request)
+        if running.environment is not None:
+            return None
+        if running.environment_searches >= SEARCHES_MAX:
+            raise InputInvalid("the environment for its requirements disappears before it can be used")
+        running.environment_searches += 1
+        running.awaited_environment = request
+        self._folders.make_run(task.run_id)
+        if redactor is not None:
+            self._task_files.open_pipes(running, redactor, self._selector)
+        self._schedule_log_naming(running, time.monotonic())
+        left = seconds_left(replace(task, timeout=None))
+        # Its end frees no slot: the task goes on.
+        token = running.lease.token
+        return ("run_fractional", token, *self._environments.build_command(request, token, running.scratch, left))
+
+    def _on_environment(self, running: RunningTask, request: Request, process_exit: ProcessExit) -> None:
+        """Start the task whose environment is ready, or report why there is none."""
+        running.awaited_environment = None
+        if process_exit.status == 0 and not process_exit.stop_reason:
+            self._environments.adopt(request, running.scratch)
+            self._task_files.clear_build(running)
+            self.start([running.lease])
+            return
+        # It was not the timeout of the step that ended it.
+        lease = running.resolved
+        running.resolved = replace(lease, task=replace(lease.task, timeout=None))
+        self._end(lease.token, self._exit_reader.report_exit(running, process_exit))
+
     def _start_call(self, running: RunningTask, redactor: Redactor | None) -> None:
         lease = running.resolved
         action = called_action(lease.task)
@@ -263,7 +311,10 @@ class LocalExecutor:
             action.build_call(lease, running.scratch, self._folders), files=running.artifact_files
         )
         left = seconds_left(lease.task)
-        interpreter = action.interpreter_of(lease.task, self._programs)
+        interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
+        if running.environment is not None:
+            variables = {**self._environments.variables(interpreter), **request.env}
+            request = msgspec.structs.replace(request, env=variables)
         child_group = action.child_group_of(lease.task)
         if lease.task.gpus:
             # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
@@ -318,6 +369,7 @@ class LocalExecutor:
         self._not_ready.clear()
         self._unstored.clear()
         self._large.clear()
+        self._kept_files.clear()
         self._result_cache.clear()
         self._background.clear()
         self._done.clear()
@@ -329,6 +381,8 @@ class LocalExecutor:
         while not self._is_dropped and time.monotonic() < until:
             self._wait(until - time.monotonic())
         for running in dropped:
+            self._progress_files.copy(running)
+            self._kept_files.take(running, is_reported=False)
             self._task_files.clear(running)
 
     def renew(self, at: float) -> None:
@@ -343,6 +397,7 @@ class LocalExecutor:
         self._supervisor.close()
         self._children.forget_all()
         self._secrets.close()
+        self._environments.close()
         self._selector.close()
         remove_folder(self._folder)
 
@@ -395,6 +450,8 @@ class LocalExecutor:
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
             report = with_data(self._large.detach_output(running, report), running.scratch.data_set)
+        self._progress_files.copy(running)
+        self._kept_files.take(running, is_reported=isinstance(report, TaskEnded) and not report.reused_run_id)
         self._task_files.clear(running)
         # A reused result was checked when it was stored, and may refer to an artifact of another run.
         if isinstance(report, TaskEnded) and not report.reused_run_id:
@@ -411,8 +468,12 @@ class LocalExecutor:
         if isinstance(report.output, LargeOutput):
             self._large.store(running, report, report.output)
             return
+        if self._kept_files.must_search(running):
+            self._kept_files.search(running, report)
+            return
         try:
-            self._done.append((running.lease, self._boundary.sanitize(running.resolved, report)))
+            sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
+            self._done.append((running.lease, sanitized))
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self._store_error = error
@@ -444,6 +505,8 @@ class LocalExecutor:
         process_exit = ProcessExit(*measured)
         if key in self._children:
             self._on_child_ended(self._children[key], process_exit)
+        elif key in self._running and (awaited := self._running[key].awaited_environment) is not None:
+            self._on_environment(self._running[key], awaited, process_exit)
         elif key in self._running:
             if key not in self._prefetched:
                 self._prefetch.record_duration(process_exit.ended - process_exit.started)
@@ -594,12 +657,10 @@ class LocalExecutor:
             if running.name_logs_at is not None and running.name_logs_at <= now:
                 self._name_logs(running, now)
             self._wake_for(running.name_logs_at)
-            if (
-                running.check_logs_at is not None
-                and running.check_logs_at <= now
-                and self._log_limit.is_exceeded(running, now)
-            ):
-                self._stop(running, 0.0, "log limit")
+            if running.check_logs_at is not None and running.check_logs_at <= now:
+                self._progress_files.copy(running)
+                if self._log_limit.is_exceeded(running, now):
+                    self._stop(running, 0.0, "log limit")
             self._wake_for(running.check_logs_at)
         for child, child_task in self._children.busy_children():
             if child_task.due is not None and child_task.due <= now:
@@ -618,6 +679,7 @@ class LocalExecutor:
         if not self._task_files.name_logs(running, self._children[running.child] if running.child else None):
             self._schedule_log_naming(running, now)
         self._task_files.link_logs(running)
+        self._progress_files.copy(running)
 
 
 _MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +16,10 @@ from mulligan.core.model.artifacts import (
     Format,
     holds_reference,
     make_reference,
+    references,
+    replace_references,
 )
+from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.reports import TaskEnded
@@ -27,6 +31,10 @@ _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
 _SURELY_INLINE_CHARS = INLINE_BYTES_MAX // 6
 _KEY_PACKED = KEY.encode()
 
+# The largest output with references to files: it stays in the log, because nothing reads references in an artifact.
+WITH_FILES_BYTES_MAX = 1 << 20
+# The largest file that is stored as a row of a database.
+ROW_BYTES_MAX = 256 << 20
 _TOO_LARGE = "it contains a number of more than 64 bits, or is nested too deep"
 _NO_TEXT = "it contains a lone surrogate"
 
@@ -44,17 +52,44 @@ class OutputFile(msgspec.Struct, frozen=True):
     format: Format
 
 
+class KeptFile(msgspec.Struct):
+    """A file that a step keeps, in the folder of the worker until it is stored."""
+
+    path: str
+    # The file name, as the step gave it.
+    name: str
+    # As the step knows it: its name begins with `new/`.
+    artifact: Artifact
+    # Whether it is one of the artifacts of the attempt, or only part of its output.
+    is_listed: bool = True
+    stored: Artifact | None = None
+
+
+# By the name that a step knows: the reference as the step has it, and as the fact holds it.
+_Known = Mapping[str, tuple[dict[str, Any], dict[str, Any]]]
+
+
 class OutputStorage:
     """Every result passes through here once. Without artifacts all outputs stay in the log."""
 
     def __init__(self, artifacts: Artifacts | None) -> None:
         self._artifacts = artifacts
 
-    def store(self, task: Task, report: TaskEnded) -> TaskEnded:
+    def store(self, task: Task, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
         """Return the report with an artifact reference for a large output; refuse what no event can hold.
 
+        The files that the step keeps are stored too; they may be part of its output.
         Raises StoreUnavailable: then call it again later.
         """
+        if kept_files and self._artifacts is not None:
+            try:
+                self._store_files(task, kept_files, self._artifacts)
+            except NotStorable as problem:
+                return _invalid(report, str(problem))
+            except StoreRefused as error:
+                return report_storage_failure(report, error.message)
+            listed = (one.stored for one in kept_files if one.is_listed and one.stored is not None)
+            report = msgspec.structs.replace(report, artifacts=tuple(map(make_reference, listed)))
         output = report.output
         if isinstance(output, OutputFile):
             return self._store_file(task, report, output)
@@ -64,13 +99,28 @@ class OutputStorage:
         elif output is None and not report.outcome.reported:
             return report
         try:
-            return self._store_value(task, report)
+            return self._store_value(task, report, kept_files)
         except StoreRefused as error:
             return report_storage_failure(report, error.message)
 
-    def _store_value(self, task: Task, report: TaskEnded) -> TaskEnded:
+    def _store_files(self, task: Task, kept_files: Sequence[KeptFile], artifacts: Artifacts) -> None:
+        for one in kept_files:
+            if one.stored is not None:
+                continue  # the store was not available for a later one
+            name = f"{artifact_folder_of(task)}/{file_name(one.name)}"
+            artifact = msgspec.structs.replace(one.artifact, name=name)
+            if artifact.size > ROW_BYTES_MAX and not artifacts.path(artifact):
+                most = format_size(ROW_BYTES_MAX)
+                raise NotStorable(f"the file '{one.name}' has more than {most}, the limit of a shared store")
+            one.stored = artifacts.keep_file(artifact, one.path)
+
+    def _store_value(self, task: Task, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
         try:
             packed = pack((report.output, report.outcome.reported))
+            if _KEY_PACKED in packed and self._artifacts is not None:
+                output = with_known_references(report.output, _known_references(task, kept_files))
+                if output is not None:
+                    return msgspec.structs.replace(report, output=output)
         except NotStorable as problem:
             return _invalid(report, str(problem))
         data_and_format = None if self._artifacts is None else artifact_data(report.output, packed)
@@ -94,6 +144,37 @@ class OutputStorage:
             )
         except StoreRefused as error:
             return report_storage_failure(report, error.message)
+
+
+def _known_references(task: Task, kept_files: Sequence[KeptFile]) -> _Known:
+    """Return the references that a step may return: to files that it keeps, and those in its arguments."""
+    given = {one[KEY]["name"]: (one, one) for one in references(task.params)}
+    own = (one for one in kept_files if one.stored is not None)
+    return given | {
+        one.artifact.name: (make_reference(one.artifact), make_reference(one.stored)) for one in own if one.stored
+    }
+
+
+def with_known_references(output: Any, known: _Known) -> Any:
+    """Return the output with final references to files that the step keeps; None if it has no reference of ours.
+
+    Raises NotStorable if others are beside them: only a worker writes references.
+    """
+    are_known = [_is_known(one, known) for one in references(output)]
+    if not any(are_known):
+        return None
+    if not all(are_known):
+        raise NotStorable(f"it has the key '{KEY}' in it, which is reserved for artifacts")
+    output = replace_references(output, lambda one: known[one[KEY]["name"]][1])
+    if len(msgspec.json.encode(output)) > WITH_FILES_BYTES_MAX:
+        most = format_size(WITH_FILES_BYTES_MAX)
+        raise NotStorable(f"it has more than {most} beside the files that it refers to; keep some of it in a file, too")
+    return output
+
+
+def _is_known(reference: dict[str, Any], known: _Known) -> bool:
+    named = reference[KEY].get("name") if isinstance(reference[KEY], dict) else None
+    return isinstance(named, str) and named in known and known[named][0] == reference
 
 
 def pack(value: Any) -> bytes:

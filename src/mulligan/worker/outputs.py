@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.failure import HEAD_CHARS_MAX
 from mulligan.core.model.formatting import error_reason, format_size
 from mulligan.worker.folders import open_regular_file
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
 STDERR_TAIL_CHARS = 2000
+STDERR_HEAD_CHARS = HEAD_CHARS_MAX
 _UTF8_BYTES_PER_CHAR_MAX = 4
 
 
@@ -121,6 +123,30 @@ def read_tail(path: str) -> str:
             return log.read().decode("utf-8", "replace")[-STDERR_TAIL_CHARS:]
     except OSError:
         return ""
+
+
+class LogEnds(NamedTuple):
+    """The beginning and the end of a log, and how many bytes between them are in neither. A short log is all end."""
+
+    head: str
+    tail: str
+    left_out: int = 0
+
+
+def read_ends(path: str) -> LogEnds:
+    """Return the first and last characters of a log, whatever bytes are in it."""
+    tail = read_tail(path)
+    if len(tail) < STDERR_TAIL_CHARS:
+        return LogEnds("", tail)
+    try:
+        with open_regular_file(path) as log:
+            before = log.seek(0, os.SEEK_END) - len(tail.encode())
+            log.seek(0)
+            first = log.read(min(max(before, 0), STDERR_HEAD_CHARS * _UTF8_BYTES_PER_CHAR_MAX))
+    except OSError:
+        return LogEnds("", tail)
+    head = first.decode("utf-8", "replace")[:STDERR_HEAD_CHARS]
+    return LogEnds(head, tail, max(0, before - len(head.encode())))
 
 
 def read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:

@@ -22,6 +22,7 @@ MASK = b"***"
 _TEXT_FIELDS = (
     *(
         "message",
+        "stderr_head",
         "stderr_tail",
         "stdout_tail",
         "trace",

@@ -7,6 +7,7 @@ import msgspec
 from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
+from mulligan.worker.output_storage import KeptFile
 from mulligan.worker.redacted_logs import RedactedLogs
 
 
@@ -37,8 +38,18 @@ class RunningTask(msgspec.Struct):
     is_prepared: bool = False
     # Started directly, without the shell that it was written for.
     is_direct: bool = False
+    # For a python step with requirements: what a process is looking for, then the interpreter of its environment.
+    awaited_environment: tuple[str, tuple[str, ...]] | None = None
+    environment: str | None = None
+    environment_searches: int = 0
     # Why a requested link to its logs could not be made; "" if there is no problem.
     log_warning: str = ""
+    # The files that the step keeps, once it has ended; and whether they were searched for secrets.
+    kept_files: list[KeptFile] = []
+    are_files_searched: bool = False
+    # Whether it has reported progress; and what was read last, as the step wrote it.
+    has_progress: bool = False
+    progress: bytes = b""
     # The tag by which later runs find its result; "" if they must not.
     fingerprint: str = ""
     # The hashes of the files that it reads, before it started: by path, "" for a missing file.

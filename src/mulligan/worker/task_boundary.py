@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Artifacts, Lease
-from mulligan.worker.artifact_inputs import fetch_artifacts, locate_artifacts
-from mulligan.worker.output_storage import OutputStorage
+from mulligan.worker.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
+from mulligan.worker.output_storage import KeptFile, OutputStorage
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secrets import Secrets
 
@@ -23,7 +23,7 @@ class TaskBoundary:
         self._artifacts = artifacts
         self._output_storage = OutputStorage(artifacts)
 
-    def prepare(self, lease: Lease, *, is_called: bool) -> Lease:
+    def prepare(self, lease: Lease, *, is_called: bool, spool: Spool) -> Lease:
         """Return the lease with every value of its task resolved; raise if one is not available.
 
         Large values stay in their artifacts, and so do those that a called function reads: see `artifact_inputs`.
@@ -34,10 +34,10 @@ class TaskBoundary:
         # Last, so that the content of artifacts is not searched for references to secrets.
         if self._artifacts is None:
             return lease
-        task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called)
+        task = fetch_artifacts(lease.task, self._artifacts, is_called=is_called, spool=spool)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
 
-    def locate_artifacts(self, value: Any, spool: Callable[[bytes], str]) -> dict[str, str]:
+    def locate_artifacts(self, value: Any, spool: Spool) -> dict[str, str]:
         """Return the files of the artifacts that a value refers to, by name; InputInvalid if one is not available."""
         return {} if self._artifacts is None else locate_artifacts(value, self._artifacts, spool)
 
@@ -54,9 +54,11 @@ class TaskBoundary:
         """Return the redactor for the secrets that the task may know; None if there are none."""
         return self._secrets.redactor(lease.task)
 
-    def sanitize(self, lease: Lease, report: TaskEnded) -> TaskEnded:
-        """Return the report without secrets, and with a large output stored as an artifact."""
+    def sanitize(self, lease: Lease, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
+        """Return the report without secrets, and with a large output and kept files stored as artifacts."""
         redactor = self.redactor(lease)
         if redactor is not None:
             report = redactor.redact_report(report)
-        return self._output_storage.store(lease.task, report)
+            for one in kept_files:
+                one.name = redactor.redact_text(one.name)
+        return self._output_storage.store(lease.task, report, kept_files)

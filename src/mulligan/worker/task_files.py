@@ -118,6 +118,18 @@ class TaskFiles:
         running.pipes.begin(redactor, self.logs(running.lease.task))
         running.has_named_logs = True
 
+    def clear_build(self, running: RunningTask) -> None:
+        """Remove what the search for its environment has written: the log of a step is its own."""
+        scratch = running.scratch
+        if running.pipes is not None:
+            running.pipes.end()
+            running.pipes.close()
+            running.pipes = None
+        for path in (*(self.logs(running.lease.task) if running.has_named_logs else ()), scratch.out, scratch.err):
+            outputs.remove_file(path)
+        outputs.remove_file(scratch.output)
+        running.has_named_logs, running.name_logs_at, running.check_logs_at = False, None, None
+
     def clear(self, running: RunningTask) -> None:
         """Name its logs, and leave nothing for the next task that gets the same scratch files."""
         scratch = running.scratch
@@ -126,6 +138,8 @@ class TaskFiles:
             if not running.child:
                 running.pipes.close()
         used = [scratch.output, scratch.error, scratch.data_set, *running.spooled_files]
+        if running.has_progress:
+            used.append(scratch.progress)
         if running.lease.task.data:
             used.append(scratch.data)
         if running.has_named_logs or (not running.child and not self._rename_logs(running)):

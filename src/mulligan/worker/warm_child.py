@@ -74,6 +74,11 @@ class CallRequest(msgspec.Struct, frozen=True):
     home: str = ""
     code: str = ""
     call: str = ""
+    # The text of the module in `call`, if it is pinned with the run, and the file that it was copied from.
+    source: str = ""
+    file: str = ""
+    # A folder with modules, beside `home`.
+    import_from: str = ""
     # The files of the artifacts that its arguments refer to, by name.
     files: dict[str, str] = {}
 
@@ -91,6 +96,9 @@ class CallMessage(msgspec.Struct, omit_defaults=True):
     home: str | None = None
     code: str | None = None
     call: str | None = None
+    source: str | None = None
+    file: str | None = None
+    import_from: str | None = None
     # The logs that were renamed, so that new ones have to be opened.
     fresh_logs: list[int] = []
     files: dict[str, str] = {}
@@ -112,6 +120,8 @@ class CallResult(msgspec.Struct, frozen=True):
     # Why its folder cannot be entered; why an artifact cannot be read.
     folder: str = ""
     unreadable: str = ""
+    # Why an argument cannot be given to the function.
+    refused: str = ""
     exit: int = 0
     # Why its result is not valid.
     invalid: str = ""
@@ -159,6 +169,8 @@ class WarmChild:
         # A larger result comes in a file.
         inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
         argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
+        if self.pipes is not None:
+            argv.append("redacted")
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # No file for standard input: it is the descriptor that is sent with the message.
         request = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
@@ -303,6 +315,9 @@ def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_lo
         home=None if request.home == last.home else request.home,
         code=None if request.code == last.code else request.code,
         call=None if request.call == last.call else request.call,
+        source=None if request.source == last.source else request.source,
+        file=None if request.file == last.file else request.file,
+        import_from=None if request.import_from == last.import_from else request.import_from,
         fresh_logs=fresh_logs,
         files=request.files,
     )

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from mulligan.errors import LanguageError
 from mulligan.formats.alphred import translate
-from mulligan.formats.alphred.steps import SUMMARY_PROMPT, VISITS_MAX
+from mulligan.formats.alphred.steps import REPAIR_VISITS_MAX, SUMMARY_PROMPT, VISITS_MAX
 from mulligan.formats.translation import Translation
 from mulligan.language.document import parse
 from mulligan.language.nodes import Source, plain
 
-from .reading import edge, failing, node, ours, step, steps, warnings
+from .reading import decides, edge, failing, node, ours, step, steps, warnings
 
 
 def test_a_node_is_an_agent_of_its_provider():
@@ -182,7 +183,9 @@ def test_several_roots_run_one_at_a_time():
 
 @pytest.mark.parametrize(("named", "start"), [(None, "a"), ([], "a"), (["b"], "b")])
 def test_a_loop_without_a_beginning_starts_where_the_file_says_else_at_its_first_node(named: Any, start: str):
-    found = steps([node("a", 1), node("b", 2)], [edge("a", "b"), edge("b", "a")], initialRunnableNodeKeys=named)
+    edges = [edge("a", "b"), edge("b", "a", decides("changes_requested"))]
+
+    found = steps([node("a", 1), node("b", 2)], edges, initialRunnableNodeKeys=named)
 
     assert [name for name, said in found.items() if said.get("start")] == [start]
 
@@ -207,9 +210,47 @@ def test_what_a_loop_may_visit_again_may_be_visited_as_often_as_alphred_takes_an
         "a": None,
         "b": VISITS_MAX,
         # a remediation: what it cannot mend must not be tried so often
-        "c": None,
+        "c": REPAIR_VISITS_MAX,
         "d": VISITS_MAX,
     }
+
+
+def test_a_repair_that_leads_back_to_what_failed_is_announced():
+    nodes = [node("a", 1), node("fix", 2), node("b", 3)]
+    edges = [failing("a", "fix"), edge("fix", "b"), failing("b", "fix")]
+
+    assert warnings(nodes, edges) == [
+        "'fix' repairs a failure and then leads back to what failed; it is visited at most 3 times"
+    ]
+    assert steps(nodes, edges)["fix"]["max_visits"] == REPAIR_VISITS_MAX
+
+
+def test_a_repair_that_leads_elsewhere_is_not_bounded():
+    nodes = [node("a", 1), node("fix", 2), node("b", 3)]
+    edges = [failing("a", "fix"), edge("fix", "b")]
+
+    assert warnings(nodes, edges) == []
+    assert "max_visits" not in steps(nodes, edges)["fix"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_loop_in_which_no_edge_has_a_guard_is_refused(count: int):
+    nodes = [node(f"n{index}", index) for index in range(count)]
+    edges = [edge(f"n{index}", f"n{(index + 1) % count}") for index in range(count)]
+
+    with pytest.raises(LanguageError) as refused:
+        ours(nodes, edges)
+
+    assert [problem.code for problem in refused.value.problems] == ["language.endless_loop"]
+
+
+def test_a_loop_that_a_guard_or_a_person_may_leave_is_taken():
+    nodes = [node("a", 1), node("b", 2, nodeType="human"), node("c", 3)]
+
+    found = steps(nodes, [edge("a", "b"), edge("b", "a")])
+    left = steps(nodes, [edge("a", "c", decides("approved"), priority=1), edge("a", "a", priority=2)])
+
+    assert [found["b"]["next"], left["a"]["take"]] == ["a", "first"]
 
 
 def test_a_node_may_lead_to_itself():

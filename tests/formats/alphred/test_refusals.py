@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .reading import edge, node, ours, refusal
+from .reading import edge, failing, node, ours, refusal
 
 CASES = {
     name: tuple(rest.split("--- refused\n"))
@@ -54,7 +54,7 @@ def test_each_code_of_alphred_s_is_checked_or_means_nothing_here():
 def test_what_means_nothing_here_is_taken():
     nodes = [node("a", 1, model=None, executionPermissions={"sandboxMode": "read-only"}), node("b", 2)]
 
-    found = ours(nodes, [edge("a", "b"), edge("b", "a")])
+    found = ours(nodes, [edge("a", "b"), failing("b", "a")])
 
     assert [step["step"] for step in found["steps"]] == ["a", "b"]
 

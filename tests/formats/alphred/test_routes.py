@@ -282,3 +282,13 @@ def test_a_person_s_yes_is_the_decision_approved_and_a_no_is_a_failure():
         {"to": "tell", "on": "failure"},
     ]
     assert ("take" in found, "validate" in found, "no_match" in found) == (False, False, False)
+
+
+def test_a_guard_on_a_field_of_an_answer_that_is_text_is_announced():
+    guarded = [
+        edge("review", "fix", {"field": "report.score", "operator": "<", "value": 80}, priority=1),
+        edge("review", "publish", priority=2),
+    ]
+
+    assert warnings(BOTH, guarded) == ["this guard reads 'report.score' of an answer that is text: it is false"]
+    assert warnings([node("review", 1, reportArtifactContentType="json"), *BOTH[1:]], guarded) == []

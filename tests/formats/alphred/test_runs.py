@@ -246,7 +246,7 @@ def test_a_join_alone_is_told_what_it_is_given(agent_here: Agent, monkeypatch: p
     path = agent_here.live.write("tree.json", text(FAN_OUT, EDGES))
     monkeypatch.chdir(path.parent)
 
-    said = mulligan("step", path, "merge", "--result", 'split_told="two of two"')
+    said = mulligan("step", path, "merge", "--result", 'split_summary="two of two"')
 
     assert (said.code, said.out) == (0, "merge is done\n")
     assert "<<<BEGIN>>>\ntwo of two\n<<<END>>>" in agent_here.told("merge")

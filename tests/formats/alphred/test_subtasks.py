@@ -36,8 +36,8 @@ def test_a_spawner_leads_to_its_subtasks_and_they_to_what_the_join_is_told():
 
     assert {name: said.get("next") for name, said in found.items()} == {
         "split": ["split_subtasks", {"to": "fix", "on": "failure"}],
-        "split_subtasks": "split_told",
-        "split_told": "merge",
+        "split_subtasks": "split_summary",
+        "split_summary": "merge",
         "merge": None,
         "fix": None,
     }
@@ -72,6 +72,7 @@ def test_subtasks_run_one_after_the_other_as_the_spawner_would():
         "provider": "${subtask.provider}",
         "model": "${subtask.model}",
         "prompt": "${subtask.prompt}",
+        "upstream": False,
     }
     assert command["retry"]["max_retries"] == 2
     assert command["retry"]["recovery_script"]["agent"]["context"]["node_prompt"] == "${subtask.prompt}"
@@ -83,7 +84,7 @@ def test_a_join_is_told_of_every_spawner_that_leads_to_it():
 
     found = steps(nodes, [edge("a-b", "merge"), edge("c", "merge")])["merge"]["agent"]
 
-    assert found["context"] == '${steps["a-b_told"].output}\n\n${steps.c_told.output}'
+    assert found["context"] == '${steps["a-b_summary"].output}\n\n${steps.c_summary.output}'
     assert found["upstream"] is False
 
 
@@ -104,11 +105,11 @@ def test_a_spawner_that_fails_may_lead_straight_to_its_join():
 
 
 def test_the_steps_of_a_spawner_take_no_name_from_a_node():
-    nodes = [node("a", 1, nodeRole="spawner"), node("a_told", 2, nodeRole="join"), node("a_subtasks", 3)]
+    nodes = [node("a", 1, nodeRole="spawner"), node("a_summary", 2, nodeRole="join"), node("a_subtasks", 3)]
 
-    found = ours(nodes, [edge("a", "a_told")])["steps"]
+    found = ours(nodes, [edge("a", "a_summary")])["steps"]
 
-    assert [said["step"] for said in found] == ["a", "a_subtasks_2", "a_told_2", "a_told", "a_subtasks"]
+    assert [said["step"] for said in found] == ["a", "a_subtasks_2", "a_summary_2", "a_summary", "a_subtasks"]
 
 
 def test_a_spawner_that_is_visited_again_lists_again():

@@ -244,13 +244,19 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
             # A run that takes over the result would lack the data.
             fingerprint="" if report.data else report.fingerprint,
             reused_run_id=report.reused_run_id,
+            artifacts=report.artifacts,
             data=report.data,
         )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt, spent_from_usage(report.usage).as_usage)
     found = add_location(now, place, msgspec.structs.replace(found, details=_failure_details(place, found, report)))
     return e.AttemptFailed(
-        place.key, place.attempt, failure=with_cap_detail(place, found), usage=report.usage, warnings=warnings
+        place.key,
+        place.attempt,
+        failure=with_cap_detail(place, found),
+        usage=report.usage,
+        warnings=warnings,
+        artifacts=report.artifacts,
     )
 
 

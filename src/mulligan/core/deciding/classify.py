@@ -120,9 +120,17 @@ def _observed_failure(outcome: Outcome, code: str, in_words: str, cause: tuple[F
     speaks = code in ("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY") and outcome.stderr_tail.strip()
     printed = outcome.stdout_tail.strip() if not speaks else ""
     details = {**outcome.details, "stdout": printed} if printed else outcome.details
+    if speaks and outcome.stderr_head:
+        tail = outcome.stderr_tail
+        # What `strip` takes from the beginning of the tail belongs between the two.
+        space = "" if outcome.stderr_left_out else tail[: len(tail) - len(tail.lstrip())]
+        beginning: dict[str, Any] = {"head": outcome.stderr_head + space, "left_out": outcome.stderr_left_out}
+    else:
+        beginning = {}
     return failure(
         code,
         outcome.stderr_tail.strip() if speaks else in_words,
+        **beginning,
         exit_code=_exit_code(outcome),
         signal=outcome.signal,
         details=details,

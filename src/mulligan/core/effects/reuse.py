@@ -109,9 +109,13 @@ def contents_of(value: Any) -> Any:
     data = _encode(value)
     if KEY_AS_JSON not in data:
         return value
-    return replace_references(
-        msgspec.json.decode(data), lambda one: ["artifact", parse_reference(one).sha256, parse_reference(one).format]
-    )
+    return replace_references(msgspec.json.decode(data), _content_hash)
+
+
+def _content_hash(reference: dict[str, Any]) -> list[str]:
+    found = parse_reference(reference)
+    # The same file may be a column of one library or a table of another.
+    return ["artifact", found.sha256, found.format, *filter(None, (found.type,))]
 
 
 def digest_of(value: Any) -> str:

@@ -188,6 +188,10 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
         _reroute_to_next_visit(state, place)
         requeue(state, name)
+    # A loop counts its visits together: otherwise the step after the one that runs again would have none left.
+    for name in {member for step in steps for member in state.graph.loops.get(step, ())} - steps:
+        place = state.touch(name)
+        place.visits_before = place.visit
     end = state.touch(END)
     state.put(state.past, (END, end.visit), PastVisit(end.status, end.failure_index))
     set_status(state, end, "waiting")

@@ -3,7 +3,12 @@
     {"$artifact": {"name": "17/build/1/2/output.json", "size": 81920, "sha256": "9f2c…", "format": "json"}}
 
 A mapping with that one key is a reference wherever it occurs in a fact. If the output of a step contains such a
-mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted.
+mapping, the output is stored as an artifact itself; the content of an artifact is never interpreted. Only a worker
+writes references: to large outputs, and to the files that a step keeps (`format` is then neither json nor text). Such a
+reference says what the file is:
+
+    {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
+                   "columns": 5}}
 """
 
 from __future__ import annotations
@@ -17,13 +22,15 @@ import msgspec
 
 from mulligan.errors import ArtifactDamaged
 
-Format = Literal["json", "text"]
+Format = Literal["json", "text", "file", "parquet", "arrow", "npy"]
 
 # Values that are larger as JSON are not stored in an event.
 INLINE_BYTES_MAX = 64 * 1024
 KEY = "$artifact"
 # JSON without this key has no reference in it.
 KEY_AS_JSON = b'"$artifact"'
+# The formats whose content is a value. Others are files, which only a step reads: an expression has their reference.
+VALUE_FORMATS = frozenset({"json", "text"})
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
 # More digits than any run id has.
 _RUN_DIGITS_MAX = 19
@@ -39,6 +46,27 @@ class Artifact(msgspec.Struct, frozen=True):
     size: int
     sha256: str
     format: Format = "json"
+    # What the file was in the step that returned it: `pandas.DataFrame`; "" for a file that the step wrote itself.
+    type: str = ""
+    # Of a table; and the shape of an array.
+    rows: int | None = None
+    columns: int | None = None
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file for programs, not a value for expressions."""
+        return self.format not in VALUE_FORMATS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a reference says of it."""
+        found = {"name": self.name, "size": self.size, "sha256": self.sha256, "format": self.format}
+        if self.is_file:
+            shape = None if self.shape is None else list(self.shape)
+            extra = {"type": self.type or None, "rows": self.rows, "columns": self.columns, "shape": shape}
+            found |= {name: value for name, value in extra.items() if value is not None}
+        return found
 
 
 def describe_artifact(name: str, data: bytes, format: Format) -> Artifact:
@@ -67,7 +95,7 @@ def is_artifact(value: Any) -> bool:
 
 def make_reference(artifact: Artifact) -> dict[str, Any]:
     """The reference to an artifact, as a fact holds it."""
-    return {KEY: msgspec.structs.asdict(artifact)}
+    return {KEY: artifact.description}
 
 
 def parse_reference(value: dict[str, Any]) -> Artifact:
@@ -126,15 +154,26 @@ def verify_content(artifact: Artifact, data: bytes) -> bytes:
 
 
 def decode_content(artifact: Artifact, data: bytes) -> Any:
-    """The value from the bytes of an artifact."""
+    """The value from the bytes of an artifact. Raises ArtifactDamaged for a file."""
+    if artifact.format not in VALUE_FORMATS:
+        raise ArtifactDamaged(
+            f"artifact '{artifact.name}' is a file, which only a step can read: pass it to one", name=artifact.name
+        )
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
-def fetch_references(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
-    """The value with each reference replaced by the content of its artifact."""
+def fetch_references(
+    value: Any, fetch: Callable[[Artifact], bytes], locate: Callable[[Artifact], Any] | None = None
+) -> Any:
+    """The value with each reference replaced by the content of its artifact; one to a file by `locate(artifact)`.
+
+    Without `locate` a reference to a file stays.
+    """
 
     def content_of(reference: dict[str, Any]) -> Any:
         artifact = parse_reference(reference)
+        if artifact.is_file:
+            return reference if locate is None else locate(artifact)
         return decode_content(artifact, fetch(artifact))
 
     return replace_references(value, content_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -58,7 +59,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@lru_cache(maxsize=256)
 def _parse_text(text: str) -> float:
+    """Seconds of a text. A file says the same few durations again and again."""
     if text and re.fullmatch(DURATION, text):
         return _round(sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text)))
     iso = re.fullmatch(_ISO, text)

@@ -404,6 +404,8 @@ class AttemptSucceeded(Fact):
     fingerprint: str = ""
     # The run whose result was reused; then nothing ran here.
     reused_run_id: int = 0
+    # References to the files that the step kept.
+    artifacts: tuple[dict[str, Any], ...] = ()
     # The data of the run that it sets if its result is accepted.
     data: dict[str, Any] = {}
 
@@ -414,6 +416,7 @@ class AttemptFailed(Fact):
     failure: Failure
     usage: dict[str, Any] = {}
     warnings: tuple[Failure, ...] = ()
+    artifacts: tuple[dict[str, Any], ...] = ()
 
 
 class AttemptLost(Fact):

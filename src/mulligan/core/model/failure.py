@@ -15,7 +15,7 @@ Severity = Literal["warning", "error", "critical"]
 # A code that is not in these tables is a step's own: an error, retryable.
 _RETRYABLE = (
     "EXIT_NONZERO SIGNALED EXCEPTION CONNECTION HTTP_5XX HTTP_429 TIMEOUT OUT_OF_MEMORY OUTPUT_MISSING "
-    "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY"
+    "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY REQUIREMENTS_FAILED"
 ).split()
 _NOT_RETRYABLE = (
     "HTTP_4XX INPUT_INVALID EXPRESSION_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED NO_ROUTE LOOP_LIMIT CIRCUIT_OPEN "
@@ -42,6 +42,8 @@ ENGINE_CODES = frozenset(
 # A NUL cannot go into an environment variable, a lone surrogate not into a file: a handler must start in spite of them.
 UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 MESSAGE_CHARS_MAX = 2000
+# How much is kept of the beginning of a long stderr, whose end is the message.
+HEAD_CHARS_MAX = 3000
 TRACE_CHARS_MAX = 8000
 # A child run may have thousands of failures, and handlers nest: only the nearest causes are kept.
 CAUSES_MAX = 40
@@ -65,6 +67,9 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     trace: str = ""
     cause: tuple[Failure, ...] = ()
     handler_failure: Failure | None = None
+    # If the message is the end of a longer stderr: its beginning, and how many bytes between the two were left out.
+    head: str = ""
+    left_out: int = 0
 
     @property
     def is_fatal(self) -> bool:
@@ -82,6 +87,8 @@ def failure(code: str, message: str = "", **fields: Any) -> Failure:
     fields.setdefault("severity", SEVERITY.get(code, "error"))
     fields.setdefault("retryable", RETRYABLE.get(code, True))
     text = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
+    if fields.get("head"):
+        fields["head"] = UNWRITABLE.sub("\ufffd", fields["head"][:HEAD_CHARS_MAX])
     return Failure(code=code, message=text, **{**fields, "cause": _bounded_causes(fields)})
 
 

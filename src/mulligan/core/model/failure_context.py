@@ -49,6 +49,7 @@ _FRAME = (
 _CAUSES_MAX = 5
 _LINE_CHARS_MAX = 200
 _CUT_WORD = re.compile(r"\S{1,500}(?=\s)")
+_CUT_LAST_WORD = re.compile(r"(?<=\s)\S{1,500}\Z")
 
 ContentType = Literal["text", "json"]
 
@@ -94,7 +95,10 @@ class UpstreamOutput(msgspec.Struct, frozen=True):
 
 
 class Truncation(msgspec.Struct, frozen=True):
-    """The effect of a cut. `included_chars + dropped_chars == original_chars`, without the marker at the cut."""
+    """The effect of a cut. `included_chars + dropped_chars == original_chars`, without the marker at the cut.
+
+    What a worker left out of a long log is dropped too; it is counted in bytes.
+    """
 
     applied: bool
     method: Literal["none", "head_tail"]
@@ -135,6 +139,8 @@ class _Draft(msgspec.Struct, frozen=True):
     fields: dict[str, object]
     payload: str
     limit: int
+    # What was left out before, where the text was read.
+    left_out: int = 0
 
     @property
     def wants(self) -> int:
@@ -293,7 +299,14 @@ def _failure_draft(run_id: int, target: str, source: FailedSource, hides: bool) 
         "created_at": source.failed_at,
     }
     payload = "\n".join(_failure_payload(source, hides))
-    return _Draft(source.failure_seq, FAILURE_HEADER, fields=fields, payload=payload, limit=FAILURE_CHARS_MAX)
+    return _Draft(
+        source.failure_seq,
+        FAILURE_HEADER,
+        fields=fields,
+        payload=payload,
+        limit=FAILURE_CHARS_MAX,
+        left_out=source.failure.left_out,
+    )
 
 
 def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: bool) -> _Draft:
@@ -373,8 +386,23 @@ def _failure_text(failure: Failure, hides: bool) -> str:
         "item": failure.item,
     }
     facts = _lines({key: value for key, value in known.items() if value is not None})
-    message = _message(failure, hides)
+    message = _whole_message(failure, hides)
     return "\n".join([*([message] if message else []), *facts, *_causes(failure, hides)])
+
+
+def _whole_message(failure: Failure, hides: bool) -> str:
+    """The message, after the beginning of the stderr that it is the end of, with a marker for what is missing."""
+    if not failure.head:
+        return _message(failure, hides)
+    if not failure.left_out:
+        return hide_credentials(failure.head + failure.message) if hides else failure.head + failure.message
+    marker = f"\n[... {failure.left_out} bytes left out ...]\n"
+    if not hides:
+        return failure.head + marker + failure.message
+    # The last word of the beginning may be part of a credential.
+    last = _CUT_LAST_WORD.search(failure.head)
+    head = failure.head[: last.start()] if last else failure.head
+    return hide_credentials(head) + marker + _message(failure, hides)
 
 
 def _message(failure: Failure, hides: bool) -> str:
@@ -423,6 +451,14 @@ def _envelopes(granted: list[_Granted]) -> list[str]:
 
 def _envelope(draft: _Draft, share: int) -> str:
     included, truncation = head_tail(draft.payload, share)
+    if draft.left_out:
+        truncation = Truncation(
+            True,
+            "head_tail",
+            original_chars=truncation.original_chars + draft.left_out,
+            included_chars=truncation.included_chars,
+            dropped_chars=truncation.dropped_chars + draft.left_out,
+        )
     return "\n".join(
         [
             draft.header,

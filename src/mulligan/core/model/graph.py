@@ -77,6 +77,8 @@ class Graph:
         self.workflow = workflow
         self.nodes: dict[str, Node] = {step.name: Node(step, i) for i, step in enumerate(workflow.steps)}
         self.barriers: dict[str, Barrier] = {}
+        # The steps of the loop that a step is part of, for each step that is part of one.
+        self.loops: dict[str, tuple[str, ...]] = {}
         self._regions: dict[str, frozenset[str]] = {}
         self._link_needs()
         self._mark_loops()
@@ -173,6 +175,8 @@ class Graph:
             sources = self._sources()
             for part in self._parts(sources):
                 inside = set(part)
+                # Groups of needs are vertices too, and no steps.
+                self.loops.update(dict.fromkeys(part, tuple(name for name in part if name in self.nodes)))
                 seen: set[str] = set()
                 for root in self._entries(part, inside, sources):
                     self._descend(root, inside, seen)

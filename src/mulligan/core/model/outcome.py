@@ -39,3 +39,6 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     output_warning: str = ""
     # Why a requested path does not lead to its log.
     log_warning: str = ""
+    # If stderr is longer than its tail: its beginning, and how many bytes between the two are in neither.
+    stderr_head: str = ""
+    stderr_left_out: int = 0

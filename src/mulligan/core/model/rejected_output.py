@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.artifact_words import describe_file
 from mulligan.core.model.artifacts import KEY, is_artifact
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import head_tail
@@ -36,7 +37,7 @@ def rejected_text(failure: Failure) -> str:
     if EXCERPT in details:
         return str(details[EXCERPT])
     output = details[OUTPUT]
-    return _text(output) if not is_artifact(output) else _describe_artifact(output[KEY])
+    return _text(output) if not is_artifact(output) else describe_file(output) or _describe_artifact(output[KEY])
 
 
 def _describe_artifact(kept: Any) -> str:

@@ -68,6 +68,7 @@ class TaskEnded(Report):
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
     reused_run_id: int = 0
+    artifacts: tuple[dict[str, Any], ...] = ()
     # The data of the run that it sets.
     data: dict[str, Any] = {}
 

@@ -345,14 +345,18 @@ def _failure_views(state: State) -> list[dict[str, Any]]:
     ]
 
 
+# Without the beginning of a long stderr, which only the failure context shows.
+_ERROR_FIELDS = tuple(name for name in Failure.__struct_fields__ if name not in ("head", "left_out"))
+
+
 def error_view(failure: Failure | None) -> dict[str, Any]:
     """A failure as expressions see it: `error.message`, `error.exit_code`, `error.timestamp` and the rest.
 
     Without a failure every field is null, so that a step that no failure edge led to can read them too.
     """
     if failure is None:
-        return {**dict.fromkeys(Failure.__struct_fields__), "timestamp": None}
-    view: dict[str, Any] = {name: getattr(failure, name) for name in Failure.__struct_fields__}
+        return {**dict.fromkeys(_ERROR_FIELDS), "timestamp": None}
+    view: dict[str, Any] = {name: getattr(failure, name) for name in _ERROR_FIELDS}
     view["at"] = view["timestamp"] = None if failure.at is None else failure.at.isoformat().replace("+00:00", "Z")
     view["cause"] = [error_view(cause) for cause in failure.cause]
     view["handler_failure"] = None if failure.handler_failure is None else error_view(failure.handler_failure)

@@ -159,6 +159,10 @@ def _answer_guard(fields: Fields, source: Source, *, is_json: bool) -> Guard:
     operator, value = fields["operator"], fields["value"]
     if operator in _ORDERINGS and not _is_number(value):
         return _never_true(fields, f"'{operator}' compares numbers, and {_literal(value)} is not a number", source)
+    if not is_json:
+        message = f"this guard reads '{fields['field']}' of an answer that is text: it is false"
+        hint = 'add "reportArtifactContentType": "json" to the node, or let its command write $MULLIGAN_OUTPUT'
+        source.warn("guard", message, fields.at("field"), hint=hint)
     there, found = _field_path(fields["field"], is_json=is_json)
     if operator in _ORDERINGS:
         there += f" && (type({found}) == int || type({found}) == double)"

@@ -61,6 +61,8 @@ def _summary_agent(node: TreeNode, custom: Fields | None, prompt: str) -> dict[s
 
 # Alphred's limit of steps per run, so that no loop ends earlier here than there.
 VISITS_MAX = 1_000
+# How often a remediation is visited that leads back to what failed. Alphred does not lead back at all.
+REPAIR_VISITS_MAX = 3
 _SUBTASKS_MODULE = "mulligan.formats.alphred.subtasks"
 _SUBTASK = "subtask"
 
@@ -74,17 +76,24 @@ _PERMISSION_VARIABLES = {
 
 
 class StepBuilder:
-    """Builds the steps of a tree, in order. `revisited` are the nodes that a loop may visit again."""
+    """Builds the steps of a tree, in order.
 
-    def __init__(self, tree: Tree, starts: set[str], revisited: set[str], translation: Translation) -> None:
+    `revisited` are the nodes that a loop may visit again, `repairs` those that only failures lead to and that lead
+    back to what failed.
+    """
+
+    def __init__(
+        self, tree: Tree, starts: set[str], translation: Translation, *, revisited: set[str], repairs: set[str]
+    ) -> None:
         self._tree = tree
         self._starts = starts
         self._revisited = revisited
+        self._repairs = repairs
         self._translation = translation
         self._source: Source = translation.source
         # Of each spawner: the names of the map of its subtasks and of the step that summarizes them for the join.
         self._batches = {
-            node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_told"))
+            node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_summary"))
             for node in tree.nodes.values()
             if node.role == "spawner"
         }
@@ -172,6 +181,8 @@ class StepBuilder:
             "provider": f"${{{_SUBTASK}.provider}}",
             "model": f"${{{_SUBTASK}.model}}",
             "prompt": f"${{{_SUBTASK}.prompt}}",
+            # A subtask's prompt is complete. The spawner's answer has the prompts of its siblings.
+            "upstream": False,
         }
         step = {
             "step": name,
@@ -263,11 +274,10 @@ class StepBuilder:
         return {"python": {"call": f"{_SUBTASKS_MODULE}:{function}"}, "args": made(args, node.fields.node)}
 
     def _max_visits(self, node: TreeNode) -> int | None:
-        """Many visits for a node in a loop; the default for a node that only failures lead to.
-
-        Alphred does not return from a remediation, and a hopeless repair must not be tried a thousand times.
-        """
-        is_remediation = all(edge.on == "failure" for _, edge in self._incoming[node.key]) and self._incoming[node.key]
+        """Many visits for a node in a loop, few for a repair: a hopeless one must not be tried a thousand times."""
+        if node.key in self._repairs:
+            return REPAIR_VISITS_MAX
+        is_remediation = self._incoming[node.key] and all(edge.on == "failure" for _, edge in self._incoming[node.key])
         return VISITS_MAX if node.key in self._revisited and not is_remediation else None
 
     def _env(self, node: TreeNode) -> Mapping | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mulligan.formats.alphred.steps import StepBuilder
-from mulligan.formats.alphred.tree import Tree, TreeNode, read_tree
+from mulligan.core.model.formatting import quote_names
+from mulligan.formats.alphred.steps import REPAIR_VISITS_MAX, StepBuilder
+from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode, read_tree
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, shorten
 from mulligan.language.suggestions import did_you_mean
@@ -15,9 +16,18 @@ def translate(root: Node, translation: Translation) -> Mapping:
     """Translate the tree of an Alphred file to the tree of a workflow file."""
     source = translation.source
     tree = read_tree(root, source)
+    for edge, keys in _endless_loops(tree):
+        message = f"{quote_names(keys)} {'leads' if len(keys) == 1 else 'lead'} back to the start without a condition"
+        hint = "add a guardExpression to one of the edges, so that the loop can end"
+        source.note(source.refuse("endless_loop", f"{message}: the loop never ends", edge.at, hint=hint))
     roots = {key for key, edges in tree.incoming_edges().items() if not edges}
     starts = _explicit_starts(tree, roots, source)
-    steps = made(StepBuilder(tree, starts, _revisited_nodes(tree), translation).build(), root)
+    revisited, repairs = _revisited_nodes(tree), _repair_loops(tree)
+    for key, edge in repairs.items():
+        message = f"'{key}' repairs a failure and then leads back to what failed; it is visited at most"
+        source.warn("repair_loop", f"{message} {REPAIR_VISITS_MAX} times", edge.at)
+    builder = StepBuilder(tree, starts, translation, revisited=revisited, repairs=set(repairs))
+    steps = made(builder.build(), root)
     for remark in _remarks(tree):
         translation.remark(steps, remark)
     whole = {
@@ -102,6 +112,44 @@ def _reachable(tree: Tree, keys: Iterable[str]) -> set[str]:
 def _revisited_nodes(tree: Tree) -> set[str]:
     """The nodes that may be visited more than once: all that can be reached from the target of a loop."""
     return _reachable(tree, _loop_targets(tree))
+
+
+def _repair_loops(tree: Tree) -> dict[str, TreeEdge]:
+    """The nodes that only failures lead to and that lead back to what failed, each with an edge that leaves it."""
+    incoming = tree.incoming_edges()
+    found: dict[str, TreeEdge] = {}
+    for node in tree.nodes.values():
+        if not incoming[node.key] or any(edge.on != "failure" for _, edge in incoming[node.key]):
+            continue
+        after = _reachable(tree, [edge.target for edge in node.edges_on("success")])
+        if any(source.key in after for source, _ in incoming[node.key]):
+            found[node.key] = node.edges_on("success")[0]
+    return found
+
+
+def _endless_loops(tree: Tree) -> Iterator[tuple[TreeEdge, list[str]]]:
+    """Each loop in which every node continues without a guard: the edge that closes it, and its nodes.
+
+    Only a failure ends such a loop, after as many agent calls as the limit of visits allows.
+    """
+    only_ways = {node.key: edge for node in tree.nodes.values() if (edge := _only_way(node))}
+    done: set[str] = set()
+    for start in only_ways:
+        path: dict[str, None] = {}
+        key = start
+        while key in only_ways and key not in done and key not in path:
+            path[key] = None
+            key = only_ways[key].target
+        if key in path:
+            keys = list(path)
+            yield only_ways[keys[-1]], keys[keys.index(key) :]
+        done.update(path)
+
+
+def _only_way(node: TreeNode) -> TreeEdge | None:
+    """The edge that is taken whenever the node succeeds; None if guards are asked first, or a person."""
+    edges = node.edges_on("success")
+    return edges[0] if edges and edges[0].guard is None and node.kind != "human" else None
 
 
 def _loop_targets(tree: Tree) -> set[str]:

@@ -87,30 +87,68 @@ DARK = Palette(
 )
 
 
+# The background of JupyterLab, of VS Code or of Colab, or what stands for it elsewhere.
+_BACKGROUND = "var(--jp-layout-color0,var(--vscode-editor-background,var(--colab-primary-surface-color,{})))"
+# Cards are see-through on a page that says nothing of its background; what covers lines is not.
+_VARIABLES = f"--mulligan-ground:{_BACKGROUND.format('transparent')};--mulligan-page:{_BACKGROUND.format('Canvas')}"
+_GROUND, _PAGE = "var(--mulligan-ground)", "var(--mulligan-page)"
+
+
+def _mix(colour: str, percent: int, ground: str) -> str:
+    return f"color-mix(in srgb,{colour} {percent}%,{ground})"
+
+
+def _embedded() -> Palette:
+    """Colours made from the colour of the text around the drawing: right in a light and in a dark notebook.
+
+    A notebook has a theme that may differ from the one that the browser prefers.
+    """
+    tones = {name: (_mix(tone, 11, _GROUND), _mix(tone, 78, "currentColor")) for name, (_, tone) in LIGHT.tones.items()}
+    return Palette(
+        page=_PAGE,
+        card=_mix("currentColor", 3, _GROUND),
+        border=_mix("currentColor", 28, _GROUND),
+        text="currentColor",
+        muted=_mix("currentColor", 65, "transparent"),
+        line=_mix("currentColor", 55, _GROUND),
+        faint=_mix("currentColor", 16, _GROUND),
+        tones=tones,
+    )
+
+
+# The class of a drawing of its own, and of one inside a notebook: neither takes the colours of the other.
+ALONE, EMBEDDED = "mulligan", "mulligan-graph"
+
+
 def style() -> str:
-    """The style sheet: shapes once, colours twice."""
-    dark = "".join(_colours(DARK))
-    return f"{_SHAPES}{''.join(_colours(LIGHT))}@media (prefers-color-scheme:dark){{{dark}}}"
+    """The style sheet of a drawing of its own: shapes once, colours twice."""
+    light, dark = _scoped(_colours(LIGHT), ALONE), _scoped(_colours(DARK), ALONE)
+    return f"{_scoped(_SHAPES, ALONE)}{light}@media (prefers-color-scheme:dark){{{dark}}}"
 
 
-_SHAPES = (
-    f".mulligan text{{font-family:{FONT};text-anchor:middle}}"
-    ".mulligan .title{font-size:14px;font-weight:600}"
-    ".mulligan .small,.mulligan .condition,.mulligan .counts,.mulligan .label{font-size:11px}"
-    ".mulligan .condition{font-style:italic}"
-    ".mulligan .line{fill:none;stroke-width:1.5}"
-    ".mulligan .line.failure{stroke-dasharray:5 4}"
-    ".mulligan .line.loop{stroke-width:2}"
-    ".mulligan .card{stroke-width:1.25}"
-    ".mulligan .inner{fill:none;stroke-width:1}"
-    ".mulligan .glyph{font-size:11px;font-weight:700}"
-    ".mulligan .is-skipped .card,.mulligan .is-cancelled .card{stroke-dasharray:4 3}"
-    + "".join(f".mulligan .do-{name}{{fill:{colour}}}" for name, colour in ACTIONS.items())
-)
+def embedded_style() -> str:
+    """The style sheet of a drawing inside a notebook, which decides between light and dark."""
+    return f".{EMBEDDED}{{{_VARIABLES}}}{_scoped([*_SHAPES, *_colours(_embedded())], EMBEDDED)}"
+
+
+_SHAPES = [
+    f"text{{font-family:{FONT};text-anchor:middle}}",
+    ".title{font-size:14px;font-weight:600}",
+    ".small,.condition,.counts,.label{font-size:11px}",
+    ".condition{font-style:italic}",
+    ".line{fill:none;stroke-width:1.5}",
+    ".line.failure{stroke-dasharray:5 4}",
+    ".line.loop{stroke-width:2}",
+    ".card{stroke-width:1.25}",
+    ".inner{fill:none;stroke-width:1}",
+    ".glyph{font-size:11px;font-weight:700}",
+    ".is-skipped .card,.is-cancelled .card{stroke-dasharray:4 3}",
+    *(f".do-{name}{{fill:{colour}}}" for name, colour in ACTIONS.items()),
+]
 
 
 def _colours(palette: Palette) -> list[str]:
-    rules = [
+    return [
         f".page,.behind{{fill:{palette.page}}}",
         f".card{{fill:{palette.card};stroke:{palette.border}}}",
         f".inner{{stroke:{palette.border}}}",
@@ -128,7 +166,6 @@ def _colours(palette: Palette) -> list[str]:
         *_line_colours("leaf", palette.faint, palette.faint),
         *_status_colours(palette),
     ]
-    return [_scope_rule(rule) for rule in rules]
 
 
 def _line_colours(kind: str, line: str, words: str) -> list[str]:
@@ -143,7 +180,11 @@ def _status_colours(palette: Palette) -> list[str]:
     return rules
 
 
-def _scope_rule(rule: str) -> str:
-    """Limit a rule to our drawings: an SVG inside a page shares its style with that page."""
+def _scoped(rules: list[str], scope: str) -> str:
+    """Limit rules to our drawings: an SVG inside a page shares its style with that page."""
+    return "".join(_scope_rule(rule, scope) for rule in rules)
+
+
+def _scope_rule(rule: str, scope: str) -> str:
     selectors, _, body = rule.partition("{")
-    return ",".join(f".mulligan {selector}" for selector in selectors.split(",")) + "{" + body
+    return ",".join(f".{scope} {selector}" for selector in selectors.split(",")) + "{" + body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from html import escape
+from zlib import crc32
 
 from mulligan.core.model.formatting import INVISIBLE_CHARACTERS
 from mulligan.core.model.workflow import Workflow
@@ -18,7 +19,7 @@ from mulligan.service.drawing.layers import (
     small_text,
 )
 from mulligan.service.drawing.layout import Curve, Label, Layout, compute_layout
-from mulligan.service.drawing.palette import ACTIONS, STATUS_GLYPHS, style
+from mulligan.service.drawing.palette import ACTIONS, ALONE, EMBEDDED, STATUS_GLYPHS, embedded_style, style
 from mulligan.service.drawing.picture import Link, Node, Picture
 from mulligan.service.drawing.stacks import choose_picture
 from mulligan.service.drawing.text_width import truncate_to_width
@@ -37,21 +38,32 @@ def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, i
     return "\n".join(_lines(drawn, layout)) + "\n"
 
 
-def _lines(drawn: Picture, layout: Layout) -> Iterator[str]:
+def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
+    """The same for a notebook: without a background, in colours that suit its theme; "" if it has too many nodes."""
+    drawn = choose_picture(workflow, statuses)
+    if len(drawn.nodes) > nodes_max:
+        return ""
+    # The drawings of all cells share one page: an arrow must not take its tip from a drawing that is folded away.
+    tips = f"{EMBEDDED}-{crc32(repr(drawn).encode('utf-8', 'replace')):08x}"
+    return "\n".join(_lines(drawn, compute_layout(drawn), tips=tips, is_embedded=True)) + "\n"
+
+
+def _lines(drawn: Picture, layout: Layout, *, tips: str = ALONE, is_embedded: bool = False) -> Iterator[str]:
     wide, high = layout.right - layout.left, layout.bottom - layout.top
     box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
+    scope = EMBEDDED if is_embedded else ALONE
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="mulligan" role="img" width="{wide:.0f}" height="{high:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" role="img" width="{wide:.0f}" height="{high:.0f}" '
         f'viewBox="{box}">'
     )
     yield f"<title>{_text(drawn.name)}</title>"
-    yield f"<style>{style()}</style>"
-    yield f"<defs>{''.join(_marker(kind) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
-    yield (
-        f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="8"/>'
-    )
+    yield f"<style>{embedded_style() if is_embedded else style()}</style>"
+    yield f"<defs>{''.join(_marker(kind, tips) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
+    if not is_embedded:
+        size = f'width="{wide:.1f}" height="{high:.1f}"'
+        yield f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" {size} rx="8"/>'
     # The light lines come first, so that the important ones are drawn above them.
-    yield from (_curve(curve) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
+    yield from (_curve(curve, tips) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
     yield from (_label(label) for label in layout.labels)
     yield from (_box(spot, spot.node) for spot in layout.boxes if spot.node)
     yield "</svg>"
@@ -67,18 +79,18 @@ def _class(link: Link) -> str:
     return "loop" if link.is_loop else "leaf" if link.kind == "leaf" else "success"
 
 
-def _marker(kind: str) -> str:
+def _marker(kind: str, tips: str) -> str:
     return (
-        f'<marker id="mulligan-{kind}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
+        f'<marker id="{tips}-{kind}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
         f'markerUnits="userSpaceOnUse" orient="auto-start-reverse">'
         f'<path class="tip {kind}" d="M0 1L10 5L0 9z"/></marker>'
     )
 
 
-def _curve(curve: Curve) -> str:
+def _curve(curve: Curve, tips: str) -> str:
     kind = _class(curve.link)
-    end = f' marker-end="url(#mulligan-{kind})"' if curve.has_arrow else ""
-    start = f' marker-start="url(#mulligan-{kind})"' if curve.link.then == "rerun" else ""
+    end = f' marker-end="url(#{tips}-{kind})"' if curve.has_arrow else ""
+    start = f' marker-start="url(#{tips}-{kind})"' if curve.link.then == "rerun" else ""
     return f'<path class="line {kind}" d="{curve.path}"{start}{end}/>'
 
 

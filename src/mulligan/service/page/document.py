@@ -14,6 +14,7 @@ from mulligan.service.page.markup import Html, element, join_html
 from mulligan.service.page.plots import cpu_plot, memory_plot
 from mulligan.service.page.styles import css_variables, time_element
 from mulligan.service.page.tables import (
+    artifacts_table,
     attempts_table,
     children_table,
     events_table,
@@ -63,6 +64,8 @@ def _sections(report: Report, graph: Html, folder: str | None, home_option: str)
     yield _section("Steps", "steps", steps_table(report))
     if report.children:
         yield _section("Child runs", "children", children_table(report))
+    if report.artifacts:
+        yield _section("Artifacts", "artifacts", artifacts_table(report))
     yield _section("Data", "data", _data(report))
     yield _section("Events", "events", events_table(report))
 

@@ -62,6 +62,11 @@ def format_elapsed(seconds: float) -> str:
     )
 
 
+def status_tone(status: str) -> str:
+    """The colour of a status, as a class: `good`, `bad`, `now`, `try`, `ask`, `idle`."""
+    return STATUSES.get(status, "idle")
+
+
 def status_label(status: str) -> str:
     """A status as the page shows it."""
     return {"pending_failed": "parked", "backing_off": "waiting to retry"}.get(status, status.replace("_", " "))

@@ -87,6 +87,7 @@ def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str
     if step.items:
         words.append(pluralize(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
     words += [f"agents: {step.agents}"] if step.agents else []
+    words += [f"at {step.progress}"] if step.progress and step.status != "completed" else []
     return ", ".join(words)
 
 
@@ -120,7 +121,7 @@ def _attempt(one: Attempt, report: Report) -> list[object]:
         format_elapsed(one.cpu_seconds) if one.cpu_seconds is not None else "",
         format_size(one.peak_memory) if one.peak_memory else "",
         format_size(one.memory) if one.memory else "",
-        one.what,
+        join_html(filter(None, (one.what, f"at {one.progress}" if one.progress else "")), between="; "),
     ]
 
 
@@ -141,6 +142,18 @@ def children_table(report: Report) -> Html:
     )
     left = report.children_count - len(report.children)
     note = element("p", f"and {left:,} more runs", class_="note") if left else ""
+    return join_html([render_table(heads, rows), note])
+
+
+def artifacts_table(report: Report) -> Html:
+    """The files that steps kept."""
+    heads = [("file", ""), ("step", ""), ("attempt", "n"), ("size", "n"), ("SHA-256", "dim"), ("where", "dim")]
+    rows = (
+        [one.file, one.place, one.attempt, format_size(one.size), one.sha256[:16], one.path or f"the store: {one.name}"]
+        for one in report.artifacts
+    )
+    left = report.artifacts_count - len(report.artifacts)
+    note = element("p", f"and {left:,} more artifacts", class_="note") if left else ""
     return join_html([render_table(heads, rows), note])
 
 

@@ -54,6 +54,8 @@ class Attempt(msgspec.Struct):
     cpus: float | None = None
     # A map runs nothing itself: its items do.
     is_map: bool = False
+    # What it reported last, in words.
+    progress: str = ""
 
 
 class Gap(msgspec.Struct):

@@ -16,6 +16,7 @@ from mulligan import __version__
 from mulligan.core.deciding.budgets import RUN, budget_of
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
+from mulligan.core.model.artifact_words import with_files_described
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import format_limits, format_spent, spent_json
 from mulligan.core.model.workflow import END, Workflow
@@ -24,7 +25,9 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.item_names import item_names
 from mulligan.history.story import StoryWriter
 from mulligan.history.views import count_steps
-from mulligan.ports import RunRecord
+from mulligan.ports import Artifacts, RunRecord
+from mulligan.service.artifacts import KeptFile, kept_files
+from mulligan.service.attempt_progress import describe_progress, run_progress
 from mulligan.service.attempts import Cost, Costs
 from mulligan.service.drawing import draw_svg
 from mulligan.service.next_commands import NextCommand, commands_for_wait, suggest_commands
@@ -41,6 +44,7 @@ STDERR_BYTES_MAX, STDOUT_BYTES_MAX = 8_000, 4_000
 EVENTS_MAX = 200
 VALUES_MAX, VALUE_CHARS_MAX = 100, 2_000
 CHILDREN_MAX, WAITS_MAX, NEXT_MAX = 200, 100, 8
+ARTIFACTS_MAX = 500
 # A graph with more steps is not drawn.
 DRAWN_STEPS_MAX = 5_000
 
@@ -75,6 +79,8 @@ class StepLine(msgspec.Struct, frozen=True):
     values: dict[str, Any] = {}
     # What its agents have spent, as text; "" if it has none.
     agents: str = ""
+    # What its last attempt reported, in words.
+    progress: str = ""
 
 
 class ChildRun(msgspec.Struct, frozen=True):
@@ -183,6 +189,9 @@ class Report(msgspec.Struct):
     spent: dict[str, Any] | None = None
     agents: str = ""
     budget: str = ""
+    # The files that its steps kept, the first ones; and the number of all.
+    artifacts: list[KeptFile] = []
+    artifacts_count: int = 0
     made_by: str = f"mulligan {__version__}"
 
     @property
@@ -193,7 +202,10 @@ class Report(msgspec.Struct):
 class _LogReader:
     """Collects what the report needs from one pass over the log."""
 
-    def __init__(self, state: State, first: Workflow, children: dict[tuple[str, int], int]) -> None:
+    def __init__(
+        self, state: State, first: Workflow, children: dict[tuple[str, int], int], artifacts: Artifacts
+    ) -> None:
+        self._artifacts = artifacts
         self.attempts = Attempts()
         self.visits = FailedVisits()
         self.costs = Costs()
@@ -205,6 +217,7 @@ class _LogReader:
         # By key, from the last expansion of each map.
         self.item_names: dict[str, str] = {}
         self.end_said = ""
+        self.kept_files: list[KeptFile] = []
         # The last entries, and the number of all entries.
         self.entries: deque[e.Entry] = deque(maxlen=EVENTS_MAX)
         self.count = 0
@@ -215,6 +228,7 @@ class _LogReader:
         self.entries.append(entry)
         self.count += 1
         self.costs.see(entry)
+        self.kept_files.extend(kept_files(entry, self._artifacts))
         self.attempts.update(entry, self._writer.memory.spec(getattr(fact, "place", "")))
         self.visits.update(entry, self._writer.lines_for(entry))
         if isinstance(fact, e.RunStarted):
@@ -236,9 +250,12 @@ _NO_COST = Cost()
 def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
     """Build the report of a run, as of `now` if it still runs."""
     state = service.state(run_id)
-    reader = _LogReader(state, service.first_workflow(run_id), service.called(run_id))
+    reader = _LogReader(state, service.first_workflow(run_id), service.called(run_id), service.store.artifacts)
     for entry in takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)):
         reader.update(entry)
+    find_progress = run_progress(service.home.folders, run_id)
+    for attempt in reader.attempts.found.values():
+        attempt.progress = describe_progress(find_progress(attempt.place, attempt.attempt))
     record = service.record(run_id)
     started_at = reader.started_at or record.created_at
     ended_at = reader.last_at if state.run.status in RUN_ENDED else None
@@ -288,6 +305,8 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         spent=spent_json(state.run.spent),
         agents=format_spent(state.run.spent),
         budget=format_limits(budget_of(state, RUN)),
+        artifacts=reader.kept_files[:ARTIFACTS_MAX],
+        artifacts_count=len(reader.kept_files),
     )
 
 
@@ -408,6 +427,7 @@ def _steps(state: State, reader: _LogReader) -> Iterator[StepLine]:
             matrix=step.matrix_name,
             values=step.matrix if step.matrix_name else {},
             agents=format_spent(place.spent),
+            progress=last.progress if (last := reader.attempts.found.get((place.key, place.attempt))) else "",
         )
 
 
@@ -416,7 +436,7 @@ def _values(values: dict[str, Any]) -> list[Value]:
 
 
 def _value(name: str, value: Any) -> Value:
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(with_files_described(value), indent=2, ensure_ascii=False, default=str)
     return Value(name, text[:VALUE_CHARS_MAX], len(text) > VALUE_CHARS_MAX)
 
 

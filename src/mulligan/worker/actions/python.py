@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
+
+import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
@@ -42,7 +45,13 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
     params = lease.task.params
     args, call = params.get("args", {}), params.get("call", "")
     # A converted file or a stored run may name a function of ours that has moved.
-    return make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
+    request = make_call(lease, scratch, folders, args, code=params.get("code", ""), call=MOVED_CALLS.get(call, call))
+    if "source" not in params and "import_from" not in params:
+        return request
+    home = lease.task.home
+    file = os.path.join(home, params["file"]) if "file" in params else ""
+    folder = os.path.join(home, params["import_from"]) if "import_from" in params else os.path.dirname(file)
+    return msgspec.structs.replace(request, source=params.get("source", ""), file=file, import_from=folder)
 
 
 def make_call(
@@ -74,6 +83,8 @@ def report_result(
         return report_folder_error(task, working_folder_of(task), result.folder)
     if result.unreadable:
         return report_refusal(task, unavailable_value(result.unreadable))
+    if result.refused:
+        return report_refusal(task, result.refused)
     return make_report(task, _outcome(task, folders, scratch, result), result.output, process_exit)
 
 
@@ -84,7 +95,10 @@ def _outcome(task: Task, folders: Folders, scratch: ScratchFiles, result: CallRe
         return Outcome(code="EXCEPTION", exit_code=None, message=result.exception, trace=result.trace)
     if result.exit:
         err = folders.logs(task.run_id, task.place, task.attempt).err
-        return Outcome(exit_code=result.exit, stderr_tail=outputs.read_tail(err) if result.err else "")
+        ends = outputs.read_ends(err) if result.err else outputs.LogEnds("", "")
+        return Outcome(
+            exit_code=result.exit, stderr_tail=ends.tail, stderr_head=ends.head, stderr_left_out=ends.left_out
+        )
     reports, report_error = outputs.read_reported_errors(scratch.error)
     gone = outputs.missing_files(task) if task.files else ()
     if not (reports or report_error or result.invalid or gone):

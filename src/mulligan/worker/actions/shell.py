@@ -107,14 +107,16 @@ def read_exit(
     if has_succeeded and not (reports or report_error or missing):
         return _with_output(task, read_output_now, process_exit, _STOPPED if is_stopped else _SUCCESS)
     is_timed_out = process_exit.stop_reason == "timeout"
-    stderr = outputs.read_tail(logs.err)
+    stderr = outputs.read_ends(logs.err)
     outcome = Outcome(
         exit_code=process_exit.exit_code,
         signal=process_exit.signal,
         is_timed_out=is_timed_out,
         is_out_of_memory=is_out_of_memory,
-        stderr_tail=stderr,
-        stdout_tail="" if has_succeeded or stderr.strip() else outputs.read_tail(logs.out)[-STDOUT_TAIL_CHARS:],
+        stderr_tail=stderr.tail,
+        stderr_head=stderr.head,
+        stderr_left_out=stderr.left_out,
+        stdout_tail="" if has_succeeded or stderr.tail.strip() else outputs.read_tail(logs.out)[-STDOUT_TAIL_CHARS:],
         reported=reports,
         report_error=report_error,
         missing_outputs=missing,

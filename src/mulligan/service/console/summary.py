@@ -6,21 +6,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.display import PLACE_CHARS_MAX
-from mulligan.cli.groups import kinds_text
-from mulligan.cli.tables import length
-from mulligan.service import (
-    FailureGroup,
-    FailureOutcome,
-    Fate,
-    MatrixFailures,
-    Outcome,
-    commands_for_wait,
-    group_failures,
-    suggest_commands,
-)
+from mulligan.service.console.display import PLACE_CHARS_MAX
+from mulligan.service.console.paper import Paper
+from mulligan.service.console.terminal_text import kinds_text, length
+from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures
 from mulligan.service.formatting import group_title, pluralize, single_line
+from mulligan.service.next_commands import commands_for_wait, suggest_commands
+from mulligan.service.outcome import MatrixFailures, Outcome
 
 # The most failures, and the most waits, that are listed.
 LISTED_MAX = 20

@@ -10,13 +10,16 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.tables import length
-from mulligan.cli.terminal import visible
-from mulligan.service import Activity, RunProgress, command_for_request
+from mulligan.service.attempt_progress import describe_progress
+from mulligan.service.console.paper import Paper
+from mulligan.service.console.terminal_text import length, visible
+from mulligan.service.next_commands import command_for_request
+from mulligan.service.run_progress import Activity, RunProgress
+from mulligan.worker.progress_records import Progress
 
 ROWS_MAX = 8
 BAR_CHARS = 24
+STEP_BAR_CHARS = 10
 # A narrower terminal has a shorter bar.
 WIDE_COLUMNS = 72
 
@@ -112,7 +115,16 @@ class Board:
             shown = f"{text}, default in {left}" if one.kind in ("parked", "approval") else f"{text} in {left}"
             return row.append(shown.strip())
         took = length(max(0.0, (now - one.since).total_seconds()))
-        return row.append(f"{took:>6}").append(f"  {text}" if text else "", style="dim")
+        row.append(f"{took:>6}").append(f"  {text}" if text else "", style="dim")
+        return row if one.progress is None else self._with_progress(row, one.progress)
+
+    def _with_progress(self, row: Text, progress: Progress) -> Text:
+        """How far the step says that it is: a bar if there is a total, and in words."""
+        if progress.share is not None:
+            full = int(STEP_BAR_CHARS * progress.share)
+            signs = ("━", "─") if self._has_signs else ("#", "-")
+            row.append(f"  {signs[0] * full}", style="cyan").append(signs[1] * (STEP_BAR_CHARS - full), style="dim")
+        return row.append(f"  {visible(describe_progress(progress))}", style="default")
 
     def _gauge(self, counts: dict[str, int], seconds: float, left: str) -> Text:
         """How many steps are done, as a bar and in numbers; then the time, because the rest may be cut off."""

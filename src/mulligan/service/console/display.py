@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from mulligan.cli.console_style import Paper
-from mulligan.cli.tables import length
-from mulligan.cli.terminal import where_there_is_room
-from mulligan.service import Activity, Announcement, Forecast, RunProgress, command_for_request
+from mulligan.service.attempt_progress import describe_progress
+from mulligan.service.console.paper import Paper
+from mulligan.service.console.terminal_text import length, where_there_is_room
+from mulligan.service.forecast import Forecast
+from mulligan.service.next_commands import command_for_request
+from mulligan.service.run_progress import Activity, Announcement, RunProgress
+from mulligan.worker.progress_records import Progress
 
 # A run that ends earlier shows only its lines.
 LIVE_AFTER_SECONDS = 0.4
 FRAME_SECONDS = 0.1
 PLACE_CHARS_MAX = 24
+# Without a board: how often the progress of running steps is said, and of how many of them.
+PROGRESS_SECONDS = 30.0
+PROGRESS_LINES_MAX = 8
 # A shorter duration is not shown.
 TOOK_SECONDS_MIN = 1.0
 
@@ -32,12 +39,16 @@ class Display:
         home: str = "",
         outlook: Forecast | None = None,
         clock: Callable[[], float] = time.monotonic,
+        read_progress: Callable[[int, str, int], Progress | None] | None = None,
     ) -> None:
         self.paper = paper
         # The `--home` option of suggested commands; and the source of estimates and queued tasks.
         self._home = home
         self._outlook = outlook
-        self.progress = RunProgress()
+        self.progress = RunProgress(read_progress)
+        # Without a board: when the progress of steps was last said, and what was said of each.
+        self._reported_at = clock()
+        self._reported: dict[tuple[int, str], str] = {}
         self._board: Any = None
         self._clock = clock
         self._begun_at = self._drawn_at = clock()
@@ -63,8 +74,11 @@ class Display:
             return
         self._drawn_at = now
         if self._board is None and self.paper.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
-            self._board = import_module("mulligan.cli.live_board").Board(self.paper, self._home)
+            self._board = import_module("mulligan.service.console.live_board").Board(self.paper, self._home)
         self._show_announcements()
+        if not self.paper.is_live and now - self._reported_at >= PROGRESS_SECONDS:
+            self._reported_at = now
+            self._say_progress()
         self._draw()
 
     def close(self) -> None:
@@ -91,6 +105,19 @@ class Display:
         announcements = self.progress.take_announcements()
         if announcements:
             self._say([self._format(announcement) for announcement in announcements])
+
+    def _say_progress(self) -> None:
+        """Say how far the running steps are, where that has changed: in a log there is no board."""
+        reported = {
+            (one.run_id, one.where): describe_progress(one.progress)
+            for one in self.progress.activities(PROGRESS_LINES_MAX)
+            if one.progress is not None
+        }
+        fresh = [(key, text) for key, text in reported.items() if text and self._reported.get(key) != text]
+        self._reported = reported
+        if fresh:
+            width, at = self.progress.place_column_width(PLACE_CHARS_MAX), f"{datetime.now():%H:%M:%S}"
+            self._say([f"{at} {self.paper.mark('plain')} {where:<{width}}  {text}" for (_, where), text in fresh])
 
     def _say(self, lines: list[str]) -> None:
         if self._board is not None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, visible, wants_colour, where_there_is_room
+from mulligan.service.console.terminal_text import NO_COLOURS, OWN_COLOURS, visible, wants_colour, where_there_is_room
 
 _CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
 _MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}

@@ -1,0 +1,123 @@
+"""Driving a run in this process until it ends, waits for a person, or is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from mulligan import service as services
+from mulligan.client.displays import choose_display
+from mulligan.client.session import Session
+from mulligan.errors import InputInvalid, MulliganError
+
+if TYPE_CHECKING:
+    from mulligan.service import Driver, Service
+
+ENDED = ("completed", "failed", "cancelled")
+# How long to wait for a timer of a run that otherwise waits for a person.
+WAIT = "10m"
+
+
+class DrivingOptions(NamedTuple):
+    """How a run is driven here, and shown."""
+
+    parallel: int | None = None
+    wait_seconds: float = 600.0
+    show: bool | None = None
+
+
+DEFAULT_OPTIONS = DrivingOptions()
+
+
+def read_options(
+    parallel: int | None = None, wait: str | float | timedelta = WAIT, show: bool | None = None
+) -> DrivingOptions:
+    """The options as a program gives them, checked."""
+    if parallel is not None and (not isinstance(parallel, int) or isinstance(parallel, bool) or parallel < 1):
+        raise InputInvalid(f"parallel must be a whole number, at least 1, not {parallel!r}", hint=_as_input("parallel"))
+    if show not in (None, True, False):
+        raise InputInvalid(f"show must be True, False or None, not {show!r}", hint=_as_input("show"))
+    return DrivingOptions(parallel, read_seconds(wait), show)
+
+
+def read_seconds(value: str | float | timedelta) -> float:
+    """A duration in seconds: `"1h30m"`, a number of seconds, or a `timedelta`."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputInvalid(f"{value!r} is not a duration", hint="give it like '30s', '1h30m', 90 or a timedelta")
+    if isinstance(value, int | float) and value < 0:
+        raise InputInvalid(f"{value!r} is not a duration: it is negative")
+    return services.parse_duration(str(value))
+
+
+def _as_input(name: str) -> str:
+    return f"if '{name}' is an input of the workflow, give it as inputs={{'{name}': …}}"
+
+
+def drive(session: Session, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+    """Drive the run that `begin` starts or finds, and return its number.
+
+    A signal that interrupts it is passed on to the program after the run is left in order: Ctrl-C raises
+    `KeyboardInterrupt` here, as it would have without us, and the run can be resumed.
+    """
+    run_id = 0
+
+    def begin_noted(service: Service, driver: Driver) -> int:
+        nonlocal run_id
+        run_id = begin(service, driver)
+        return run_id
+
+    try:
+        with session.service() as service:
+            interrupted_by = _drive(session, service, begin_noted, options)
+        if interrupted_by:
+            signal.raise_signal(interrupted_by)
+    except KeyboardInterrupt as interrupt:
+        if run_id and not _has_ended(session, run_id):
+            interrupt.add_note(_how_to_continue(session, run_id))
+        raise
+    return run_id
+
+
+def _drive(session: Session, service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+    """Drive the run; return the signal that arrived meanwhile, or 0."""
+    capacity = services.machine(options.parallel)
+    display = choose_display(options.show, service, session, capacity.cpus)
+    begun_at = time.monotonic()
+    try:
+        with service.driver(capacity, display) as driver:
+            run_id = begin(service, driver)
+            if display is None:
+                driver.drive(run_id, options.wait_seconds)
+                return driver.interrupted_by
+            display.begin(run_id, service.record(run_id).workflow)
+            is_taken_up = service.add_earlier_events(run_id, display.progress)
+            ending = driver.drive(run_id, options.wait_seconds)
+            seconds = time.monotonic() - begun_at
+            display.end(service.outcome(driver, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up))
+            return driver.interrupted_by
+    finally:
+        if display is not None:
+            display.close()
+
+
+def _has_ended(session: Session, run_id: int) -> bool:
+    try:
+        with session.service() as service:
+            return service.record(run_id).status in ENDED
+    except MulliganError:
+        return False
+
+
+def _how_to_continue(session: Session, run_id: int) -> str:
+    where = "" if session.given is None else repr(session.given)
+    return (
+        f"run {run_id} is kept in '{os.path.relpath(session.folder)}'; to continue it: "
+        f"mulligan.open({where}).get({run_id}).resume(), "
+        f"or on the command line: mulligan resume {run_id}{session.option}"
+    )

@@ -1,0 +1,326 @@
+"""`mulligan.run` and `mulligan.open`: starting runs, and finding those that there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from mulligan import service as services
+from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
+from mulligan.client.inputs import plain_inputs
+from mulligan.client.loading import Runnable, find_workflow
+from mulligan.client.run import Run, Runs
+from mulligan.client.session import ExplainedErrors, Session
+from mulligan.errors import InputInvalid, KeyUsed
+
+if TYPE_CHECKING:
+    from mulligan.service import PendingEntry, Prepared, WorkerLine
+
+Status = Literal["running", "paused", "completed", "failed", "cancelled", "open", "ended"]
+# What `home.runs(status=…)` accepts, and the statuses in the store that each means.
+_STATUSES: dict[str, tuple[str, ...]] = {
+    "running": ("running", "new"),
+    "paused": ("paused",),
+    "completed": ("completed",),
+    "failed": ("failed",),
+    "cancelled": ("cancelled",),
+    "open": ("running", "new", "paused"),
+    "ended": ("completed", "failed", "cancelled"),
+}
+
+
+class Home:
+    """The runs of one folder or server. `mulligan.open` gives it.
+
+    Inside a `with` it keeps one connection open; without, each call opens its own.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, by: str = "") -> None:
+        self._session = Session(folder, by)
+
+    def __enter__(self) -> Home:
+        self._session.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. The home and its runs can still be used: each call then opens its own."""
+        self._session.close()
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the logs and, unless a server has it, the database."""
+        return Path(self._session.folder)
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        flow: Runnable,
+        /,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        key: str = "",
+        labels: Mapping[str, str] | None = None,
+        parallel: int | None = None,
+        wait: str | float | timedelta = WAIT,
+        changed_only: bool = False,
+        force: Iterable[str] = (),
+        show: bool | None = None,
+        check: bool = False,
+        **given: Any,
+    ) -> Run:
+        """Run a workflow to its end in this process. Returns the run, also if it failed: see `mulligan.run`."""
+        with ExplainedErrors():
+            options = read_options(parallel, wait, show)
+            prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
+            checked_key = _read_key(key)
+        found = Run(self._session, self._run(prepared, checked_key, options), options, is_driven_here=True)
+        return found.raise_for_status() if check else found
+
+    def _run(self, prepared: Prepared, key: str, options: DrivingOptions) -> int:
+        try:
+            return drive(self._session, lambda service, driver: service.start(prepared, driver, key=key)[0], options)
+        except KeyUsed as used:
+            with self._session.service() as service:
+                run_id = service.find_existing_run(prepared, key, used).run_id
+                record = service.wait_for_driver(run_id)
+        if record.status in (*ENDED, "paused"):
+            return run_id
+        return drive(self._session, lambda service, driver: run_id, options)
+
+    def start(
+        self,
+        flow: Runnable,
+        /,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        key: str = "",
+        labels: Mapping[str, str] | None = None,
+        changed_only: bool = False,
+        force: Iterable[str] = (),
+        **given: Any,
+    ) -> Run:
+        """Start a run that workers drive (`mulligan worker`), and return at once.
+
+        With a `key` the run is started once: the same key gives the same run.
+
+            handle = home.start(flow, key="2026-11-16", target="prod")
+            handle.wait(timeout="1h")
+        """
+        with ExplainedErrors():
+            prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
+            key = _read_key(key)
+        with self._session.service() as service:
+            try:
+                (run_id,) = service.start(prepared, key=key)
+            except KeyUsed as used:
+                run_id = service.find_existing_run(prepared, key, used).run_id
+        return Run(self._session, run_id)
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    def get(self, run: int | str) -> Run:
+        """The run with this number; "latest" is the newest. `UnknownRun` if there is none."""
+        with self._session.service() as service:
+            return Run(self._session, service.find_run(str(run)))
+
+    def runs(
+        self,
+        *,
+        status: Status | Iterable[Status] = (),
+        workflow: str | Iterable[str] = (),
+        labels: Mapping[str, str] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        since: str | datetime | timedelta | None = None,
+        until: str | datetime | timedelta | None = None,
+        children: bool = False,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Runs:
+        """The newest runs first, at most `limit`; with `before` only those with a lower number, for the next page.
+
+            home.runs(status="failed", since="7d", limit=20)
+
+        `status` may also be "open" or "ended". `since` and `until` are a `datetime`, a text such as "2026-11-01", or
+        how long ago: "7d", a `timedelta`. `children`: also the runs that other runs called.
+        """
+        now = datetime.now(UTC)
+        with self._session.service() as service:
+            if not isinstance(limit, int) or limit < 1:
+                raise InputInvalid(f"limit must be a whole number, at least 1, not {limit!r}")
+            query = services.RunQuery(
+                statuses=_read_statuses(status),
+                workflows=_words(workflow),
+                since=_read_time(since, now),
+                until=_read_time(until, now),
+                inputs={name: str(value) for name, value in (inputs or {}).items()},
+                labels=dict(labels or {}),
+                with_children=children,
+                limit=limit,
+                before=before,
+            )
+            found = service.list_runs(query).runs
+        return Runs(Run(self._session, line.run_id) for line in found)
+
+    def pending(self) -> list[PendingEntry]:
+        """What waits for a person, over all runs: parked steps, approvals, pauses."""
+        with self._session.service() as service:
+            return service.list_pending()
+
+    def workers(self) -> list[WorkerLine]:
+        """The workers of the store: what each can take, what is in use, what it runs now."""
+        with self._session.service() as service:
+            return service.list_workers()
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def classify(self, run: int | str, step: str, verdict: Literal["retry", "fail"], reason: str) -> Run:
+        """Decide about a parked step of a run: retry it, or let it fail."""
+        return self.get(run).classify(step, verdict, reason)
+
+    def approve(self, run: int | str, step: str, reason: str) -> Run:
+        """Give an approval that a run waits for."""
+        return self.get(run).approve(step, reason)
+
+    def refuse(self, run: int | str, step: str, reason: str) -> Run:
+        """Refuse an approval that a run waits for."""
+        return self.get(run).refuse(step, reason)
+
+    def __repr__(self) -> str:
+        return f"<Home {self._session.place}>"
+
+
+def open(home: str | os.PathLike[str] | None = None, *, by: str = "") -> Home:
+    """The runs of a folder: `home`, by default `$MULLIGAN_HOME` or `.mulligan`; or of the server `$MULLIGAN_STORE`.
+
+    `by` is the name under which changes are recorded, by default `$MULLIGAN_BY` or your user name.
+
+        with mulligan.open() as home:
+            for run in home.runs(status="failed", limit=20):
+                print(run.id, run.failures)
+    """
+    return Home(home, by=by)
+
+
+def run(
+    flow: Runnable,
+    /,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    home: Home | str | os.PathLike[str] | None = None,
+    key: str = "",
+    labels: Mapping[str, str] | None = None,
+    parallel: int | None = None,
+    wait: str | float | timedelta = WAIT,
+    changed_only: bool = False,
+    force: Iterable[str] = (),
+    by: str = "",
+    show: bool | None = None,
+    check: bool = False,
+    **given: Any,
+) -> Run:
+    """Run a workflow to its end in this process, durably, and return the run.
+
+        run = mulligan.run("nightly.yaml", target="prod")
+        print(run.status, run.outputs)
+
+    `flow` is the path of a file, what `mulligan.load` gives, a `mulligan.Workflow`, or a function with
+    `@mulligan.flow`. Inputs are given as keywords; those with the name of an option go into `inputs`.
+
+    A run that fails raises nothing: look at `run.status`, or call `run.raise_for_status()`; with `check=True` that is
+    done here. If only a person can move it, the run is returned with the status "waiting"; `run.pending` says what it
+    waits for, and `run.approve` or `run.classify` continue it. Ctrl-C leaves the run in order and raises
+    `KeyboardInterrupt`; `mulligan.open().get(id).resume()` continues it, as after a crash.
+
+    - `home`: the folder of the runs, by default `$MULLIGAN_HOME` or `.mulligan`; or an open `Home`.
+    - `key`: start the run only once. The same key gives the same run, which is waited for or continued.
+    - `labels`: to find the run with `home.runs(labels=…)`.
+    - `parallel`: how many steps run at once, by default one per processor.
+    - `wait`: how long to wait for a timer if everything else waits for a person.
+    - `changed_only`: steps that are up to date take their results from earlier runs, except those in `force`.
+    - `by`: the name that is recorded.
+    - `show`: whether progress is shown; by default on a terminal and in a notebook.
+    """
+    found = home if isinstance(home, Home) and not by else open(home.folder if isinstance(home, Home) else home, by=by)
+    return found.run(
+        flow,
+        inputs=inputs,
+        key=key,
+        labels=labels,
+        parallel=parallel,
+        wait=wait,
+        changed_only=changed_only,
+        force=force,
+        show=show,
+        check=check,
+        **given,
+    )
+
+
+# -- what a program gives, checked -----------------------------------------------------------------------------------
+
+
+def _prepare(
+    flow: Runnable,
+    inputs: Mapping[str, Any] | None,
+    given: Mapping[str, Any],
+    labels: Mapping[str, str] | None,
+    *,
+    changed_only: bool,
+    force: Iterable[str],
+) -> Prepared:
+    workflow, file = find_workflow(flow)
+    if twice := (inputs or {}).keys() & given.keys():
+        raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
+    every = plain_inputs({**(inputs or {}), **given})
+    try:
+        return services.Service.prepare(
+            workflow,
+            every,
+            Path.cwd(),
+            file=file,
+            labels=labels or {},
+            changed_only=changed_only,
+            forced=_words(force),
+        )
+    except InputInvalid as error:
+        name = error.data.get("input")
+        if name in workflow.inputs and name not in every:
+            error.hint = f"give it as a keyword: {name}=…"
+        raise
+
+
+def _read_key(key: str) -> str:
+    if not isinstance(key, str):
+        hint = "if 'key' is an input of the workflow, give it as inputs={'key': …}"
+        raise InputInvalid(f"key must be a text, not {key!r}", hint=hint)
+    return services.check_key(key) if key else ""
+
+
+def _read_statuses(given: str | Iterable[str]) -> tuple[str, ...]:
+    words = _words(given)
+    for word in words:
+        if word not in _STATUSES:
+            hint = services.did_you_mean(word, _STATUSES) or f"give {', '.join(_STATUSES)}"
+            raise InputInvalid(f"'{word}' is not a status of a run", hint=hint)
+    return tuple(dict.fromkeys(status for word in words for status in _STATUSES[word]))
+
+
+def _words(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _read_time(given: str | datetime | timedelta | None, now: datetime) -> datetime | None:
+    if isinstance(given, timedelta):
+        return now - given
+    if isinstance(given, str):
+        return services.parse_time(given, now)
+    # A time without a zone is local.
+    return given if given is None else given.astimezone(UTC)

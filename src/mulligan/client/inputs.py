@@ -1,0 +1,36 @@
+"""Inputs as a program gives them: `datetime`, `Path`, dataclasses and the like become JSON, as outputs of steps do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NoReturn
+
+from mulligan.errors import InputInvalid
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def plain_inputs(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs as JSON. Raises `InputInvalid` for a value that cannot be one."""
+    return {name: value if type(value) in _PLAIN else _plain(name, value) for name, value in given.items()}
+
+
+def _plain(name: str, value: Any) -> Any:
+    # Loaded only if a program gives more than texts and numbers.
+    encoding: Any = import_module("mulligan.values.encoding")
+
+    def refuse_files() -> NoReturn:
+        raise InputInvalid(
+            f"input '{name}' contains a table or an array",
+            hint="write it to a file and give the path, or make it in a step",
+            input=name,
+        )
+
+    try:
+        return json.loads(encoding.encode(value, refuse_files))
+    except encoding.ValueRefused as problem:
+        # The sentence is about what a step returns.
+        text = str(problem).replace(encoding.RESULT, f"input '{name}'", 1).replace("; return ", "; give ", 1)
+        raise InputInvalid(text, input=name) from None

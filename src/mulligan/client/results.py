@@ -1,0 +1,87 @@
+"""Outputs of steps as what they were: tables and arrays from files, dataclasses and dates by their annotations."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mulligan.errors import MulliganError
+from mulligan.values.annotations import ArgumentRefused
+from mulligan.values.decoding import convert_value
+from mulligan.values.files import INLINE_FORMATS, REFERENCE, StoredFile, TableUnreadable, load_output
+
+if TYPE_CHECKING:
+    from mulligan.service import Service, StepSnapshot
+
+# What an attribute of a decorated function is called that has the function itself.
+_FUNCTION = "__mulligan_function__"
+# Such a function yields progress: its annotation says nothing about its output.
+_GENERATORS = ("Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable")
+
+
+class ResultUnreadable(MulliganError):
+    """An output that this program cannot read as what is wanted."""
+
+    code = "result.unreadable"
+    http_status = 422
+
+
+def read_result(service: Service, what: str, value: Any, wanted: Any) -> Any:
+    """A value with the content of its files, as the type that is wanted; None stands for what it was."""
+    try:
+        if wanted is None:
+            return load_output(value, service.read_artifact)
+        with tempfile.TemporaryDirectory(prefix="mulligan-") as folder:
+            return convert_value(_with_files(service, value, Path(folder)), wanted)
+    except (ArgumentRefused, TableUnreadable) as problem:
+        hint = "without a type, its plain value is: run.steps[…].output"
+        raise ResultUnreadable(f"{what} cannot be read: {problem}", hint=hint) from None
+
+
+def read_step_result(service: Service, step: StepSnapshot, wanted: Any = None) -> Any:
+    """The output of a step as the type that is wanted, or as its function is annotated.
+
+    A map step gives a list with the result of each item; None for one that has none.
+    """
+    what = f"the output of step '{step.name}'"
+    if wanted is not None or not step.is_map:
+        return read_result(service, what, step.output, _return_type(step) if wanted is None else wanted)
+    hint = _return_type(step)
+    results = step.output["results"] if isinstance(step.output, dict) else []
+    return [None if one is None else read_result(service, what, one, hint) for one in results]
+
+
+def _return_type(step: StepSnapshot) -> Any:
+    """What the function of a step returns, if this program has imported it and it is annotated; otherwise None."""
+    module, _, name = step.call.partition(":")
+    # The functions of a script and of the cells of a notebook are in the main module of the program.
+    found: Any = sys.modules.get(module) or (sys.modules["__main__"] if step.is_pinned else None)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    function = getattr(found, _FUNCTION, found)
+    try:
+        hint = typing.get_type_hints(function, include_extras=True).get("return") if callable(function) else None
+    except Exception:
+        # It names something that is not there at run time.
+        return None
+    return None if getattr(typing.get_origin(hint) or hint, "__name__", "") in _GENERATORS else hint
+
+
+def _with_files(service: Service, value: Any, folder: Path) -> Any:
+    """The value with a file for each reference to one, and the content of every other."""
+    if isinstance(value, list):
+        return [_with_files(service, one, folder) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    reference = value.get(REFERENCE)
+    if len(value) != 1 or not isinstance(reference, dict):
+        return {key: _with_files(service, one, folder) for key, one in value.items()}
+    if reference.get("format", "json") in INLINE_FORMATS:
+        return load_output(value, service.read_artifact)
+    file = folder / f"{len(list(folder.iterdir()))}"
+    file.write_bytes(service.read_artifact(reference))
+    return StoredFile(str(file), dict(value))

@@ -1,0 +1,512 @@
+"""A run, as a program reads and changes it."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from mulligan import service as services
+from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
+from mulligan.client.inputs import plain_inputs
+from mulligan.client.loading import Runnable, find_workflow
+from mulligan.client.notebook import run_html, runs_html, story_html
+from mulligan.client.session import ExplainedErrors, Session
+from mulligan.client.steps import Step, StepsOfRun
+from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedOut
+
+if TYPE_CHECKING:
+    from mulligan.service import (
+        Driver,
+        FailedStep,
+        FailedVisit,
+        LocatedLine,
+        LocatedWait,
+        LogPiece,
+        PendingEntry,
+        RunLine,
+        RunSnapshot,
+        RunStatus,
+        Service,
+        WaitReason,
+    )
+
+
+Wanted = TypeVar("Wanted")
+
+
+class RunHeldUp(UserWarning):
+    """A run that is waited for needs a person or a process that drives it."""
+
+
+class Story(str):
+    """The story of a run, as `mulligan explain` prints it. In a notebook it is a table."""
+
+    lines: Sequence[LocatedLine] = ()
+    waits: Sequence[LocatedWait] = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return story_html(self.lines, self.waits)
+
+
+class Runs(list["Run"]):
+    """A list of runs. In a notebook it is a table."""
+
+    def _repr_html_(self) -> str:
+        return runs_html(self[0]._session if self else None, [run.id for run in self])
+
+
+class Run:
+    """A run of a workflow. Every attribute is read when it is asked for, so it is never out of date.
+
+    `run.steps` shows the steps at the moment at which it was asked for. A run can be used from any thread, and after
+    the home that gave it was closed.
+    """
+
+    def __init__(
+        self, session: Session, run_id: int, options: DrivingOptions = DEFAULT_OPTIONS, *, is_driven_here: bool = False
+    ) -> None:
+        self._session = session
+        self._id = run_id
+        self._options = options
+        # Whether answers to what it waits for continue it in this process.
+        self._is_driven_here = is_driven_here
+        self._read: tuple[RunSnapshot, StepsOfRun] | None = None
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> int:
+        """Its number in its home."""
+        return self._id
+
+    @property
+    def workflow(self) -> str:
+        """The name of its workflow."""
+        return self._line.workflow
+
+    @property
+    def status(self) -> RunStatus:
+        """`running`, `waiting` (for a person), `paused`, `completed`, `failed` or `cancelled`."""
+        with self._session.service() as service:
+            return service.status(self._id)
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether a live process drives it. A run that nobody drives goes on after `resume`."""
+        with self._session.service() as service:
+            return service.is_driven(self._id)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Its inputs, defaults included."""
+        return self._snapshot[0].inputs
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The outputs that the workflow declares, as plain JSON; empty before the run has completed."""
+        return self._snapshot[0].outputs
+
+    @property
+    def failures(self) -> list[FailedVisit]:
+        """Every failure of a step, in order, also those that were handled or recovered.
+
+        Each has `step`, `visit`, `failure` (with `code`, `message`, `exit_code` and more), `is_handled` and
+        `recovered_by`. Failures that a later round runs again are left out.
+        """
+        return list(self._snapshot[0].failures)
+
+    @property
+    def steps(self) -> StepsOfRun:
+        """The steps by name, as they are now: `run.steps["build"].attempts[0].stderr`."""
+        return self._snapshot[1]
+
+    @property
+    def end(self) -> Step | None:
+        """What the workflow runs last (`end`); None before the run has started."""
+        return self._snapshot[1].end
+
+    @property
+    def round(self) -> int:
+        """1, and one more for each `retry`."""
+        return self._line.round
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether it completed although something failed on the way."""
+        return self._line.degraded
+
+    @property
+    def reason(self) -> str:
+        """Why it was cancelled, paused or stopped; "" if there is nothing to say."""
+        return self._line.reason
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels."""
+        return self._line.labels
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was started."""
+        return self._line.created_at
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, to its end or until now."""
+        return self._line.seconds
+
+    @property
+    def waiting_for(self) -> list[WaitReason]:
+        """What it waits for or does now, the most important first; empty once it has ended."""
+        return self._line.waiting_for
+
+    @property
+    def pending(self) -> list[PendingEntry]:
+        """What waits for a person in it and in the runs that it called: parked steps, approvals, pauses."""
+        with self._session.service() as service:
+            return [one for one in service.list_pending() if self._id in (one.run_id, one.root_run_id)]
+
+    @property
+    def parent(self) -> Run | None:
+        """The run that called it; None for a run at the top."""
+        parent = self._line.parent_run_id
+        return None if parent is None else Run(self._session, parent, self._options)
+
+    @property
+    def children(self) -> list[Run]:
+        """The runs that it called, in the order of the calls."""
+        with self._session.service() as service:
+            found = sorted(service.called_runs(self._id).values())
+        return [Run(self._session, run_id, self._options) for run_id in found]
+
+    @overload
+    def result(self, step: str = "") -> Any: ...
+
+    @overload
+    def result(self, step: str = "", *, type: builtins.type[Wanted]) -> Wanted: ...
+
+    @overload
+    def result(self, step: str = "", *, type: Any) -> Any: ...
+
+    def result(self, step: str = "", *, type: Any = None) -> Any:
+        """The output of a step, or with "" the outputs of the run, as what it was: tables and arrays are read.
+
+        `type` is what it should be: a dataclass, `datetime`, `polars.DataFrame`. By default it is what the function of
+        the step is annotated to return, if this program has imported it. A map step gives the list of its results.
+        """
+        # Loaded only if it is asked for, since it loads what reads annotations.
+        results: Any = import_module("mulligan.client.results")
+        snapshot, steps = self._snapshot
+        with self._session.service() as service:
+            if not step:
+                return results.read_result(service, "the output of the run", snapshot.outputs, type)
+            return results.read_step_result(service, snapshot.steps[steps[step].name], type)
+
+    def explain(self, step: str = "", *, tree: bool = False) -> Story:
+        """What happened in the run, or to one step, and what it waits for; with `tree` also in the runs it called.
+
+        print(run.explain())
+        """
+        with self._session.service() as service:
+            story, waits = list(service.story(self._id, step, is_tree=tree)), service.waits(self._id, step)
+        lines = list(services.format_story(iter(story)))
+        for one in waits:
+            lines.append(services.format_wait(one))
+            if question := services.describe_question(one.run_id, one.wait, self._session.option):
+                lines.append(f"  {question}")
+        found = Story("\n".join(lines))
+        found.lines, found.waits = story, waits
+        return found
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write a report of the run as one HTML page: failures, graph, timeline, logs. Returns its path.
+
+        Only its owner can read the file, since it contains outputs and logs.
+        """
+        file = Path(path)
+        with self._session.service() as service:
+            found = service.report(self._id, datetime.now(UTC))
+            page = service.report_page(found, folder=str(file.absolute().parent), home_option=self._session.option)
+            services.write_file(file, page.encode("utf-8", "replace"), is_private=True)
+        return file
+
+    def logs(self, step: str = "", *, item: int | None = None, attempt: int | None = None) -> Iterator[LogPiece]:
+        """What the attempts of the run or of one step have written and write, line by line, until they end.
+
+        for piece in run.logs("build"):
+            print(piece.where, piece.stream, piece.data.decode())
+        """
+        with self._session.service() as service:
+            selection = services.LogSelection(step, item, attempt)
+            pieces = service.follow_logs(self._id, selection, by_line=True)
+            yield from (piece for piece in pieces if piece.stream is not None)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Everything that is recorded of the run, as plain data, the first event first."""
+        with self._session.service() as service:
+            for line in service.event_lines(self._id):
+                yield json.loads(line)
+
+    def raise_for_status(self) -> Run:
+        """The run itself if it has completed. Otherwise `RunFailed`, or `RunNotFinished` if it has not ended."""
+        status = self.status
+        if status == "completed":
+            return self
+        line = self._line
+        with ExplainedErrors():
+            if status not in ENDED:
+                waits = f": {line.waiting_for[0].text}" if line.waiting_for else ""
+                raise RunNotFinished(f"run {self._id} is {status}{waits}", hint="wait for it: run.wait()")
+            hint = f"its story: run.explain(), or mulligan explain {self._id}{self._session.option}"
+            raise RunFailed(_describe_end(line), hint=hint, run_id=self._id, status=status)
+
+    # -- waiting and continuing --------------------------------------------------------------------------------------
+
+    def wait(
+        self, timeout: str | float | timedelta | None = None, *, until: Literal["ended", "person"] = "ended"
+    ) -> Run:
+        """Wait until the run has ended; with `until="person"` also until it needs a person. Returns the run.
+
+        It does not drive the run: workers, or another process, do. `timeout` is a text such as "1h", seconds, or a
+        `timedelta`; when it is over, `WaitTimedOut` (a `TimeoutError`) is raised and the run continues.
+        """
+        with self._session.service() as service:
+            seconds = None if timeout is None else read_seconds(timeout)
+            for event in service.wait_for_runs([self._id], until=until, timeout_seconds=seconds):
+                if event.kind == "timeout":
+                    status = service.status(self._id)
+                    raise WaitTimedOut(f"run {self._id} has not ended in {timeout}: it is {status}", run_id=self._id)
+                if event.kind == "held_up" and event.hold_up is not None:
+                    warnings.warn(_describe_hold_up(self._id, event.hold_up), RunHeldUp, stacklevel=2)
+        return self
+
+    def resume(self, step: str = "", *, reason: str = "") -> Run:
+        """Continue a run that was interrupted, that no process drives, or that is paused; or one paused step.
+
+        Drives it here to its end, unless another process drives it: then waits for that. Returns the run.
+        """
+        with self._session.service() as service:
+            if step:
+                service.resume_step(self._id, step, reason)
+            else:
+                service.resumable_run(self._id)
+                if service.record(self._id).status == "paused":
+                    service.resume(self._id)
+        return self._continue()
+
+    def retry(
+        self,
+        from_step: str = "",
+        *,
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        flow: Runnable | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        keep_completed: bool = False,
+        budget: Mapping[str, Any] | None = None,
+        reason: str = "",
+        drive: bool = True,
+    ) -> Run:
+        """Give the run another round: steps that failed, were cancelled, skipped or undone run again. Returns it.
+
+        `from_step`: this step and those after it run again too; `items`: only these items of that map step, () for
+        those that failed. `adjust`: steps that ran out of memory or time get more. `flow`: continue with a corrected
+        workflow, and `inputs` for inputs that it adds; `keep_completed` keeps results of steps that it changes.
+        `budget`: what agents may spend from now on, such as `{"cost": 5, "review.tokens": "50k"}`.
+        With `drive=False` the new round is left to workers, or to `resume`.
+        """
+        corrected = None
+        if flow is not None:
+            given = find_workflow(flow)
+            corrected = services.CorrectedWorkflow(
+                given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
+            )
+        with self._session.service() as service:
+            service.retry(
+                self._id,
+                from_step=from_step,
+                reason=reason,
+                items=items,
+                adjust=adjust,
+                corrected=corrected,
+                budgets=_budgets(budget),
+            )
+        return self._continue() if drive else self
+
+    def fork(
+        self,
+        from_step: str,
+        *,
+        flow: Runnable | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        drive: bool = True,
+    ) -> Run:
+        """A new run that keeps the results of this one before a step, with other inputs or another workflow.
+
+        It is driven here to its end; with `drive=False` it is left to workers. Returns the new run.
+        """
+        given = None if flow is None else find_workflow(flow)
+        workflow, file = (None, "") if given is None else given
+
+        def begin(service: Service, driver: Driver | None) -> int:
+            return service.fork(self._id, from_step, plain_inputs(inputs or {}), workflow, driver, file=file)
+
+        if drive:
+            return Run(self._session, self._drive(begin), self._options, is_driven_here=True)
+        with self._session.service() as service:
+            return Run(self._session, begin(service, None), self._options)
+
+    def cancel(self, *, now: bool = False, reason: str = "") -> Run:
+        """Stop the run: cleanup, undo and `end` still run; with `now` only `end`. Returns the run.
+
+        If no process drives it, it is driven here to its end.
+        """
+        with self._session.service() as service:
+            service.cancel(self._id, now=now, reason=reason)
+            record = service.record(self._id)
+            is_left_alone = record.status not in ENDED and record.parent_run_id is None
+            is_left_alone = is_left_alone and service.driver_of(record) is None
+        if is_left_alone:
+            self._drive(lambda service, driver: self._id)
+        return self
+
+    def pause(self, step: str = "", *, reason: str = "") -> Run:
+        """Start nothing more, or only this step no more, until `resume`. What runs may end. Returns the run."""
+        with self._session.service() as service:
+            if step:
+                service.pause_step(self._id, step, reason)
+            else:
+                service.pause(self._id, reason)
+        return self
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def classify(
+        self,
+        step: str,
+        verdict: Literal["retry", "fail"],
+        reason: str,
+        *,
+        memory: str | int | None = None,
+        timeout: str | float | timedelta | None = None,
+        budget: Mapping[str, Any] | None = None,
+        drive: bool | None = None,
+    ) -> Run:
+        """Decide about a parked step: retry it, or let it fail. Returns the run.
+
+        `memory` ("4GiB") and `timeout` are for its next attempt. A run that this program drove is driven on; with
+        `drive` it is or is not, as it says.
+        """
+        with self._session.service() as service:
+            service.classify(
+                self._id,
+                step,
+                verdict,
+                reason,
+                memory=services.parse_size(memory) if isinstance(memory, str) else memory,
+                timeout=None if timeout is None else read_seconds(timeout),
+                budgets=_budgets(budget),
+            )
+        return self._continue_if(drive)
+
+    def approve(self, step: str, reason: str, *, drive: bool | None = None) -> Run:
+        """Give an approval that the run waits for. Returns the run, driven on as `classify` does."""
+        return self._answer(step, reason, drive, is_approved=True)
+
+    def refuse(self, step: str, reason: str, *, drive: bool | None = None) -> Run:
+        """Refuse an approval that the run waits for. Returns the run, driven on as `classify` does."""
+        return self._answer(step, reason, drive, is_approved=False)
+
+    def _answer(self, step: str, reason: str, drive: bool | None, *, is_approved: bool) -> Run:
+        with self._session.service() as service:
+            service.approve(self._id, service.find_approval(self._id, step), is_approved, reason)
+        return self._continue_if(drive)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _continue_if(self, asked: bool | None) -> Run:
+        return self._continue() if (self._is_driven_here if asked is None else asked) else self
+
+    def _continue(self) -> Run:
+        """Drive the run here. While another process drives it, wait; if that process ends before the run, go on."""
+        with self._session.service() as service:
+            root = service.record(self._id).root_run_id or self._id
+            record = service.wait_for_driver(root)
+        if record.status not in (*ENDED, "paused"):
+            self._drive(lambda service, driver: root)
+            self._is_driven_here = True
+        return self
+
+    def _drive(self, begin: Callable[[Service, Driver], int]) -> int:
+        return drive(self._session, begin, self._options)
+
+    @property
+    def _line(self) -> RunLine:
+        with self._session.service() as service:
+            return service.summarize_runs([self._id])[0]
+
+    @property
+    def _snapshot(self) -> tuple[RunSnapshot, StepsOfRun]:
+        """The run as it is now. It is read again only if something has happened since."""
+        with self._session.service() as service:
+            if self._read is None or self._read[0].seq != service.record(self._id).seq:
+                found = service.snapshot(self._id)
+                self._read = found, StepsOfRun(self._session, found)
+        return self._read
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Run):
+            return NotImplemented
+        return (self._id, self._session.folder) == (other._id, other._session.folder)
+
+    def __hash__(self) -> int:
+        return hash((self._id, self._session.folder))
+
+    def _repr_html_(self) -> str | None:
+        try:
+            return run_html(self._session, self._id)
+        except MulliganError:
+            # The text says what is wrong.
+            return None
+
+    def __repr__(self) -> str:
+        try:
+            line, status = self._line, self.status
+        except MulliganError as error:
+            return f"<Run {self._id}: {error.message}>"
+        why = f", {_describe_failure(line.failure)}" if line.failure is not None else ""
+        waits = f", {line.waiting_for[0].text}" if line.waiting_for and status != "running" else ""
+        return f"<Run {self._id} of {line.workflow!r}: {status} in {line.seconds:.1f}s{why}{waits}>"
+
+
+def _describe_end(line: RunLine) -> str:
+    """`run 7 failed: 'build' failed with EXIT_NONZERO 2`."""
+    words = "was cancelled" if line.status == "cancelled" else line.status
+    if line.failure is None:
+        return f"run {line.run_id} {words}" + (f": {line.reason}" if line.reason else "")
+    return f"run {line.run_id} {words}: {_describe_failure(line.failure)}"
+
+
+def _describe_failure(failed: FailedStep) -> str:
+    more = f" (and {failed.count - 1:,} more)" if failed.count > 1 else ""
+    return f"'{failed.step}' failed with {failed.text}{more}"
+
+
+def _describe_hold_up(run_id: int, wait: WaitReason) -> str:
+    if wait.kind == "driver":
+        return f"run {run_id} waits: {wait.text}; start a worker with: mulligan worker, or drive it here: run.resume()"
+    return f"run {run_id} waits: {wait.text}; answer with run.approve, run.classify or run.resume"
+
+
+def _budgets(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return None if given is None else services.read_budgets([f"{name}={value}" for name, value in given.items()])

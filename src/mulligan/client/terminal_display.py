@@ -1,0 +1,36 @@
+"""A run on a terminal while a program drives it, as `mulligan run` shows it."""
+
+from __future__ import annotations
+
+import threading
+
+from mulligan.client.session import Session
+from mulligan.service import Display, Forecast, Outcome, Paper, Service, paper, show_outcome
+
+
+class TerminalDisplay(Display):
+    """The display of `mulligan run`: a line for each thing that happens, what runs now below, a summary in the end."""
+
+    def __init__(self, sheet: Paper, session: Session, outlook: Forecast | None) -> None:
+        super().__init__(sheet, session.option, outlook)
+        self._session = session
+        self._outcome: Outcome | None = None
+
+    def begin(self, run_id: int, workflow: str) -> None:
+        self.paper.say(self.paper.tinted(f"run {run_id}: {workflow}", "bold"))
+
+    def end(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def close(self) -> None:
+        super().close()
+        if self._outcome is not None:
+            show_outcome(self.paper, self._outcome, self._session.given)
+
+
+def open_display(service: Service, session: Session, slots: float) -> TerminalDisplay:
+    """The display of a run that is about to be driven."""
+    sheet = paper()
+    # Two runs in two threads would draw over each other: only the main thread draws what runs now.
+    sheet.is_live = sheet.is_live and threading.current_thread() is threading.main_thread()
+    return TerminalDisplay(sheet, session, service.forecast(slots) if sheet.is_live else None)

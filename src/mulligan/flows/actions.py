@@ -1,0 +1,201 @@
+"""Steps that are no functions: commands, requests, queries, agents, waits, approvals, workflows in files."""
+
+from __future__ import annotations
+
+from mulligan.flows.context import call_site, current, refuse
+from mulligan.flows.recording import Group
+from mulligan.flows.references import Reference
+from mulligan.flows.step_keys import apply_keys, located
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Any, Literal, Unpack
+
+    from mulligan.flows.retries import Duration
+    from mulligan.flows.step_keys import StepKeys
+
+
+def _add(function: str, name: str, action: dict[str, Any], keys: Mapping[str, Any]) -> Any:
+    """Add a step with that action, and return a reference to its output."""
+    recorder, site = current(f"mulligan.{function}"), call_site()
+    if isinstance(name, Reference) or not isinstance(name, str):
+        refuse("name", f"the name of a step is a text that is known when the flow is built, not {name!r}", site=site)
+    record = recorder.add(name, is_chosen=True, site=site, keys_site=site)
+    record.action = recorder.value({key: value for key, value in action.items() if value is not None}, record.reads)
+    apply_keys(recorder, record, located(keys, site))
+    return recorder.result(record)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def shell(
+    name: str, command: str, *, stdin: object = None, strict: bool | None = None, **keys: Unpack[StepKeys]
+) -> Any:
+    """A shell command: `shell("build", f"make TARGET={target}")`. It returns what the command prints.
+
+    A reference in the text reaches the shell as a variable, never as text. `capture="json"` parses the output.
+    """
+    return _add("shell", name, {"shell": command, "stdin": stdin, "strict": strict}, keys)
+
+
+def http(
+    name: str,
+    url: str,
+    *,
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] | None = None,
+    headers: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    json: object = None,
+    form: Mapping[str, Any] | None = None,
+    body: object = None,
+    auth: Mapping[str, Any] | None = None,
+    expect: Sequence[int] | int | None = None,
+    follow_redirects: bool | None = None,
+    connect_timeout: Duration | None = None,
+    read_timeout: Duration | None = None,
+    max_body: str | int | None = None,
+    verify: bool | None = None,
+    **keys: Unpack[StepKeys],
+) -> Any:
+    """An HTTP request. It returns `{status, headers, body}`."""
+    request = _given(
+        method=method,
+        url=url,
+        headers=headers,
+        params=params,
+        json=json,
+        form=form,
+        body=body,
+        auth=auth,
+        expect=expect,
+        follow_redirects=follow_redirects,
+        connect_timeout=connect_timeout,
+        read_timeout=read_timeout,
+        max_body=max_body,
+        verify=verify,
+    )
+    return _add("http", name, {"http": request}, keys)
+
+
+def sql(
+    name: str,
+    connection: str,
+    query: str,
+    *,
+    params: Mapping[str, Any] | Sequence[Any] | None = None,
+    read_only: bool | None = None,
+    rows: Literal["json", "none"] | None = None,
+    **keys: Unpack[StepKeys],
+) -> Any:
+    """A query. It returns the list of rows. A reference in the query is bound as a parameter."""
+    action = _given(connection=connection, query=query, params=params, read_only=read_only, rows=rows)
+    return _add("sql", name, {"sql": action}, keys)
+
+
+def agent(
+    name: str,
+    prompt: str,
+    *,
+    provider: str | None = None,
+    model: str | None = None,
+    context: object = None,
+    upstream: bool | None = None,
+    answer: Literal["text", "json"] | None = None,
+    **keys: Unpack[StepKeys],
+) -> Any:
+    """A prompt for an AI agent. It returns `{content, decision, tokens}`, with `answer="json"` also `json`."""
+    more = _given(provider=provider, model=model, context=context, upstream=upstream, answer=answer)
+    return _add("agent", name, {"agent": {"prompt": prompt, **more} if more else prompt}, keys)
+
+
+def wait(name: str, duration: object = None, *, until: object = None, **keys: Unpack[StepKeys]) -> Any:
+    """A pause that survives a restart: a duration such as `"30s"`, or `until=` a time with a zone."""
+    if (duration is None) == (until is None):
+        refuse("arguments", f"'{name}' needs a duration, or until= a time", word=name)
+    return _add("wait", name, {"wait": duration if until is None else {"until": until}}, keys)
+
+
+def approve(
+    name: str,
+    message: str,
+    *,
+    default: Literal["approve", "refuse"] | None = None,
+    **keys: Unpack[StepKeys],
+) -> Any:
+    """Wait until a person approves. A refusal is the failure APPROVAL_REFUSED. `timeout=` limits the wait."""
+    more = _given(default=default)
+    return _add("approve", name, {"approve": {"message": message, **more} if more else message}, keys)
+
+
+def action(name: str, **keys: Any) -> Any:
+    """A step as a file has it: `action("page", slack={"channel": "#ops"}, retry=3)`. For actions of packages."""
+    return _add("action", name, {}, keys)
+
+
+def call_file(name: str, file: str, inputs: Mapping[str, Any] | None = None, **keys: Unpack[StepKeys]) -> Any:
+    """Run a workflow file as a child run; its path is relative to the file of the flow. It returns its outputs."""
+    action = {"workflow": {"file": file, "inputs": inputs} if inputs else file}
+    return _add("call_file", name, action, keys)
+
+
+def secret(name: str, *, env: str | None = None, file: str | None = None, command: str | None = None) -> str:
+    """A secret, looked up by the worker and hidden in all output: `secret("token", env="API_TOKEN")`.
+
+    Without a source it names a secret that the flow declares: `@flow(secrets={"token": {"env": "API_TOKEN"}})`.
+    """
+    recorder, site = current("mulligan.secret"), call_site()
+    if given := _given(env=env, file=file, command=command):
+        recorder.declare("secrets", name, given, site)
+    return Reference(f"secrets.{name}", {})  # type: ignore[return-value]
+
+
+def file(name: str, path: str) -> str:
+    """Name a file, for `reads=` and `writes=` of steps. The reference is its path."""
+    recorder, site = current("mulligan.file"), call_site()
+    recorder.declare("files", name, path, site)
+    return Reference(f"files.{name}", {})  # type: ignore[return-value]
+
+
+def env(name: str) -> str:
+    """An environment variable of the process that starts the step. Use `secret` for what must not be recorded."""
+    return Reference(f"env.{name}", {})  # type: ignore[return-value]
+
+
+class group:  # noqa: N801 - it is written like the other functions
+    """Steps that are retried together: if one fails for good, all of them start again.
+
+        with mulligan.group("publish", retry=2) as publish:
+            load(stage(rows))
+        notify(publish["load"])
+
+    Its output has the output of each step inside, by name. Steps inside read steps outside as usual.
+    """
+
+    def __init__(
+        self, name: str, *, order: Literal["sequential", "graph"] | None = None, **keys: Unpack[StepKeys]
+    ) -> None:
+        self._recorder, site = current("mulligan.group"), call_site()
+        record = self._recorder.add(name, is_chosen=True, site=site, keys_site=site)
+        apply_keys(self._recorder, record, located(keys, site))
+        self._group = Group(record)
+        if order is not None:
+            self._group.keys["order"] = order
+
+    def __enter__(self) -> Any:
+        if self._recorder.groups:
+            refuse("group", "a group stands inside another one", hint="put the steps into one of them")
+        # The condition of a branch around it is a condition of the group, not of each step inside.
+        self._conditions, self._recorder.conditions = self._recorder.conditions, []
+        self._recorder.groups.append(self._group)
+        self._recorder.group_of[self._group.record.name] = self._group
+        return self._recorder.result(self._group.record)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.conditions = self._conditions
+        self._recorder.groups.remove(self._group)

@@ -1,0 +1,300 @@
+"""Builds the workflow of a flow: runs its function once, and writes what it recorded as the keys of a file."""
+
+from __future__ import annotations
+
+import re
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from mulligan.flows.callbacks import command_for
+from mulligan.flows.context import RECORDER, Site, refuse
+from mulligan.flows.input_types import inputs_of
+from mulligan.flows.parameters import Parameters, site_of
+from mulligan.flows.recording import END, Group, Record, Recorder
+from mulligan.flows.references import SUCCESS, Reference, source_of, step_path
+from mulligan.flows.steps import Step
+from mulligan.language.builder import CallSite, Located, Workflow
+from mulligan.language.loading import pause_garbage_collection
+
+# What the function of `end` may read, by the names of its parameters.
+_END_VALUES = {
+    "run": "${run}",
+    "failures": "${run.failures}",
+    "steps": "${run.steps}",
+    "stopping": "${run.stopping}",
+}
+# The output of a flow that returns one value.
+RESULT = "result"
+# The flows that are being built, from the outermost one.
+_STACK: ContextVar[tuple[Any, ...]] = ContextVar("mulligan_flows", default=())
+
+
+class Built(NamedTuple):
+    """The workflow of a flow, and whether it returns one value instead of a mapping of outputs."""
+
+    workflow: Workflow
+    returns_one_value: bool
+
+
+def build(flow: Any) -> Built:
+    """Run the function of the flow with references as its arguments, and build what it says."""
+    if flow in _STACK.get():
+        way = " → ".join(one.name for one in (*_STACK.get(), flow))
+        hint = "a loop is a route back to an earlier step: mulligan.route(improve, review, when=…)"
+        refuse("include_cycle", f"the flow '{flow.name}' calls itself: {way}", hint=hint)
+    parameters = Parameters(flow.fn, f"flow '{flow.name}'")
+    declared = inputs_of(flow.fn, parameters, dict(flow.keys.get("inputs", {})))
+    recorder = Recorder(flow.name, is_sequential=flow.keys.get("order") == "sequential")
+    recorded, stacked = RECORDER.set(recorder), _STACK.set((*_STACK.get(), flow))
+    try:
+        with pause_garbage_collection():
+            returned = flow.fn(**{name: Reference(f"inputs.{name}", {}) for name in parameters.names})
+            return _Builder(flow, recorder, declared).build(returned)
+    finally:
+        RECORDER.reset(recorded)
+        _STACK.reset(stacked)
+
+
+def child_of(recorder: Recorder, flow: Any) -> tuple[str, bool]:
+    """The name under which a step calls the flow as a child run, and whether it returns one value."""
+    for name, (known, built) in recorder.children.items():
+        if known is flow:
+            return name, built.returns_one_value
+    built = build(flow)
+    name, number = f"flow:{flow.name}", 1
+    while name in recorder.children:
+        number += 1
+        name = f"flow:{flow.name}_{number}"
+    recorder.children[name] = (flow, built)
+    return name, built.returns_one_value
+
+
+class _Builder:
+    """Turns what a flow recorded into the keys of a file."""
+
+    def __init__(self, flow: Any, recorder: Recorder, declared: dict[str, dict[str, Any]]) -> None:
+        self.flow = flow
+        self.recorder = recorder
+        self.declared = declared
+        # The steps that an edge leads to, each with the steps that lead to it.
+        self.targets: dict[str, set[str]] = {}
+        self._values: dict[tuple[int, Site], Located] = {}
+        self.insiders = {record.name: group for group in recorder.group_of.values() for record in group.records}
+
+    def build(self, returned: Any) -> Built:
+        recorder, flow = self.recorder, self.flow
+        if not recorder.records:
+            hint = "call a step in it, or mulligan.shell(…)"
+            refuse("type", f"the flow '{flow.name}' calls no step", hint=hint, site=site_of(flow.fn))
+        is_one = returned is not None and not isinstance(returned, dict)
+        outputs = {} if returned is None else {RESULT: returned} if is_one else returned
+        self._add_routes()
+        keys = self._top_level(outputs)
+        end = self._end()
+        if end is not None:
+            keys["end"] = end
+        workflow = Workflow.at(_at(flow.site), keys)
+        previous: Record | None = None
+        for record in recorder.records:
+            if record.group is None:
+                workflow.step_at(_at(record.site), *self._step(record, previous))
+                previous = previous if record.name in self.targets else record
+        for name, (_, built) in recorder.children.items():
+            workflow.child(name, built.workflow)
+        return Built(workflow, is_one)
+
+    def _top_level(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        flow, recorder = self.flow, self.recorder
+        keys: dict[str, Any] = {"name": flow.name}
+        if description := " ".join((flow.__doc__ or "").split("\n\n")[0].split()):
+            keys["description"] = description
+        given = recorder.value({key: one for key, one in flow.keys.items() if key != "inputs"}, {})
+        for section, values in recorder.sections.items():
+            given[section] = {**given.get(section, {}), **values}
+        keys.update(given)
+        if self.declared:
+            keys["inputs"] = Located(self.declared, _at(site_of(flow.fn)))
+        if outputs:
+            named = {str(name): self._rewrite(recorder.value(value, {}), None) for name, value in outputs.items()}
+            keys["outputs"] = Located(named, _at(site_of(flow.fn)))
+        return keys
+
+    def _end(self) -> Any:
+        if self.flow.end_action is None:
+            return None
+        callback, keys, site = self.flow.end_action
+        made = self.recorder.value(keys, {})
+        if callback is not None:
+            given = {**_END_VALUES, **{name: f"${{inputs.{name}}}" for name in self.declared}}
+            made = {**command_for(callback, f"the end of '{self.flow.name}',", given=given, first="run"), **made}
+        return Located(made, _at(site))
+
+    # Routes
+
+    def _add_routes(self) -> None:
+        """Resolve the targets of all routes. A target that is a step function becomes a step for its source."""
+        recorder = self.recorder
+        made_for: dict[str, tuple[Record, Any]] = {}
+        done = 0
+        while done < len(recorder.recoveries):
+            source, step = recorder.recoveries[done]
+            done += 1
+            for target, keys, site in [*step.routes, *recorder.step_routes.get(id(step.recovery), ())]:
+                if not isinstance(target, Step):
+                    recorder.route(source, target, keys, site)
+                    continue
+                found = _ancestor(source, target, step, made_for)
+                if found is None:
+                    found = target.record_for_route(recorder, source, site)
+                    made_for[found.name] = (source, step)
+                    self._move_behind(source, found)
+                recorder.route(source, found, keys, site)
+        for source, target, keys, site in recorder.routes:
+            self._add_edge(source, self._target(source, target, site), keys, site)
+
+    def _target(self, source: Record, target: Any, site: Site) -> str:
+        if isinstance(target, Record):
+            return target.name
+        if isinstance(target, str):
+            return target  # the reader refuses what is no step, and suggests one
+        recorder = self.recorder
+        if isinstance(target, Step) and id(target) not in recorder.last:
+            found = target.record_for_route(recorder, source, site)
+            self._move_behind(source, found)
+            return str(found.name)
+        return recorder.record_of(target, "a route", site).name
+
+    def _move_behind(self, source: Record, made: Record) -> None:
+        """Put a step that was made for a route right behind the step that the route leaves, into the same group."""
+        records = self.recorder.records
+        records.remove(made)
+        records.insert(records.index(source) + 1, made)
+        if source.group is not None:
+            made.group = source.group
+            source.group.records.append(made)
+            self.insiders[made.name] = source.group
+
+    def _add_edge(self, source: Record, target: str, keys: dict[str, Any], site: Site) -> None:
+        edge = {"to": target}
+        for key, value in keys.items():
+            edge[key] = source_of(value) if isinstance(value, Reference) else self.recorder.value(value, {})
+        source.edges.append((edge if keys else target, site))
+        if target != END:
+            self.targets.setdefault(target, set()).add(source.name)
+
+    # Steps
+
+    def _step(self, record: Record, previous: Record | None) -> tuple[str, dict[str, Any]]:
+        group = self.recorder.group_of.get(record.name)
+        keys: dict[str, Any] = dict(record.action)
+        if "python" in keys:
+            keys["python"] = self._located(keys["python"], record.keys_site)
+        reads = dict(record.reads)
+        if group is not None:
+            keys["group"] = self._group(group, reads)
+        name = record.name
+        for key, (value, site) in record.keys.items():
+            if key == "step":
+                name = value
+            else:
+                keys[key] = self._located(value, site)
+        needs = self._needs(record, reads, previous)
+        if needs:
+            keys["needs"] = needs
+        if record.edges:
+            edges = [Located(edge, _at(site)) for edge, site in record.edges]
+            keys["next"] = edges[0] if len(edges) == 1 else edges
+        return name, self._rewrite(keys, record.group)
+
+    def _located(self, value: Any, site: Site) -> Located:
+        """The value with its site. The same value of another step of the same function is the same object."""
+        key = (id(value), site)
+        if key not in self._values:
+            self._values[key] = Located(value, _at(site))
+        return self._values[key]
+
+    def _needs(self, record: Record, reads: dict[str, str], previous: Record | None) -> list[Any]:
+        by_name, sources = self.recorder.by_name, self.targets.get(record.name, ())
+        found: dict[str, str] = {}
+        for step, on in reads.items():
+            inside = self.insiders.get(step)
+            if inside is not None and inside is not record.group:
+                step = inside.record.name
+            if step in by_name and step not in sources and step != record.name:
+                found.setdefault(step, on)
+        if record.group is not None:
+            found = {step: on for step, on in found.items() if self.insiders.get(step) is record.group}
+        if found and self.recorder.is_sequential and previous is not None and record.name not in self.targets:
+            found.setdefault(previous.name, SUCCESS)
+        return [_need(by_name[step], on) for step, on in found.items()]
+
+    # Groups
+
+    def _group(self, group: Group, reads: dict[str, str]) -> dict[str, Any]:
+        """The steps of a group. What they read of other steps comes in as inputs, and the group needs those steps."""
+        steps: list[Any] = []
+        previous: Record | None = None
+        for record in group.records:
+            for step, on in record.reads.items():
+                if self.insiders.get(step) is not group:
+                    reads.setdefault(step, on)
+            name, keys = self._step(record, previous)
+            steps.append(Located({"step": name, **keys}, _at(record.site)))
+            previous = previous if record.name in self.targets else record
+        made = {**group.keys, "steps": steps}
+        if group.inputs:
+            made["inputs"] = group.inputs
+        return made
+
+    def _rewrite(self, value: Any, group: Group | None) -> Any:
+        """The value with its expressions as they read from inside the group, or from outside of all groups."""
+        if not self.insiders:
+            return value
+        if isinstance(value, str):
+            return _STEP_FIELD.sub(lambda found: self._path(found, group), value) if "steps" in value else value
+        if isinstance(value, Located):
+            return Located(self._rewrite(value.value, group), value.site)
+        if isinstance(value, list):
+            return [self._rewrite(one, group) for one in value]
+        if isinstance(value, dict):
+            return {key: self._rewrite(one, group) for key, one in value.items() if key != "group"} | (
+                {"group": value["group"]} if "group" in value else {}
+            )
+        return value
+
+    def _path(self, found: re.Match[str], group: Group | None) -> str:
+        name, field = found[1] or found[2], found[3]
+        inside = self.insiders.get(name)
+        if name not in self.recorder.by_name or inside is group:
+            return found[0]
+        if group is None and inside is not None:
+            return f"{step_path(inside.record.name)}.output.{name.replace('-', '_')}" if field == "output" else found[0]
+        if group is not None:
+            handed = f"{name.replace('-', '_')}_{field}"
+            group.inputs[handed] = f"${{{found[0]}}}"
+            return f"inputs.{handed}"
+        return found[0]
+
+
+_STEP_FIELD = re.compile(r"""(?<![\w.])steps(?:\.([A-Za-z_]\w*)|\["([^"]+)"\])\.(\w+)""")
+
+
+def _at(site: Site) -> CallSite:
+    return CallSite(site.file, site.line)
+
+
+def _need(record: Record, on: str) -> Any:
+    if record.is_matrix:
+        return {"matrix": record.name} if on == SUCCESS else {"matrix": record.name, "on": on}
+    return record.name if on == SUCCESS else {"step": record.name, "on": on}
+
+
+def _ancestor(source: Record, target: Any, step: Any, made_for: dict[str, tuple[Record, Any]]) -> Record | None:
+    """The step of `target` on the way of routes that led to `source`, so that routes in a circle end."""
+    record, of = source, step
+    while True:
+        if of.recovery is target.recovery:
+            return record
+        if record.name not in made_for:
+            return None
+        record, of = made_for[record.name]

@@ -1,0 +1,60 @@
+"""Where a call was written, which flow is being built, and how a mistake is refused."""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_FOLDER = __file__.rpartition("/")[0] + "/"
+BUILDER = "mulligan.language.builder"
+# The recorder of the flow that is being built.
+RECORDER: ContextVar[Any] = ContextVar("mulligan_flow", default=None)
+
+
+class Site:
+    """The position of a call in the user's file."""
+
+    __slots__ = ("file", "line")
+
+    def __init__(self, file: str, line: int) -> None:
+        self.file = file
+        self.line = line
+
+
+def call_site() -> Site:
+    """The position of the call that led here from outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(_FOLDER):
+        frame = frame.f_back
+    return Site(frame.f_code.co_filename, frame.f_lineno)
+
+
+def refuse(code: str, message: str, *, hint: str = "", word: str = "", site: Site | None = None) -> NoReturn:
+    """Raise a LanguageError that points at the user's line."""
+    site = site or call_site()
+    try:
+        builder = import_module(BUILDER)
+    except ImportError:  # another interpreter, which runs steps and builds nothing
+        raise RuntimeError(f"{message}; {hint}" if hint else message) from None
+    problem = builder.problem_at(builder.CallSite(site.file, site.line), code, message, word, hint)
+    raise builder.LanguageError([problem]) from None
+
+
+def suggest(word: str, known: list[str]) -> str:
+    """`did you mean …?`, or nothing."""
+    hint: str = import_module("mulligan.language.suggestions").did_you_mean(word, known)
+    return hint
+
+
+def current(what: str, instead: str = "") -> Any:
+    """The recorder of the flow that is being built; `what` is refused outside a flow."""
+    recorder = RECORDER.get()
+    if recorder is None:
+        hint = f"call it inside a @flow{', or ' + instead if instead else ''}"
+        refuse("flow", f"{what} is called outside a flow", hint=hint)
+    return recorder

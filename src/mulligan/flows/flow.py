@@ -1,0 +1,188 @@
+"""`@flow`: a function that says which steps run, and what they give to each other."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from mulligan.flows.callbacks import Callback
+from mulligan.flows.context import RECORDER, Site, call_site, refuse
+from mulligan.flows.parameters import Parameters
+from mulligan.flows.static_types import Generic, overload
+from mulligan.flows.step_keys import apply_keys, located
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
+
+    import mulligan
+    from mulligan.flows.retries import Duration, Retry
+    from mulligan.language.builder import Workflow
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+    F = TypeVar("F", bound=Callable[..., Any])
+
+    class FlowKeys(TypedDict, total=False):
+        """The keys of the top level of a file."""
+
+        name: str
+        description: str
+        # Further keys of inputs, by the names of the parameters: {"url": {"description": "where the rows are"}}.
+        inputs: Mapping[str, Mapping[str, Any]]
+        defaults: Mapping[str, Any]
+        retry_policies: Mapping[str, Retry | Mapping[str, Any]]
+        handlers: Mapping[str, Any]
+        files: Mapping[str, str]
+        secrets: Mapping[str, Mapping[str, str]]
+        breakers: Mapping[str, Mapping[str, Any]]
+        order: Literal["graph", "sequential"]
+        timeout: Duration
+        budget: Mapping[str, Any]
+        max_parallel: int
+        fail_fast: Literal["on_critical", "always", "never"] | bool
+        cancel_grace: Duration
+        hide_credentials: bool
+
+else:
+    P = R = None
+
+
+# Builds the workflow. It imports the language, which a step never needs.
+_BUILDING = "mulligan.flows.building"
+# The output of a flow that returns one value.
+_RESULT = "result"
+
+
+class Flow(Generic[P, R]):
+    """A workflow that is a function. `run` runs it; called inside another flow, it is a child run."""
+
+    def __init__(self, function: Callable[P, R], keys: dict[str, Any], site: Site) -> None:
+        self.fn = function
+        self.keys = keys
+        self.site = site
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        self.end_action: tuple[Callback | None, dict[str, Any], Site] | None = None
+
+    def __repr__(self) -> str:
+        return f"<flow {self.name}>"
+
+    def _repr_html_(self) -> str | None:
+        """Its graph, in a notebook."""
+        html: str | None = import_module("mulligan")._flow_html(self)
+        return html
+
+    @property
+    def name(self) -> str:
+        return str(self.keys.get("name", self.__name__))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Inside another flow: run this one as a child run. The reference is what this flow returns."""
+        recorder = RECORDER.get()
+        if recorder is None:
+            message = f"the flow '{self.name}' is called like a function"
+            refuse("flow", message, hint=f"write {self.__name__}.run(…), or call it inside another flow")
+        return self._call(recorder, self.name, {}, False, args, kwargs)  # type: ignore[no-any-return]
+
+    def _call(self, recorder: Any, name: str, keys: dict[str, Any], is_chosen: bool, args: Any, kwargs: Any) -> Any:
+        site = call_site()
+        given = Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, site)
+        record = recorder.add(name, is_chosen=is_chosen, site=site, keys_site=site)
+        recorder.last[id(self)] = record
+        file, returns_one_value = import_module(_BUILDING).child_of(recorder, self)
+        inputs = {name: recorder.value(value, record.reads) for name, value in given.items()}
+        record.action = {"workflow": {"file": file, "inputs": inputs} if inputs else file}
+        apply_keys(recorder, record, located(keys, site))
+        outputs = recorder.result(record)
+        return outputs[_RESULT] if returns_one_value else outputs
+
+    def options(self, **keys: Any) -> Callable[P, R]:
+        """The same flow with keys of its step, when it is called inside another flow: `child.options(retry=1)(x)`."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            recorder = RECORDER.get()
+            if recorder is None:
+                refuse("flow", f"the flow '{self.name}' is called like a function", hint="call it inside another flow")
+            own = {key: value for key, value in keys.items() if key != "name"}
+            return self._call(recorder, keys.get("name", self.name), own, "name" in keys, args, kwargs)
+
+        return call
+
+    @overload
+    def end(self, function: F, /) -> F: ...
+    @overload
+    def end(self, function: None = None, /, **keys: Any) -> Callable[[F], F]: ...
+
+    def end(self, function: Any = None, /, **keys: Any) -> Any:
+        """Let a function run last, whatever happened: `@nightly.end`.
+
+        Its parameters are inputs of the flow by name, `failures` (a list), `steps` (how each step ended), `stopping`
+        (why the run stops, or None) and `run` (all of these, and `id`). For other actions write
+        `nightly.end(shell="./report.sh")`.
+        """
+        site = call_site()
+        if self.end_action is not None:
+            refuse("duplicate_key", f"the flow '{self.name}' has two ends", hint="remove one of them", site=site)
+        if function is None and any(key in keys for key in ("shell", "http", "sql", "agent", "python")):
+            self.end_action = (None, keys, site)
+            return None
+
+        def decorate(function: Callable[..., Any]) -> Callback:
+            callback = function if isinstance(function, Callback) else Callback(function)
+            self.end_action = (callback, keys, site)
+            return callback
+
+        return decorate if function is None else decorate(function)
+
+    def __mulligan_workflow__(self) -> Workflow:
+        workflow: Workflow = import_module(_BUILDING).build(self).workflow
+        return workflow
+
+    def workflow(self) -> Workflow:
+        """The workflow that this flow makes, as `mulligan.Workflow`."""
+        return self.__mulligan_workflow__()
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
+        """Run the flow here, durably, to its end: `nightly.run(url="https://…")`. See `mulligan.run`."""
+        run: mulligan.Run = import_module("mulligan").run(self, inputs=self._inputs(args, kwargs))
+        return run
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
+        """Start a run for workers to drive, and return its handle. See `mulligan.open` and `Home.start`."""
+        run: mulligan.Run = import_module("mulligan").open().start(self, inputs=self._inputs(args, kwargs))
+        return run
+
+    def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if not args:
+            return kwargs
+        names = Parameters(self.fn, f"flow '{self.name}'").names
+        if len(args) > len(names):
+            refuse("arguments", f"flow '{self.name}' takes {len(names)} inputs, and {len(args)} are given")
+        return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+@overload
+def flow(function: Callable[P, R], /) -> Flow[P, R]: ...
+@overload
+def flow(**keys: Unpack[FlowKeys]) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
+
+
+def flow(function: Any = None, /, **keys: Any) -> Any:
+    """Make a function a workflow: `@flow`, or `@flow(timeout="1h")`. The keywords are the top-level keys of a file."""
+    site = call_site()
+
+    def decorate(function: Callable[..., Any]) -> Flow[Any, Any]:
+        code = getattr(function, "__code__", None)
+        if code is None:
+            message = f"a flow is a function, and this is a {type(function).__name__}"
+            refuse("function", message, hint="decorate a function: def nightly(url): …", site=site)
+        if code.co_flags & (0x20 | 0x80 | 0x200):  # generator, coroutine, asynchronous generator
+            hint = "write a plain 'def' without yield: its steps may be async"
+            refuse("function", f"the flow '{function.__name__}' is async or a generator", hint=hint, site=site)
+        return Flow(function, keys, site)
+
+    return decorate if function is None else decorate(function)

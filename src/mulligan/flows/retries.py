@@ -1,0 +1,51 @@
+"""Retry rules as Python writes them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+    from typing import Any
+
+    Duration = str | int | float | timedelta
+
+
+class Retry:
+    """When a failed attempt is repeated, and after which delay.
+
+        Retry(max_retries=3, delay="1s", factor=2)
+        Retry(codes=["CONNECTION", "TIMEOUT"], max_retries=5)
+        Retry(rules=[Retry(exit_codes=[75]), Retry(any=True, max_retries=1)], max_attempts=6)
+
+    Durations are `"30s"`, `"5m"`, a number of seconds or a `timedelta`. The keywords are the keys of `retry` in a file.
+    """
+
+    __slots__ = ("keys",)
+
+    def __init__(
+        self,
+        *,
+        codes: Sequence[str] | str | None = None,
+        exit_codes: Sequence[int | str] | int | str | None = None,
+        pattern: str | None = None,
+        any: bool | None = None,
+        max_retries: int | None = None,
+        max_attempts: int | None = None,
+        delay: Duration | None = None,
+        delays: Sequence[Duration] | None = None,
+        factor: float | None = None,
+        max_delay: Duration | None = None,
+        jitter: float | None = None,
+        recovery_script: Any = None,
+        adjust: dict[str, Any] | None = None,
+        rules: Sequence[Retry | dict[str, Any]] | None = None,
+        deadline: Duration | None = None,
+    ) -> None:
+        given = locals()
+        self.keys: dict[str, Any] = {
+            name: value for name, value in given.items() if name != "self" and value is not None
+        }
+
+    def __repr__(self) -> str:
+        return f"Retry({', '.join(f'{name}={value!r}' for name, value in self.keys.items())})"

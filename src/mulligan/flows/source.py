@@ -1,0 +1,177 @@
+"""How the function of a step travels to a worker: by the name under which it is imported, or as source.
+
+A function at the top of a module is called by its name. A function of `__main__` cannot be imported by another process,
+so its source is pinned with the run: the text of the whole script, or of what a notebook cell uses (`cell_source`).
+Source, and not a pickle: a person can read it, and another version of Python can run it.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import sys
+from importlib import import_module
+from types import CodeType, ModuleType
+
+from mulligan.flows.context import RECORDER
+from mulligan.flows.functions import (
+    MAIN,
+    defining_code,
+    find,
+    is_same,
+    lookup,
+    plain_function,
+    refuse,
+    written_function,
+)
+
+# `typing` itself is not imported: a step whose module imports `mulligan` should not wait for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_LAMBDA = "<lambda>"
+_LOCALS = "<locals>"
+
+
+def action_for(function: Any) -> dict[str, str]:
+    """What stands under `python:` for a step that calls `function`. LanguageError if no worker could call it.
+
+    `{"call": "module:name"}`, with `source` and `file` if the module is pinned with the run.
+    """
+    plain = plain_function(function)
+    module, name = getattr(plain, "__module__", None), getattr(plain, "__qualname__", None)
+    if (
+        not isinstance(module, str)
+        or not isinstance(name, str)
+        or (hasattr(plain, "__self__") and not _is_builtin(plain))
+    ):
+        kind = type(plain).__name__
+        refuse(f"a step calls a function, and this is a {kind}", plain, "write a function with 'def' that calls it")
+    if _LAMBDA in name:
+        refuse("a lambda cannot be a step", plain, "write it as a function with 'def'")
+    if module == MAIN:
+        return _pin(plain, name)
+    if _LOCALS in name:
+        message = f"workers cannot import '{name}': it is defined inside a function"
+        refuse(message, plain, f"move it to the top of the module '{module}'")
+    if module.startswith("<"):  # a file that workers cannot import: see the reader of Python files
+        hint = "call mulligan from the folder of this file, or from one above it"
+        refuse(f"workers cannot import the function '{name}'", plain, hint)
+    if not is_same(find(module, name), plain):
+        message = f"workers cannot import '{name}' from '{module}': that name is something different there"
+        refuse(message, plain, "put @step above all other decorators, and keep the name of the function")
+    call = {"call": f"{module}:{name}"}
+    folder = _folder_of_main()
+    if folder and _is_below(sys.modules[module], folder):
+        call["import_from"] = _relative(folder)
+    return call
+
+
+def _folder_of_main() -> str:
+    """The folder of the script or of the file that is read, which Python imports from; "" if workers do so anyway."""
+    main = sys.modules[MAIN]
+    file = getattr(main, "__file__", None)
+    folder = getattr(main, "__mulligan_folder__", "")
+    if file is not None and getattr(main, "__spec__", None) is None:
+        folder = os.path.dirname(os.path.abspath(file))
+    return "" if not folder or os.path.realpath(folder) == os.getcwd() else folder
+
+
+def _is_below(module: ModuleType, folder: str) -> bool:
+    return (getattr(module, "__file__", None) or "").startswith(os.path.join(folder, ""))
+
+
+def _is_builtin(function: Any) -> bool:
+    """Whether it is a function of a module in C, whose `__self__` is the module."""
+    return isinstance(getattr(function, "__self__", None), ModuleType)
+
+
+def _pin(function: Any, name: str) -> dict[str, str]:
+    """The source of a function of `__main__`."""
+    main = sys.modules[MAIN]
+    code, file = defining_code(function), getattr(main, "__file__", None)
+    if file is None or code is None or code.co_filename != file or not is_same(lookup(main, name), function):
+        return _of_cell(function)
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != MAIN:
+        return {"call": f"{spec.name}:{name}"}  # `python -m package.module`: workers import it as that
+    path = os.path.abspath(file)
+    if (text := _script(path)) is None:
+        refuse(f"the script '{file}' cannot be read any more", function, "keep it until its run has started")
+    if not _defines(text, file, code):
+        refuse(f"'{file}' has changed since this process loaded it", function, "start it again")
+    return {"call": f"{_module_name(path)}:{name}", "source": text, "file": _relative(path)}
+
+
+def _of_cell(function: Any) -> dict[str, str]:
+    """The source of a function of a session as it is now. While a flow is built, it is put together once."""
+    known: dict[Any, dict[str, str]] = getattr(RECORDER.get(), "pinned", {})
+    written = written_function(function)
+    if written not in known:
+        known[written] = import_module("mulligan.flows.cell_source").action_for_cell(function)
+    return known[written]
+
+
+def _script(path: str) -> str | None:
+    try:
+        status = os.stat(path)
+        found = _texts.get(path)
+        if found is None or found[0] != (status.st_mtime_ns, status.st_size):
+            _texts.clear()
+            lines = import_module("tokenize").open(path)
+            with lines:
+                found = _texts[path] = (status.st_mtime_ns, status.st_size), lines.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+    return found[1]
+
+
+# The script as it was last read, with its time and size; and the code of its functions, by name.
+_texts: dict[str, tuple[tuple[int, int], str]] = {}
+_codes: dict[str, dict[str, list[CodeType]]] = {}
+
+
+def _defines(text: str, file: str, code: CodeType) -> bool:
+    """Whether compiling the text gives this code."""
+    codes = _codes.get(text)
+    if codes is None:
+        _codes.clear()
+        codes = _codes[text] = {}
+        try:
+            todo = [compile(text, file, "exec", dont_inherit=True)]
+        except (SyntaxError, ValueError):
+            return False
+        while todo:
+            one = todo.pop()
+            codes.setdefault(one.co_name, []).append(one)
+            todo += [const for const in one.co_consts if isinstance(const, CodeType)]
+    return any(_is_same(one, code) for one in codes.get(code.co_name, ()))
+
+
+def _is_same(one: CodeType, other: CodeType) -> bool:
+    """Whether both were compiled from the same lines. Their own `==` also compares what the interpreter has cached."""
+    if (one.co_firstlineno, one.co_code, one.co_names, one.co_varnames, len(one.co_consts)) != (
+        *(other.co_firstlineno, other.co_code, other.co_names, other.co_varnames, len(other.co_consts)),
+    ):
+        return False
+    return all(
+        _is_same(left, right)
+        if isinstance(left, CodeType) and isinstance(right, CodeType)
+        else repr(left) == repr(right)
+        for left, right in zip(one.co_consts, other.co_consts, strict=True)
+    )
+
+
+def _module_name(path: str) -> str:
+    """The name of the script as a module. It hides no module of Python, and `if __name__ == "__main__":` is false."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in stem)
+    is_free = name == stem and not keyword.iskeyword(name) and name not in (*sys.stdlib_module_names, "mulligan", MAIN)
+    return name if is_free and not name[:1].isdigit() else f"script_{name}"
+
+
+def _relative(path: str) -> str:
+    """The path below the current folder, which is that of the run, otherwise the whole."""
+    folder = os.path.join(os.getcwd(), "")
+    return path.removeprefix(folder)

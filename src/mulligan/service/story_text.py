@@ -1,0 +1,53 @@
+"""The story of a run as lines of text, and what it waits for with the command that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any
+
+from mulligan.core.model.formatting import single_line
+from mulligan.history.story import StoryLine
+from mulligan.service.run_story import LocatedLine, LocatedWait
+
+# The largest width of the column of places, and the number of lines that it is measured on.
+PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
+
+
+def _plain(line: StoryLine) -> str:
+    return line.text
+
+
+def format_story(story: Iterator[LocatedLine], text_of: Callable[[StoryLine], str] = _plain) -> Iterator[str]:
+    """The lines of a story: time, place, text. `text_of` may add colours."""
+    first = list(islice(story, MEASURED_MAX))
+    width = max((len(one.where) for one in first if len(one.where) <= PLACE_CHARS_MAX), default=0)
+    for one in chain(first, story):
+        tail = "".join(f"\n{'':{width + len('00:00:00')}}   | {written}" for written in one.line.tail)
+        yield f"{one.line.at.astimezone():%H:%M:%S} {one.where:<{width}}  {text_of(one.line)}{tail}"
+
+
+def format_wait(located: LocatedWait) -> str:
+    """What is waited for, in a line."""
+    place = f"'{located.where}'" if located.where else "the run"
+    return f"{place} waits for {single_line(located.wait['text'])}{when_default_applies(located.wait)}"
+
+
+def when_default_applies(wait: dict[str, Any]) -> str:
+    """When the default happens, if no person answers."""
+    if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
+        return ""
+    return f"; the default applies {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
+
+
+def describe_question(run_id: int, wait: dict[str, Any], home: str) -> str:
+    """The command that answers what a run waits for; "" if no person is asked. `home`: its `--home` option."""
+    if wait["kind"] == "triage":
+        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
+    if wait["kind"] == "approval":
+        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
+    if wait["kind"] == "step_pause":
+        step = wait["steps"][0]
+        return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"
+    return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""

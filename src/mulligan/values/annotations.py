@@ -1,0 +1,48 @@
+"""Find out without importing `typing` whether the parameters of a function are annotated with more than JSON's types.
+
+A warm child asks for every step, and nearly all answers are no.
+"""
+
+from __future__ import annotations
+
+import types
+
+# `typing` itself is not imported: a process that is about to start should not wait for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+PLAIN_TYPES = (str, int, float, bool, type(None), object, list, dict)
+PLAIN_WORDS = frozenset("str int float bool None object list dict Any List Dict Optional Union typing t".split())
+_NO_PUNCTUATION = str.maketrans("[],|.\"'", "       ")
+
+
+class ArgumentRefused(Exception):
+    """An argument that cannot be given to the function; the message says which and why."""
+
+
+def has_typed_parameters(function: Callable[..., Any]) -> bool:
+    """Whether an annotation of a parameter may name a type that JSON does not have."""
+    try:
+        annotations = function.__annotations__
+        return any(not _is_plain(annotation) for name, annotation in annotations.items() if name != "return")
+    except AttributeError:
+        return False  # a class, or a function that is written in C
+    except Exception:
+        return True  # from Python 3.14 on annotations are evaluated when they are read
+
+
+def _is_plain(annotation: Any) -> bool:
+    if annotation is None or annotation in PLAIN_TYPES:
+        return True
+    if isinstance(annotation, str):
+        # JSON has no keys but strings.
+        is_keyed = annotation.count("ict[") != annotation.count("ict[str,")
+        return not is_keyed and PLAIN_WORDS.issuperset(annotation.translate(_NO_PUNCTUATION).split())
+    if type(annotation).__name__ == "UnionType":
+        return all(map(_is_plain, annotation.__args__))
+    if isinstance(annotation, types.GenericAlias):
+        is_keyed = annotation.__origin__ is dict and annotation.__args__[:1] != (str,)
+        return annotation.__origin__ in (list, dict) and not is_keyed and all(map(_is_plain, annotation.__args__))
+    return False

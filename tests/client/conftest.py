@@ -1,0 +1,16 @@
+"""What the tests of the Python face share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own to work in, with no home but the one below it."""
+    for name in ("MULLIGAN_HOME", "MULLIGAN_STORE", "MULLIGAN_DEBUG", "MULLIGAN_BY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,49 @@
+"""A module with steps is imported by workers, also under an interpreter that has nothing of ours installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src"
+_PROGRAM = """
+import sys
+sys.path[:0] = [{src!r}, {here!r}]
+import plain_steps
+heavy = {{"msgspec", "typing", "inspect", "dataclasses", "yaml"}} & set(sys.modules)
+print(plain_steps.fetch.fn("x"), plain_steps.cached.__mulligan_function__(failure={{"code": "X"}}), sorted(heavy))
+try:
+    plain_steps.fetch("x")
+except RuntimeError as error:
+    print(error)
+"""
+_STEPS = """
+from mulligan import Retry, flow, step
+
+@step(retry=Retry(codes=["CONNECTION"]), timeout="1m")
+def fetch(url: str) -> str:
+    return url
+
+@fetch.handler
+def cached(failure):
+    return failure["code"]
+
+@flow(timeout="1h")
+def nightly(url: str):
+    return fetch(url)
+"""
+
+
+def test_a_module_with_steps_needs_the_standard_library_alone_and_little_of_it(tmp_path: Path) -> None:
+    (tmp_path / "plain_steps.py").write_text(_STEPS, encoding="utf-8")
+
+    program = _PROGRAM.format(src=str(SRC), here=str(tmp_path))
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+
+    # `inspect` and the language are loaded when a flow is built, and a step builds none.
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "x X []",
+        "step 'fetch' is called outside a flow; call it inside a @flow, or call the plain function: fetch.fn(…)",
+    ]
