@@ -115,7 +115,8 @@ else:
     for _name in (
         "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
         "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
-        "run_data run_list run_snapshot run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "run_data run_list run_snapshot run_story starting stats step_trial store_changes usage waiting "
+        "worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
