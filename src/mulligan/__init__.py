@@ -169,13 +169,13 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    """The public names, for the completion of a shell and for `help`, also before their first use."""
-    return __all__
-
-
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: a step that imports `mulligan` alone loads nothing else of it."""
     if name in _LAZY:
         return getattr(__import__(_LAZY[name], fromlist=[name]), name)
     raise AttributeError(f"module 'mulligan' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not imported yet: interactive shells complete them."""
+    return [*__all__]
