@@ -172,4 +172,7 @@ def _error_problem(error: BaseException, path: Path) -> Problem:
         line = next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == file), 1)
     shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
-    return Problem("language.python", message, str(path), line, indent + 1, max(1, len(shown.strip())), shown)
+    hint = ""
+    if isinstance(error, ModuleNotFoundError):
+        hint = "install it where mulligan runs, or import it inside the step that needs it"
+    return Problem("language.python", message, str(path), line, indent + 1, max(1, len(shown.strip())), shown, hint)
