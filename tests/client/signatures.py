@@ -12,13 +12,26 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import mulligan
+
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/python.md"
 _TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# Members of classes that other modules of ours use, and programs do not.
+INTERNAL = frozenset({"routes", "record_for_route"})
+# Functions of the package, by name.
+_NAMES = re.compile(r"(<!-- names: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def written(page: str) -> str:
     """The page with every table as it should be."""
-    return _TABLE.sub(lambda found: f"{found[1]}{table(found[2], found[3])}\n{found[4]}", page)
+    page = _TABLE.sub(lambda found: f"{found[1]}{table(found[2], found[3])}\n{found[4]}", page)
+    return _NAMES.sub(lambda found: f"{found[1]}{names(found[2].split())}\n{found[3]}", page)
+
+
+def names(wanted: list[str]) -> str:
+    """These functions of the package, each with its first sentence."""
+    rows = [row(f"mulligan.{name}", getattr(mulligan, name)) for name in wanted]
+    return "\n".join(["| name | meaning |", "|---|---|", *rows])
 
 
 def table(target: str, prefix: str) -> str:
@@ -32,7 +45,10 @@ def table(target: str, prefix: str) -> str:
 def members(kind: type, prefix: str) -> Iterator[str]:
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
-            if base.__module__.startswith("mulligan") and not name.startswith("_"):
+            if name in INTERNAL:
+                continue
+            is_member = callable(value) or hasattr(value, "fget") or hasattr(value, "func")
+            if base.__module__.startswith("mulligan") and not name.startswith("_") and is_member:
                 yield row(f"{prefix}.{name}", value)
 
 
