@@ -15,9 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# The name that Python gives to `(x for x in y)`: it has values, and no progress.
+GENERATOR_EXPRESSION = "<genexpr>"
+
 
 def run_generator(generator: Generator[Any, None, Any]) -> object:
     """Run a generator to its end; return what it returned."""
+    if generator.gi_code.co_name == GENERATOR_EXPRESSION:
+        generator.close()
+        raise NotJson("it returned a generator expression, which would be taken for its progress; return list(…)")
     try:
         while True:
             _report(next(generator))
