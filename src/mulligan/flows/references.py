@@ -28,6 +28,8 @@ TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY, MEMBER = range(1, 9)
 SUCCESS, OPTIONAL, ENDED = "success", "success_or_skipped", "always"
 _STRICTNESS = (SUCCESS, OPTIONAL, ENDED)
 
+# How the text begins that `repr` gives.
+SHOWN = "<reference to "
 # Words that CEL does not allow as the name of a field.
 _RESERVED = frozenset(
     "as break const continue else false for function if import in let loop namespace null package return true var void "
@@ -82,7 +84,7 @@ class Reference:
         put(self, "_mulligan_shape", shape)
 
     def __repr__(self) -> str:
-        return f"<reference to {self._mulligan_source}>"
+        return f"{SHOWN}{self._mulligan_source}>"
 
     def __str__(self) -> str:
         text = f"${{{self._mulligan_source}}}"
@@ -98,13 +100,21 @@ class Reference:
         return str(self)
 
     def __hash__(self) -> int:
-        return id(self)
+        # Otherwise `x in {"a", "b"}` and `prices.get(x, 0)` would find nothing, and nobody would be told.
+        hint = "make or read the mapping in a step; for several references use a list"
+        _refuse(self, "Python cannot use it as a key, or look it up", hint)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, _: object) -> Any:
+        return self
 
     # Fields
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(name)
+            raise AttributeError(f'a reference has no attribute {name}; for a field of its value write ["{name}"]')
         return Reference(_member(self, name), self._mulligan_reads, parent=(self, name))
 
     def __getitem__(self, key: Any) -> Any:
@@ -158,22 +168,22 @@ class Reference:
         return _binary(self, ">=", other, RELATION)
 
     def __add__(self, other: object) -> Any:
-        return _binary(self, "+", other, SUM)
+        return _arithmetic(self, "+", other, SUM)
 
     def __radd__(self, other: object) -> Any:
-        return _binary(other, "+", self, SUM)
+        return _arithmetic(other, "+", self, SUM)
 
     def __sub__(self, other: object) -> Any:
-        return _binary(self, "-", other, SUM)
+        return _arithmetic(self, "-", other, SUM)
 
     def __rsub__(self, other: object) -> Any:
-        return _binary(other, "-", self, SUM)
+        return _arithmetic(other, "-", self, SUM)
 
     def __mul__(self, other: object) -> Any:
-        return _binary(self, "*", other, PRODUCT)
+        return _arithmetic(self, "*", other, PRODUCT)
 
     def __rmul__(self, other: object) -> Any:
-        return _binary(other, "*", self, PRODUCT)
+        return _arithmetic(other, "*", self, PRODUCT)
 
     def __truediv__(self, other: object) -> Any:
         return _binary(_double(self), "/", _double(other), PRODUCT)
@@ -182,10 +192,10 @@ class Reference:
         return _binary(_double(other), "/", _double(self), PRODUCT)
 
     def __mod__(self, other: object) -> Any:
-        return _binary(self, "%", other, PRODUCT)
+        return _remainder(self, other)
 
     def __rmod__(self, other: object) -> Any:
-        return _binary(other, "%", self, PRODUCT)
+        return _remainder(other, self)
 
     def __and__(self, other: object) -> Any:
         return _logical(self, "&&", other, AND, "&")
@@ -319,6 +329,19 @@ def _binary(left: object, operator: str, right: object, level: int) -> Reference
     before, reads = _operand(left, level)
     after, more = _operand(right, level + 1)
     return Reference(f"{before} {operator} {after}", {**reads, **more}, level)
+
+
+def _arithmetic(left: object, operator: str, right: object, level: int) -> Reference:
+    """`left + right` and so on. Beside a float, a whole number is one too, as in Python."""
+    if type(left) is float or type(right) is float:
+        left, right = _double(left), _double(right)
+    return _binary(left, operator, right, level)
+
+
+def _remainder(left: object, right: object) -> Reference:
+    """`left % right` with the sign of `right`, as in Python; in CEL it has the sign of `left`."""
+    remainder = _binary(left, "%", right, PRODUCT)
+    return _binary(_binary(remainder, "+", right, SUM), "%", right, PRODUCT)
 
 
 def _logical(left: object, operator: str, right: object, level: int, written: str) -> Reference:
