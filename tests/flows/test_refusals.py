@@ -516,3 +516,20 @@ def test_routes_in_a_circle_end_at_the_step_where_they_began() -> None:
     edges = [(one.name, [edge.to for edge in one.edges]) for one in steps]
 
     assert edges == [("deploy", ["repair"]), ("repair", ["deploy"])]
+
+
+def test_a_reference_of_another_flow_is_refused() -> None:
+    made: list[Any] = []
+
+    @mulligan.flow
+    def first(url: str) -> None:
+        made.append(fetch(url))
+
+    @mulligan.flow
+    def second(url: str) -> None:
+        fetch("other")
+        load(made[0])
+
+    first.workflow()
+    with pytest.raises(LanguageError, match=r"'steps\.fetch\.output' belongs to the flow 'first'"):
+        second.workflow()

@@ -59,8 +59,17 @@ class Reference:
     Its attributes are fields of the value, so it has none of its own.
     """
 
-    __slots__ = ("_mulligan_level", "_mulligan_parent", "_mulligan_reads", "_mulligan_shape", "_mulligan_source")
+    __slots__ = (
+        "_mulligan_flow",
+        "_mulligan_level",
+        "_mulligan_parent",
+        "_mulligan_reads",
+        "_mulligan_shape",
+        "_mulligan_source",
+    )
 
+    # The recorder of the flow that made it; None outside of one.
+    _mulligan_flow: Any
     _mulligan_source: str
     _mulligan_reads: Reads
     _mulligan_level: int
@@ -77,6 +86,7 @@ class Reference:
         shape: int | None = None,
     ) -> None:
         put = object.__setattr__
+        put(self, "_mulligan_flow", RECORDER.get())
         put(self, "_mulligan_source", source)
         put(self, "_mulligan_reads", reads)
         put(self, "_mulligan_level", level)
@@ -87,7 +97,7 @@ class Reference:
         return f"{SHOWN}{self._mulligan_source}>"
 
     def __str__(self) -> str:
-        text = f"${{{self._mulligan_source}}}"
+        text = f"${{{source_of(self)}}}"
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.formatted[text] = self._mulligan_reads
@@ -283,6 +293,11 @@ def _refuse(reference: Reference, message: str, hint: str) -> NoReturn:
 
 
 def source_of(reference: Reference) -> str:
+    """The expression. A reference that another flow has made is refused: it would name a step of this one."""
+    here, made_in = RECORDER.get(), reference._mulligan_flow
+    if here is not made_in and here is not None and made_in is not None:
+        hint = "give it to this flow as an argument, or let the step be called here"
+        refuse("reference", f"'{reference._mulligan_source}' belongs to the flow '{made_in.name}'", hint=hint)
     return reference._mulligan_source
 
 
@@ -305,7 +320,7 @@ def _member(value: Reference, name: str) -> str:
 
 def _enclosed(value: Reference, level: int) -> str:
     """The source, in parentheses if it binds less strongly than `level`."""
-    source = value._mulligan_source
+    source = source_of(value)
     return source if value._mulligan_level >= level else f"({source})"
 
 
@@ -321,7 +336,7 @@ def _operand(value: object, level: int) -> tuple[str, Reads]:
 def _double(value: object) -> Any:
     """The operand of `/`, which divides numbers exactly, as Python does."""
     if isinstance(value, Reference):
-        return Reference(f"double({value._mulligan_source})", value._mulligan_reads)
+        return Reference(f"double({source_of(value)})", value._mulligan_reads)
     return float(value) if isinstance(value, int) else value
 
 
@@ -403,7 +418,7 @@ def ended(value: T) -> T:
 def _with_need(value: Any, on: str, name: str) -> Any:
     if not isinstance(value, Reference):
         refuse("reference", f"mulligan.{name} takes what a step returned, and this is {value!r}", word=name)
-    return Reference(value._mulligan_source, dict.fromkeys(value._mulligan_reads, on), value._mulligan_level)
+    return Reference(source_of(value), dict.fromkeys(value._mulligan_reads, on), value._mulligan_level)
 
 
 # Patterns are compiled when they are used: a step that imports its module uses none.
