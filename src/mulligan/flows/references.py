@@ -110,7 +110,7 @@ class Reference:
         return str(self)
 
     def __hash__(self) -> int:
-        # Otherwise `x in {"a", "b"}` and `prices.get(x, 0)` would find nothing, and nobody would be told.
+        # Otherwise `x in {"a", "b"}` and `prices.get(x, 0)` would find nothing, without a word.
         hint = "make or read the mapping in a step; for several references use a list"
         _refuse(self, "Python cannot use it as a key, or look it up", hint)
 

@@ -6,7 +6,6 @@ Runs in any interpreter, like `child_main`: standard library only.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from types import GeneratorType
 
 from mulligan.step_context import yielded_progress
 from mulligan.worker.json_encoding import NotJson
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 GENERATOR_EXPRESSION = "<genexpr>"
 
 
-def run_generator(generator: GeneratorType[Any, None, Any]) -> object:
+def run_generator(generator: Any) -> object:
     """Run a generator to its end; return what it returned."""
     if generator.gi_code.co_name == GENERATOR_EXPRESSION:
         generator.close()
