@@ -280,6 +280,12 @@ def _prepare(
     changed_only: bool,
     force: Iterable[str],
 ) -> Prepared:
+    for option, one in (("inputs", inputs), ("labels", labels)):
+        if one is not None and not isinstance(one, Mapping):
+            raise InputInvalid(f"{option} must be a mapping, not {one!r}", hint=f"write {option}={{'name': 'value'}}")
+    for label, text in (labels or {}).items():
+        if not isinstance(label, str) or not isinstance(text, str):
+            raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
     workflow, file = find_workflow(flow)
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 # Types of the standard library whose text the receiving step reads back by its annotation. Their modules are not
 # imported here: a value of such a type exists only if the user has imported it.
 _TEXTS = (("pathlib", "PurePath"), ("decimal", "Decimal"), ("uuid", "UUID"))
+# What pydantic shows of a secret.
+_SECRET_SHOWN = "**********"
+_ORDERED = (str, int, float)
 _ISO = (("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"))
 
 
@@ -38,16 +41,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {_key(key): plain(inner) for key, inner in value.items()}
+        found = {text_key(key): plain(inner) for key, inner in value.items()}
+        if len(found) < len(value):
+            refuse("value", "two keys of a mapping are the same text", hint="keys are texts: 1 and '1' are one key")
+        return found
     if isinstance(value, set | frozenset):
-        return [plain(item) for item in sorted(value)]
+        # In an order that does not depend on the process.
+        items = [plain(item) for item in value]
+        return sorted(items, key=lambda item: (type(item).__name__, item if isinstance(item, _ORDERED) else str(item)))
     return _plain_object(value)
 
 
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
+def text_key(key: Any) -> str:
+    """The key of a mapping as JSON has it, and as it is when a step returns the mapping."""
+    if isinstance(key, str):
+        return str(plain(key))
+    found = plain(key)
+    if isinstance(found, list | dict):
         refuse("value", f"the keys of a mapping are texts, and {key!r} is none", hint="write it as a text")
-    return str(key)
+    return found if isinstance(found, str) else literal(found)
 
 
 def _plain_object(value: Any) -> Any:
@@ -64,11 +76,17 @@ def _plain_object(value: Any) -> Any:
     if _is_one_of(value, _TEXTS):
         return str(value)
     if hasattr(type(value), "__dataclass_fields__"):
-        return {name: plain(getattr(value, name)) for name in type(value).__dataclass_fields__}
+        fields = type(value).__dataclass_fields__.values()
+        return {one.name: plain(getattr(value, one.name)) for one in fields if one._field_type.name == "_FIELD"}
+    # As a step would return it: with the names and tags that its class gives to JSON.
     if hasattr(type(value), "__struct_fields__"):
-        return {name: plain(getattr(value, name)) for name in type(value).__struct_fields__}
+        return plain(sys.modules["msgspec"].to_builtins(value, str_keys=True, enc_hook=plain))
     if hasattr(type(value), "model_fields") and hasattr(value, "model_dump"):
-        return plain(value.model_dump(mode="json"))
+        found = plain(value.model_dump(mode="json", by_alias=True, round_trip=True, fallback=plain))
+        if _SECRET_SHOWN in str(found):
+            hint = 'declare it and give it to the step that needs it: mulligan.secret("token", env="API_TOKEN")'
+            refuse("value", f"a secret in a {type(value).__name__} would be stored as asterisks", hint=hint)
+        return found
     hint = "make it in a step: what a step returns may be of any type that can be stored"
     refuse("value", f"a flow is built of plain values, and this is a {type(value).__name__}", hint=hint)
 
