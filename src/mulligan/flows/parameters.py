@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from mulligan.flows.context import Site, refuse, suggest
+from mulligan.flows.functions import definition_site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
                 shown = f"*{name}" if parameter.kind is parameter.VAR_POSITIONAL else f"{name}, /"
                 hint = "give each parameter a name: a worker calls the function with named arguments"
-                refuse("function", f"{label} has the parameter '{shown}'", hint=hint, site=site_of(function))
+                refuse("function", f"{label} has the parameter '{shown}'", hint=hint, site=definition_site(function))
             self.names.append(name)
             if parameter.annotation is not parameter.empty:
                 self.annotations[name] = parameter.annotation
@@ -65,9 +66,3 @@ class Parameters:
             hint = f"it takes {', '.join(self.names)}"
             refuse("arguments", f"{self.label} is called without {names}", hint=hint, site=site)
         return found
-
-
-def site_of(function: Callable[..., Any]) -> Site:
-    """Where a function is defined."""
-    code = getattr(function, "__code__", None)
-    return Site(code.co_filename, code.co_firstlineno) if code else Site("<unknown>", 1)
