@@ -14,7 +14,7 @@ import pytest
 
 import mulligan
 from mulligan.errors import LanguageError
-from mulligan.flows.references import Reference, source_of, step_path
+from mulligan.flows.references import Reference, reads_of, source_of, step_path
 
 
 def reference(source: str = "inputs.x") -> Any:
@@ -92,6 +92,23 @@ def test_a_reference_in_a_text_is_a_placeholder() -> None:
 
 def test_a_step_with_a_hyphen_is_named_in_brackets() -> None:
     assert step_path("build-image") == 'steps["build-image"]'
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda a: mulligan.ended(a) + a,
+        lambda a: a + mulligan.ended(a),
+        lambda a: a[mulligan.ended(a)],
+        lambda a: mulligan.ended(a).get(a),
+        lambda a: a.replace("x", mulligan.ended(a)),
+    ],
+    ids=["sum", "reversed", "index", "get", "method"],
+)
+def test_a_step_that_is_read_in_two_ways_must_end_in_the_stricter_one(made: Callable[[Any], Any]) -> None:
+    found = made(Reference("steps.a.output", {"a": "success"}))
+
+    assert reads_of(found) == {"a": "success"}
 
 
 def test_a_tuple_of_known_length_may_be_unpacked() -> None:

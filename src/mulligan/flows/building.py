@@ -13,7 +13,7 @@ from mulligan.flows.functions import definition_site
 from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, Group, Record, Recorder
-from mulligan.flows.references import SUCCESS, Reference, source_of, step_path
+from mulligan.flows.references import SUCCESS, Reference, merge, source_of, step_path
 from mulligan.flows.steps import Step
 from mulligan.language.builder import CallSite, Located, Workflow
 from mulligan.language.loading import pause_garbage_collection
@@ -221,7 +221,7 @@ class _Builder:
             if inside is not None and inside is not record.group:
                 step = inside.record.name
             if step in by_name and step not in sources and step != record.name:
-                found.setdefault(step, on)
+                merge(found, {step: on})
         if record.group is not None:
             found = {step: on for step, on in found.items() if self.insiders.get(step) is record.group}
         if found and self.recorder.is_sequential and previous is not None and record.name not in self.targets:
@@ -235,9 +235,7 @@ class _Builder:
         steps: list[Any] = []
         previous: Record | None = None
         for record in group.records:
-            for step, on in record.reads.items():
-                if self.insiders.get(step) is not group:
-                    reads.setdefault(step, on)
+            merge(reads, {step: on for step, on in record.reads.items() if self.insiders.get(step) is not group})
             name, keys = self._step(record, previous)
             steps.append(Located({"step": name, **keys}, _at(record.site)))
             previous = previous if record.name in self.targets else record

@@ -6,7 +6,7 @@ import re
 
 from mulligan.flows.context import Site, call_site, refuse
 from mulligan.flows.literals import plain
-from mulligan.flows.references import SUCCESS, TERNARY, Reference, reads_of, source_of, step_path, steps_in, stricter
+from mulligan.flows.references import SUCCESS, TERNARY, Reference, merge, reads_of, source_of, step_path, steps_in
 from mulligan.flows.retries import Retry
 
 TYPE_CHECKING = False
@@ -192,8 +192,3 @@ class Recorder:
 
     def route(self, source: Record, target: Any, keys: dict[str, Any], site: Site | None = None) -> None:
         self.routes.append((source, target, keys, site or call_site()))
-
-
-def merge(reads: Reads, more: Reads) -> None:
-    for step, on in more.items():
-        reads[step] = stricter(reads[step], on) if step in reads else on

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mulligan.flows.callbacks import command_for, is_function
 from mulligan.flows.context import Site, refuse
-from mulligan.flows.recording import merge
-from mulligan.flows.references import SUCCESS, Reference, reads_of, source_of
+from mulligan.flows.references import SUCCESS, Reference, merge, reads_of, source_of
 from mulligan.flows.retries import Retry
 
 TYPE_CHECKING = False
