@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 import mulligan
@@ -26,6 +28,16 @@ x, y = reference("inputs.x"), reference("inputs.y")
 
 class Color(Enum):
     RED = "red"
+
+
+@dataclass
+class Options:
+    kind: ClassVar[str] = "options"
+    level: int = 1
+
+
+class Table(msgspec.Struct, rename="camel"):
+    row_count: int = 1
 
 
 @pytest.mark.parametrize(
@@ -206,7 +218,10 @@ def test_what_needs_the_value_is_refused_with_what_to_write_instead(
         (lambda: f"{x:.2f}", "'inputs.x' has no value yet, so ':.2f' cannot format it"),
         (lambda: (x > 1) & 2, "'&' joins conditions, and 2 is none"),
         (lambda: x == f"{y}/a", "a text with a reference in it cannot be part of an expression"),
-        (lambda: x == object(), "a flow is built of plain values, and this is a object"),
+        (
+            lambda: x == object(),
+            "a flow is built of plain values, and this value is of type 'object', which cannot be stored",
+        ),
         (lambda: x == {1: 2}, "the keys of a mapping are texts, and 1 is none"),
         (lambda: mulligan.ended(3), "mulligan.ended takes what a step returned, and this is 3"),
         (lambda: mulligan.outcome("fetch"), "mulligan.outcome takes what a step returned, and this is 'fetch'"),
@@ -251,7 +266,11 @@ def test_awaiting_a_reference_is_refused() -> None:
         ({3, 1}, [1, 3]),
         (range(3), [0, 1, 2]),
         ((1, (2,)), [1, [2]]),
+        ({1, "a"}, ["a", 1]),
+        (Options(), {"level": 1}),
+        (Table(), {"rowCount": 1}),
+        (timedelta(minutes=1), 60.0),
     ],
 )
-def test_a_value_of_the_standard_library_is_written_as_its_text(value: Any, plain: Any) -> None:
+def test_a_value_is_written_as_a_step_would_return_it(value: Any, plain: Any) -> None:
     assert source_of(x == value) == source_of(x == plain)

@@ -176,7 +176,7 @@ recursive_flow = flow(recursive)
         (
             no_value,
             "value",
-            "a flow is built of plain values, and this is a object",
+            "a flow is built of plain values, and this value is of type 'object', which cannot be stored",
             "make it in a step: what a step returns may be of any type that can be stored",
         ),
         (
@@ -232,7 +232,7 @@ recursive_flow = flow(recursive)
         (
             flow_as_a_handler,
             "value",
-            "a flow is built of plain values, and this is a Flow",
+            "a flow is built of plain values, and this value is of type 'mulligan.Flow', which cannot be stored",
             "make it in a step: what a step returns may be of any type that can be stored",
         ),
         (latest_of_nothing, "reference", "mulligan.latest takes a step or its name, and this is 3", ""),

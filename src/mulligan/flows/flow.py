@@ -157,10 +157,7 @@ class Flow(FunctionWrapper, Generic[P, R]):
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args:
             return kwargs
-        names = Parameters(self.fn, f"flow '{self.name}'").names
-        if len(args) > len(names):
-            refuse("arguments", f"flow '{self.name}' takes {len(names)} inputs, and {len(args)} are given")
-        return {**dict(zip(names, args, strict=False)), **kwargs}
+        return Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, call_site())
 
 
 @overload

@@ -53,31 +53,32 @@ class ValueRefused(Exception):
     """A value that cannot be stored; the message says where it is and why."""
 
 
-def encode(value: object, open_sink: Callable[[], FileSink], *, is_compressed: bool = True) -> str:
+def encode(value: object, open_sink: Callable[[], FileSink], *, label: str = RESULT, is_compressed: bool = True) -> str:
     """Return the value as JSON text; raise ValueRefused. Files are registered only if all of it can be stored.
 
-    `open_sink` is called for the first table.
+    `open_sink` is called for the first table. `label` names the value in messages.
     """
-    encoder = _Encoder(open_sink, is_compressed)
+    encoder = _Encoder(open_sink, label, is_compressed)
     try:
-        plain = encoder.encode(value, RESULT, 0)
+        plain = encoder.encode(value, label, 0)
         if encoder.has_files:
             plain = encoder.with_references(plain)
         text = _ENCODER.encode(plain)
         if encoder.has_files and len(text) > INLINE_CHARS_MAX:
             text = _ENCODER.encode(encoder.split(plain, "output"))
     except RecursionError:
-        raise ValueRefused(f"{RESULT} is nested too deep, or contains itself") from None
+        raise ValueRefused(f"{label} is nested too deep, or contains itself") from None
     except ValueError as error:
-        raise ValueRefused(f"{RESULT} is not JSON: {error}") from None
+        raise ValueRefused(f"{label} is not JSON: {error}") from None
     return text
 
 
 class _Encoder:
-    """Encodes one result."""
+    """Encodes one value."""
 
-    def __init__(self, open_sink: Callable[[], FileSink], is_compressed: bool) -> None:
+    def __init__(self, open_sink: Callable[[], FileSink], label: str, is_compressed: bool) -> None:
         self._open_sink = open_sink
+        self._label = label
         self._is_compressed = is_compressed
         # By the token that stands for a file until it is registered: its path, the name of its value, its fields.
         self._files: dict[str, tuple[str, str, dict[str, Any]]] = {}
@@ -256,7 +257,8 @@ class _Encoder:
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"
             ) from None
         token = f"{os.urandom(8).hex()}-{len(self._files)}"
-        self._files[token] = written, _file_name(_last_name(path), os.path.splitext(written)[1]), fields
+        name = _file_name(_last_name(path[len(self._label) :]), os.path.splitext(written)[1])
+        self._files[token] = written, name, fields
         return {REFERENCE: token}
 
 
@@ -380,8 +382,8 @@ def _replace(value: Any, references: dict[str, Any]) -> Any:
 
 
 def _last_name(path: str) -> str:
-    """Return the last field or index in the path of a value."""
-    found = re.search(r"([^\[\].'\"]+)['\"\]]*$", path[len(RESULT) :])
+    """Return the last field or index in a path below a value."""
+    found = re.search(r"([^\[\].'\"]+)['\"\]]*$", path)
     return found[1] if found else ""
 
 
