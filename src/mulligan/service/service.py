@@ -308,7 +308,7 @@ class Service:
 
     def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
         """Every attempt at the steps of a run, by step."""
-        return overview.list_tries(self.reader, run_id)
+        return overview.attempts_of_run(self.reader, run_id)
 
     def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
         """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
@@ -338,9 +338,9 @@ class Service:
         """A value of a run with what is kept in artifacts; a reference to a file stays."""
         return self.reader.fetch_value(value)
 
-    def read_artifact(self, about: Mapping[str, Any]) -> bytes:
-        """The content of an artifact, given what a reference says of it. `ArtifactGone`, `ArtifactDamaged`."""
-        return self.reader.read_artifact(about)
+    def read_artifact(self, description: Mapping[str, Any]) -> bytes:
+        """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
+        return self.reader.read_artifact(description)
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from mulligan.values.annotations import ArgumentRefused
 from mulligan.values.durations import parse_duration
-from mulligan.values.files import StoredFile, TableUnreadable, load_files
+from mulligan.values.files import StoredFile, TableUnreadable, load_files, type_name
 
 SHOWN_CHARS_MAX = 60
 
@@ -568,7 +568,7 @@ def _bytes(kind: Any) -> Converter:
 
 
 def _table(kind: Any) -> Converter:
-    name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    name = type_name(kind)
 
     def convert(value: Any) -> Any:
         if isinstance(value, StoredFile):

@@ -13,6 +13,7 @@ import re
 import sys
 
 from mulligan.values.durations import format_duration
+from mulligan.values.files import KEY, TABLES, type_name
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -39,11 +40,8 @@ PART_CHARS_MAX = 16 * 1024
 INLINE_CHARS_MAX = 48 * 1024
 NUMBER_BITS_MAX = 64
 NAME_CHARS_MAX = 60
-REFERENCE = "$artifact"
 # An object with this attribute stands for a file that the step has kept: see `mulligan.step_context`.
-KEPT_FILE = "__mulligan_artifact__"
-# Writes tables and arrays; loaded when there is one.
-TABLES = "mulligan.values.tables"
+REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _PLAIN = (str, bool, type(None))
 _INFINITIES = (float("inf"), float("-inf"))
@@ -105,7 +103,7 @@ class _Encoder:
     def _split_part(self, part: Any, name: str) -> Any:
         if not isinstance(part, (dict, list, str)) or len(text := _ENCODER.encode(part)) <= PART_CHARS_MAX:
             return part
-        if f'"{REFERENCE}"' in text:
+        if f'"{KEY}"' in text:
             return self.split(part, name)
         sink = self._open_sink()
         path = sink.new_artifact_path(".json")
@@ -124,7 +122,7 @@ class _Encoder:
             return _checked_number(value, path)
         if depth > DEPTH_MAX:
             raise ValueRefused(f"{path} is nested too deep, or contains itself")
-        if isinstance(found := getattr(value, KEPT_FILE, None), dict):
+        if isinstance(found := getattr(value, REFERENCE_ATTRIBUTE, None), dict):
             return found
         if hasattr(kind, "__dataclass_fields__"):
             fields = kind.__dataclass_fields__.values()
@@ -259,7 +257,7 @@ class _Encoder:
         token = f"{os.urandom(8).hex()}-{len(self._files)}"
         name = _file_name(_last_name(path[len(self._label) :]), os.path.splitext(written)[1])
         self._files[token] = written, name, fields
-        return {REFERENCE: token}
+        return {KEY: token}
 
 
 _ENCODERS: dict[tuple[str, str], Callable[..., Any]] = {
@@ -345,10 +343,7 @@ def _path_to(target: object, value: Any, depth: int) -> str:
 
 
 def _type_name(kind: type) -> str:
-    module = kind.__module__
-    return (
-        kind.__qualname__ if module in ("builtins", "__mulligan__") else f"{module.partition('.')[0]}.{kind.__name__}"
-    )
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__mulligan__") else type_name(kind)
 
 
 def _checked_text(text: str, path: str) -> str:
@@ -369,14 +364,14 @@ def _checked_number(number: Any, path: str) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and REFERENCE in value
+    return isinstance(value, dict) and len(value) == 1 and KEY in value
 
 
 def _replace(value: Any, references: dict[str, Any]) -> Any:
     """Return the value with references in place of tokens."""
     if isinstance(value, dict):
-        if _is_reference(value) and isinstance(value[REFERENCE], str):
-            return references.get(value[REFERENCE], value)
+        if _is_reference(value) and isinstance(value[KEY], str):
+            return references.get(value[KEY], value)
         return {key: _replace(inner, references) for key, inner in value.items()}
     return [_replace(inner, references) for inner in value] if isinstance(value, list) else value
 

@@ -9,12 +9,12 @@ import json
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 # A file that the step keeps has its reference under this name: see `mulligan.step_context.artifacts`.
-REFERENCE = "__mulligan_artifact__"
+REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
 
 
 def _reference_of(value: object) -> object:
     """Return the reference to a file that the step keeps; anything else is not JSON."""
-    if isinstance(found := getattr(value, REFERENCE, None), dict):
+    if isinstance(found := getattr(value, REFERENCE_ATTRIBUTE, None), dict):
         return found
     raise TypeError
 

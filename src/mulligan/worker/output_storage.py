@@ -52,7 +52,7 @@ class OutputFile(msgspec.Struct, frozen=True):
     format: Format
 
 
-class KeptFile(msgspec.Struct):
+class FileToStore(msgspec.Struct):
     """A file that a step keeps, in the folder of the worker until it is stored."""
 
     path: str
@@ -75,7 +75,7 @@ class OutputStorage:
     def __init__(self, artifacts: Artifacts | None) -> None:
         self._artifacts = artifacts
 
-    def store(self, task: Task, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
+    def store(self, task: Task, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         """Return the report with an artifact reference for a large output; refuse what no event can hold.
 
         The files that the step keeps are stored too; they may be part of its output.
@@ -103,7 +103,7 @@ class OutputStorage:
         except StoreRefused as error:
             return report_storage_failure(report, error.message)
 
-    def _store_files(self, task: Task, kept_files: Sequence[KeptFile], artifacts: Artifacts) -> None:
+    def _store_files(self, task: Task, kept_files: Sequence[FileToStore], artifacts: Artifacts) -> None:
         for one in kept_files:
             if one.stored is not None:
                 continue  # the store was not available for a later one
@@ -114,7 +114,7 @@ class OutputStorage:
                 raise NotStorable(f"the file '{one.name}' has more than {most}, the limit of a shared store")
             one.stored = artifacts.keep_file(artifact, one.path)
 
-    def _store_value(self, task: Task, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
+    def _store_value(self, task: Task, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         try:
             packed = pack((report.output, report.outcome.reported))
             if _KEY_PACKED in packed and self._artifacts is not None:
@@ -146,7 +146,7 @@ class OutputStorage:
             return report_storage_failure(report, error.message)
 
 
-def _known_references(task: Task, kept_files: Sequence[KeptFile]) -> _Known:
+def _known_references(task: Task, kept_files: Sequence[FileToStore]) -> _Known:
     """Return the references that a step may return: to files that it keeps, and those in its arguments."""
     given = {one[KEY]["name"]: (one, one) for one in references(task.params)}
     own = (one for one in kept_files if one.stored is not None)
