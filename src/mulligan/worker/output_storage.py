@@ -25,6 +25,7 @@ from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import StoreRefused
 from mulligan.ports import Artifacts
+from mulligan.worker import outputs
 
 # JSON is at most seven times as large as MessagePack, and a character has at most six bytes.
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
@@ -85,8 +86,10 @@ class OutputStorage:
             try:
                 self._store_files(task, kept_files, self._artifacts)
             except NotStorable as problem:
+                _remove_unstored(kept_files)
                 return _invalid(report, str(problem))
             except StoreRefused as error:
+                _remove_unstored(kept_files)
                 return report_storage_failure(report, error.message)
             listed = (one.stored for one in kept_files if one.is_listed and one.stored is not None)
             report = msgspec.structs.replace(report, artifacts=tuple(map(make_reference, listed)))
@@ -144,6 +147,13 @@ class OutputStorage:
             )
         except StoreRefused as error:
             return report_storage_failure(report, error.message)
+
+
+def _remove_unstored(kept_files: Sequence[FileToStore]) -> None:
+    """Remove files that will not be stored: the folder of a worker exists for as long as the worker."""
+    for one in kept_files:
+        if one.stored is None:
+            outputs.remove_file(one.path)
 
 
 def _known_references(task: Task, kept_files: Sequence[FileToStore]) -> _Known:
