@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import mulligan.errors as errors
-from mulligan.errors import MulliganError, RunFinished
+from mulligan.errors import InputInvalid, LanguageError, MulliganError, Problem, RunFinished, render_warnings
 
 
 def drawn() -> list[tuple[int, str, str, int, int]]:
@@ -42,3 +42,28 @@ def test_an_error_is_shown_with_its_code_and_what_to_do():
         "error[run.finished]: run 42 completed, so there is nothing to cancel\n  mulligan fork 42"
     )
     assert error.data == {"run_id": 42}
+
+
+def test_a_long_word_and_a_long_text_are_cut_in_the_middle_where_they_are_shown():
+    path = f"/start{'x' * 6000}/end"
+
+    shown = InputInvalid(f"file '{path}' does not exist", hint=path).render()
+
+    assert len(shown) < 700
+    assert "file '/start" in shown and "/end' does not exist" in shown
+    assert len(Problem("language.type", "much text " * 1000, path, hint=path).render()) < 5000
+    assert len(LanguageError([Problem("language.unreadable", "no", path)]).render()) < 400
+
+
+def test_of_many_warnings_the_first_of_each_kind_are_shown_and_the_others_counted():
+    many = [Problem("warning.language.key", f"key {number}", "f", line=number) for number in range(1, 20_001)]
+    one = Problem("warning.language.other", "one", "f", line=20_001)
+
+    shown = render_warnings([*many, one])
+
+    assert len(shown) == 12
+    assert shown[0].startswith("warning[language.key]: f:1:0: key 1\n")
+    assert shown[-2].startswith("warning[language.other]")
+    assert shown[-1] == (
+        "warning[language.key]: and 19,990 more of this kind\n  mulligan validate --json FILE lists all"
+    )

@@ -174,3 +174,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(__import__(_LAZY[name], fromlist=[name]), name)
     raise AttributeError(f"module 'mulligan' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not imported yet: interactive shells complete them."""
+    return [*__all__]

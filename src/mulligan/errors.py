@@ -41,7 +41,7 @@ An exception carries its data as fields, so that no caller has to parse a senten
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -62,8 +62,8 @@ class MulliganError(Exception):
 
     def render(self) -> str:
         """The message as a terminal shows it: code and message, and on the next line the hint."""
-        text = f"error[{self.code}]: {self.message}"
-        return f"{text}\n  {self.hint}" if self.hint else text
+        text = f"error[{self.code}]: {bounded(self.message)}"
+        return f"{text}\n  {bounded(self.hint)}" if self.hint else text
 
 
 class Refused(MulliganError):
@@ -178,19 +178,20 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def render(self) -> str:
         """The problem as a terminal shows it: the message, the line, and carets under the words."""
-        place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
-        return f"{self.kind}[{self.shown_code}]: {place}{self.message}" + self._excerpt()
+        file = bounded(self.file)
+        place = f"{file}:{self.line}:{self.column}: " if self.line else f"{file}: " if self.file else ""
+        return f"{self.kind}[{self.shown_code}]: {place}{bounded(self.message)}" + self._excerpt()
 
     def _excerpt(self) -> str:
         if not self.line:
-            return f"\n  {self.hint}" if self.hint else ""
+            return f"\n  {bounded(self.hint)}" if self.hint else ""
         shown, start = _window(self.source_line, self.column - 1)
         before = shown[: self.column - 1 - start]
         under = shown[len(before) : len(before) + self.length]
         gutter = " " * len(str(self.line))
         carets = "^" * max(1, sum(map(_cells, under)))
         blanks = "".join(map(_blank, before))
-        return f"\n  {self.line} | {shown}\n  {gutter} | {blanks}{carets} {self.hint}".rstrip()
+        return f"\n  {self.line} | {shown}\n  {gutter} | {blanks}{carets} {bounded(self.hint)}".rstrip()
 
 
 class LanguageError(MulliganError):
@@ -214,6 +215,51 @@ class LanguageError(MulliganError):
         shown = [problem.render() for problem in self.problems[: self.SHOWN_MAX]]
         more = len(self.problems) - len(shown)
         return "\n".join([*shown, f"and {more} more"] if more else shown)
+
+
+# How many warnings of one kind are shown.
+WARNINGS_EACH_MAX = 10
+
+
+def first_of_each_kind(warnings: Sequence[Problem]) -> tuple[list[Problem], dict[str, int]]:
+    """The first warnings of each code, in order, and how many more there are of a code: a file may cause thousands."""
+    shown: list[Problem] = []
+    counts: dict[str, int] = {}
+    for warning in warnings:
+        counts[warning.shown_code] = counts.get(warning.shown_code, 0) + 1
+        if counts[warning.shown_code] <= WARNINGS_EACH_MAX:
+            shown.append(warning)
+    return shown, {code: count - WARNINGS_EACH_MAX for code, count in counts.items() if count > WARNINGS_EACH_MAX}
+
+
+def render_warnings(warnings: Sequence[Problem]) -> list[str]:
+    """Warnings as a terminal shows them: the first of each kind, and how many more there are."""
+    shown, more = first_of_each_kind(warnings)
+    all_of_them = "mulligan validate --json FILE lists all"
+    return [
+        *(warning.render() for warning in shown),
+        *(f"warning[{code}]: and {count:,} more of this kind\n  {all_of_them}" for code, count in more.items()),
+    ]
+
+
+# A longer text, and a longer word in it, such as a path, is cut in its middle where it is shown.
+TEXT_CHARS_MAX, WORD_CHARS_MAX = 4000, 300
+
+
+def bounded(text: str) -> str:
+    """The text as it is shown: a value of a user in it may be of any length."""
+    if len(text) <= WORD_CHARS_MAX:
+        return text
+    lines = text.split("\n")
+    text = "\n".join(" ".join(_cut(word, WORD_CHARS_MAX) for word in line.split(" ")) for line in lines)
+    return _cut(text, TEXT_CHARS_MAX)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    if len(text) <= chars_max:
+        return text
+    tail = chars_max // 3
+    return f"{text[: chars_max - tail - 1]}…{text[-tail:]}"
 
 
 # A longer line is cut to this many characters around the caret.

@@ -25,6 +25,10 @@ def test_every_name_of_the_face_is_in_the_reference():
     assert "home.start" in page
 
 
+def test_the_package_lists_its_names_before_they_are_imported():
+    assert dir(mulligan) == sorted(mulligan.__all__)
+
+
 def test_every_public_name_of_the_face_has_a_docstring():
     for kind in (mulligan.Run, mulligan.Home):
         names = [name for name in vars(kind) if not name.startswith("_")]

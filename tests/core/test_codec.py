@@ -50,6 +50,7 @@ SAMPLES: dict[str, Any] = {
     "route": e.Route("selected", 1, "fix", 2, passed=(e.Passed(0, "end", "codes_do_not_match"),)),
     "held": (("retry", "build", 2),),
     "output": {"nested": [1.5, "ü", None, True]},
+    "value": {"nested": [1.5, "ü", None, True]},
 }
 
 

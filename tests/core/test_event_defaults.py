@@ -64,6 +64,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.UndoCompleted: "step visit",
     e.UndoFailed: "step visit failure",
     e.WarningRecorded: "place failure",
+    e.DataSet: "place attempt name value version",
     e.ReportRefused: "place attempt reason",
     e.Kept: "step status",
     e.Adjusted: "",

@@ -132,7 +132,7 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"open_arrivals": 0, "taken_arrivals": 0, "dead_arrivals": 0, "queue": (), "arrival": "", "settled": ""},
         **{"last_status": "", "visits_before": 0, "is_undone": False, "no_route": False, "loop_edge": None},
         **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None, "spent": Spent()},
-        **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0, "kept_run_id": 0},
+        **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0, "kept_run_id": 0, "data": {}},
     }
 
 
@@ -144,7 +144,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"parent_run_id": None, "cwd": "", "active": 0, "waiting": 0, "stop": None, "paused_at": None, "due": None},
         **{"is_time_up": False, "loops": {}, "loops_taken": {}, "held": (), "unstarted": (), "undoing": ""},
         **{"has_undone": False, "outputs": {}, "degraded": False, "reason": "", "uid": "", "items_of": ""},
-        **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None},
+        **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None, "data": {}},
         **{"spent": Spent(), "budgets": {}, "callers_budget": None},
     }
 

@@ -82,6 +82,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.UndoCompleted("a", 1),
         e.UndoFailed("a", 1, FAILURE),
         e.WarningRecorded("a", FAILURE),
+        e.DataSet("a", 1, "x", 2, 3),
         e.ReportRefused("a", 1, "stale_attempt"),
     )
 }

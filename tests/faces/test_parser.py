@@ -93,7 +93,8 @@ REFUSED = {
     "  inputs are given with -i: mulligan sample … -i k=v -i '$x=y'",
     "a.yaml seven": "N must be a whole number, not 'seven'\n  see: mulligan sample --help",
     "a.yaml --size big": "--size must be a whole number, not 'big'\n  see: mulligan sample --help",
-    f"a.yaml --size {'1' * 5000}": f"--size must be a whole number, not '{'1' * 5000}'\n  see: mulligan sample --help",
+    f"a.yaml --size {'1' * 5000}": f"--size must be a whole number, not '{'1' * 198}…{'1' * 99}'\n"
+    "  see: mulligan sample --help",
     "a.yaml --size": "--size needs a value\n  see: mulligan sample --help",
     "a.yaml --loud=yes": "--loud does not take a value\n  see: mulligan sample --help",
     "a.yaml --bogus": "no such option '--bogus'\n  see: mulligan sample --help",

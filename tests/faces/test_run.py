@@ -386,6 +386,8 @@ REFUSED = {
     # twice the same
     ("hello.yaml", "-i", "a=1", "-i", "a=2"): "error[usage]: input 'a' is given twice\n",
     ("hello.yaml", "--parallel", "0"): "error[usage]: --parallel must be at least 1, not 0\n",
+    ("hello.yaml", "--gpus", "-1"): "error[usage]: --gpus must be at least 0, not -1\n",
+    ("hello.yaml", "--memory", "much"): ("error[input.invalid]: 'much' is not a size\n  write it like 512MiB or 4GB\n"),
     ("hello.yaml", "--wait", "soon"): (
         "error[input.invalid]: 'soon' is not a duration\n  write it like 30s, 5m or 1h30m\n"
     ),
@@ -436,3 +438,46 @@ def test_the_home_of_runs_is_left_out_of_repositories(folder: Path):
     ran("name: w\nsteps: [{step: a, shell: 'true'}]")
 
     assert (folder / ".mulligan" / ".gitignore").read_text() == "*\n"
+
+
+LARGE = """\
+name: large
+steps:
+  - {step: small, shell: echo >> ran}
+  - {step: train, shell: "[ -e fixed ]", resources: {gpus: 3}}
+"""
+
+
+def test_capacity_that_is_missing_is_said_before_anything_runs_and_an_option_replaces_it(folder: Path):
+    file = workflow(LARGE)
+    refused = mulligan("run", file)
+    assert (refused.code, refused.err) == (
+        2,
+        "error[input.invalid]: step 'train' asks for more than this machine can give: "
+        "3 gpus (there is none; --gpus 3 allows it)\n"
+        "  the options replace what is measured; or let the step ask for less\n",
+    )
+    assert not (folder / "ran").exists()
+
+    assert mulligan("run", file, "--gpus", "3").code == 1
+
+    # The run remembers it.
+    (folder / "fixed").touch()
+    assert mulligan("retry", "--follow").code == 0
+
+
+def test_a_run_in_the_background_has_the_capacity_that_it_was_started_with(folder: Path):
+    (folder / "fixed").touch()
+
+    assert ran(LARGE, "--gpus", "3", "--detach").code == 0
+
+    assert mulligan("wait", "latest").code == 0
+
+
+def test_a_step_that_may_never_run_is_only_noted():
+    text = LARGE.replace("resources: {gpus", "when: 'false', resources: {gpus")
+
+    said = ran(text)
+
+    assert said.code == 0
+    assert said.err.startswith("note: step 'train' asks for more than this machine can give: 3 gpus (there is none;")

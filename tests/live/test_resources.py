@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.errors import InputInvalid
 from mulligan.service.driver import Capacity
 
 from .runner import Live, Ran, Terminal
@@ -59,22 +60,36 @@ def test_one_that_does_not_fit_now_lets_smaller_ones_pass(live: Live) -> None:
     assert [fact.place for fact in ran.facts(e.AttemptSucceeded)][-1] == "large"
 
 
-@pytest.mark.parametrize(
-    ("resources", "message"),
-    [
-        ("cpus: 3", "no worker here can ever take it: it asks for 3 cpus (there are 2)"),
-        ("memory: 2GiB", "no worker here can ever take it: it asks for 2.0GiB of memory (there is 1.0GiB)"),
-        ("gpus: 1", "no worker here can ever take it: it asks for 1 gpu (there is none)"),
-        ("labels: [fast]", "no worker here can ever take it: it asks for label 'fast' (it has none)"),
-    ],
-)
-def test_what_is_more_than_the_machine_has_is_told_at_once(live_file: Live, resources: str, message: str) -> None:
-    workflow = f"name: large\nsteps:\n  - {{step: a, shell: 'true', resources: {{{resources}}}}}\n"
+LACKING = [
+    ("cpus: 3", "3 cpus (there are 2; --parallel 3 allows it)"),
+    ("memory: 2GiB", "2.0GiB of memory (there is 1.0GiB; --memory 2GiB allows it)"),
+    ("gpus: 1", "1 gpu (there is none; --gpus 1 allows it)"),
+    ("labels: [fast]", "label 'fast' (it has none; a worker with --labels fast has it)"),
+]
 
-    ran = live_file.run(workflow, room=TWO_CPUS)
+
+@pytest.mark.parametrize(("resources", "lacking"), LACKING)
+def test_what_is_more_than_the_machine_has_is_said_before_anything_runs(
+    live_file: Live, resources: str, lacking: str
+) -> None:
+    steps = f"  - {{step: first, shell: touch ran}}\n  - {{step: a, shell: 'true', resources: {{{resources}}}}}\n"
+
+    with pytest.raises(InputInvalid) as refused:
+        live_file.run(f"name: large\nsteps:\n{steps}", room=TWO_CPUS)
+
+    assert str(refused.value) == f"step 'a' asks for more than this machine can give: {lacking}"
+    assert not (live_file.folder / "ran").exists()
+
+
+@pytest.mark.parametrize(("resources", "lacking"), LACKING)
+def test_a_step_whose_failure_is_handled_fails_at_once(live_file: Live, resources: str, lacking: str) -> None:
+    step = f"{{step: a, shell: 'true', resources: {{{resources}}}, continue_on_error: true}}"
+
+    ran = live_file.run(f"name: large\nsteps:\n  - {step}\n", room=TWO_CPUS)
 
     failure = ran.steps["a"]["failure"]
-    assert (ran.status, failure["code"], failure["message"]) == ("failed", "NO_CAPACITY", message)
+    message = f"no worker here can ever take it: it asks for {lacking}"
+    assert (ran.status, failure["code"], failure["message"]) == ("completed", "NO_CAPACITY", message)
 
 
 def test_tasks_at_work_together_have_different_gpus(live: Live) -> None:

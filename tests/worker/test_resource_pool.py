@@ -53,7 +53,10 @@ def test_what_is_lacking_is_said_with_what_there_is(tmp_path: Path) -> None:
     task = work.shell("true", cpus=2.5, memory=2 * GIB, gpus=3, labels=("ssd", "fast")).task
 
     assert work.executor.missing_resources(task) == (
-        "2.5 cpus (there is 1), 2.0GiB of memory (there is 1.0GiB), 3 gpus (there are 2), label 'fast' (it has none)"
+        "2.5 cpus (there is 1; --parallel 3 allows it), "
+        "2.0GiB of memory (there is 1.0GiB; --memory 2GiB allows it), "
+        "3 gpus (there are 2; --gpus 3 allows it), "
+        "label 'fast' (it has none; a worker with --labels fast has it)"
     )
     work.close()
 

@@ -145,6 +145,8 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         "MULLIGAN_ERROR": f"{side}.error",
         "MULLIGAN_PROGRESS": f"{side}.progress",
         "MULLIGAN_ARTIFACTS": f"{side}.artifacts",
+        "MULLIGAN_DATA": f"{side}.data",
+        "MULLIGAN_DATA_SET": f"{side}.data_set",
         "MULLIGAN_FAILURE_CONTEXT": f"{side}.context",
         "MULLIGAN_FENCE": "1",
         "MULLIGAN_IDEMPOTENCY_KEY": "7:build[3].script@2:5",

@@ -9,7 +9,17 @@ from mulligan.cli.options import where
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import KeyUsed
-from mulligan.service import DetachedRun, ExistingRun, Prepared, Service, check_key, exit_code, to_json
+from mulligan.service import (
+    DetachedRun,
+    ExistingRun,
+    HostCapacity,
+    Prepared,
+    Service,
+    capacity_for,
+    check_key,
+    exit_code,
+    to_json,
+)
 
 Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
 Detach = Annotated[
@@ -26,7 +36,7 @@ def start(
     *,
     key: str,
     is_detached: bool,
-    parallel: int | None,
+    asked: HostCapacity | None,
     wait: str,
     wait_seconds: float,
     as_json: bool,
@@ -36,12 +46,12 @@ def start(
     key = check_key(key) if key else ""
     try:
         if is_detached:
-            found = service.start_detached(prepared, key=key, parallel=parallel, wait=wait)
+            found = service.start_detached(prepared, key=key, wait=wait)
             return _show_detached(found, as_json=as_json, home=home)
         return drive_run(
             service,
             lambda driver: service.start(prepared, driver, key=key)[0],
-            parallel=parallel,
+            capacity=capacity_for(asked),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,
@@ -50,18 +60,18 @@ def start(
         before = service.find_existing_run(prepared, key, used)
     _show_existing(before, key)
     if is_detached:
-        found = _detach_existing(service, before.run_id, parallel, wait)
+        found = _detach_existing(service, before.run_id, asked, wait)
         return _show_detached(found, as_json=as_json, home=home)
-    return _follow(service, before.run_id, parallel=parallel, wait_seconds=wait_seconds, as_json=as_json, home=home)
+    return _follow(service, before.run_id, asked=asked, wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
-def _detach_existing(service: Service, run_id: int, parallel: int | None, wait: str) -> DetachedRun:
+def _detach_existing(service: Service, run_id: int, asked: HostCapacity | None, wait: str) -> DetachedRun:
     record = service.record(run_id)
     if record.status in ENDED or record.status == "paused":
         return DetachedRun(run_id, record.status)
     driver = service.driver_of(record)
     if driver is None:
-        return service.detach(run_id, parallel=parallel, wait=wait)
+        return service.detach(run_id, asked=asked, wait=wait)
     return DetachedRun(run_id, record.status, driver.pid, driver.host)
 
 
@@ -96,7 +106,7 @@ def _show_detached(found: DetachedRun, *, as_json: bool, home: str | None) -> in
 
 
 def _follow(
-    service: Service, run_id: int, *, parallel: int | None, wait_seconds: float, as_json: bool, home: str | None
+    service: Service, run_id: int, *, asked: HostCapacity | None, wait_seconds: float, as_json: bool, home: str | None
 ) -> int:
     """Wait for a run that another process drives, or drive it if none does; print its result."""
     has_waited = service.record(run_id).status not in ENDED
@@ -110,7 +120,12 @@ def _follow(
         return WAITING
     if record.status not in ENDED:
         return drive_run(
-            service, lambda _: run_id, parallel=parallel, wait_seconds=wait_seconds, as_json=as_json, home=home
+            service,
+            lambda _: run_id,
+            capacity=service.capacity_of(run_id, asked),
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
         )
     shown = service.show(run_id)
     if has_waited:

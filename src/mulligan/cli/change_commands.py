@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
+from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.continue_run import continue_run, finish_run, is_following, mention_changed_file
 from mulligan.cli.corrections import show_correction
 from mulligan.cli.drive_run import drive_run
@@ -34,6 +35,7 @@ from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import (
     CorrectedWorkflow,
     ForkPlan,
+    HostCapacity,
     RoundPlan,
     Service,
     Workflow,
@@ -124,6 +126,9 @@ def retry(
     system: System = None,
     trust_templates: TrustTemplates = False,
     dry_run: DryRun = False,
+    parallel: Parallel = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
     follows: Follow = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -131,15 +136,17 @@ def retry(
     """Give a run another round: steps that did not complete run again.
 
     Steps that failed unhandled, were cancelled, skipped or undone run again. Completed steps keep their results, unless
-    a file that they declared to write is gone or has changed.
+    a file that they declared to write is gone or has changed. The run has the --parallel, --memory and --gpus that it
+    was started with, unless others are given.
     The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
     changed steps and the steps after them run again too, except completed ones with --keep-completed. Without RUN,
     --file is for the newest failed run of that workflow.
     """
+    asked = asked_capacity(parallel, memory, gpus)
     with service_at(home) as service:
         corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
-        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()))
+        chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
@@ -179,6 +186,8 @@ class RetryOptions(NamedTuple):
     corrected: CorrectedWorkflow | None = None
     # What agents may spend from now on, by step; "" is the run.
     budgets: Mapping[str, Any] = MappingProxyType({})
+    # In place of what the run was started with.
+    capacity: HostCapacity | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -207,7 +216,8 @@ def run_retry(
         # Show what the file changes before anything is done.
         show_correction(service.plan_retry(chosen.run_id, **chosen.arguments))
     _show_round(service.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
-    return continue_run(service, chosen.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+    is_wanted = is_following(follows)
+    return continue_run(service, chosen.run_id, is_wanted=is_wanted, as_json=as_json, home=home, asked=chosen.capacity)
 
 
 def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
@@ -313,7 +323,7 @@ def fork(
         if follows:
             complain(f"a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
             _show_fork_changes(planned)
-            return drive_run(service, begin, as_json=as_json, home=home)
+            return drive_run(service, begin, capacity=service.capacity_of(run_id), as_json=as_json, home=home)
         new = begin()
         complain(f"run {new} is a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
         _show_fork_changes(planned)

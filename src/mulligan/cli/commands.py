@@ -33,6 +33,7 @@ COMMANDS = {
     "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, even while they run."),
     "events": ("mulligan.cli.logs:events", "Print the events of a run, one per line."),
     "items": ("mulligan.cli.items:list_items", "List the items of a map or matrix, with the status of each."),
+    "data": ("mulligan.cli.data:data", "Get, set or list the values that the steps of a run share."),
     "report": ("mulligan.cli.report:report", "Write a report of a run in HTML: failures, graph, timeline, logs."),
     "cancel": ("mulligan.cli.change_commands:cancel", "Cancel a run; its cleanup, undo and end steps still run."),
     "pause": ("mulligan.cli.change_commands:pause", "Pause a run: running steps finish, and no other step starts."),

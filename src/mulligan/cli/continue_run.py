@@ -9,7 +9,7 @@ import sys
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import where
 from mulligan.cli.terminal import complain, show_json
-from mulligan.service import Service
+from mulligan.service import HostCapacity, Service
 
 ENDED = ("completed", "failed", "cancelled")
 CANCELLED = 3
@@ -37,12 +37,24 @@ def _with_new(run_id: int, *, is_retry: bool) -> str:
     return f"to run the new version: mulligan fork {run_id} --from STEP"
 
 
-def continue_run(service: Service, run_id: int, *, is_wanted: bool, as_json: bool, home: str | None) -> int:
-    """Drive the run and show it, if wanted and no other process does. The exit code is that of `run`."""
+def continue_run(
+    service: Service,
+    run_id: int,
+    *,
+    is_wanted: bool,
+    as_json: bool,
+    home: str | None,
+    asked: HostCapacity | None = None,
+) -> int:
+    """Drive the run and show it, if wanted and no other process does. The exit code is that of `run`.
+
+    It has the capacity that it was started with, unless another is asked for.
+    """
     record = service.record(run_id)
     driver, root = service.driver_of(record), record.root_run_id or run_id
     if driver is None and is_wanted:
-        return drive_run(service, lambda _: root, as_json=as_json, home=home)
+        capacity = service.capacity_of(root, asked)
+        return drive_run(service, lambda _: root, capacity=capacity, as_json=as_json, home=home)
     if driver is not None:
         complain(f"process {driver.pid} on {driver.host} continues it")
     elif service.record(root).status not in ENDED:
@@ -58,7 +70,8 @@ def finish_run(service: Service, run_id: int, *, as_json: bool, home: str | None
     driver = service.driver_of(record)
     if record.status not in ENDED and driver is None and record.parent_run_id is None:
         complain(f"run {run_id} is stopping and no process drives it: its cleanup and its end run here")
-        code = drive_run(service, lambda _: run_id, as_json=as_json, home=home)
+        capacity = service.capacity_of(run_id)
+        code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
         return 0 if code == CANCELLED else code
     if record.status in ENDED:
         complain(f"run {run_id} is {record.status}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
 from mulligan.service import OURS, Converted, Service, to_json, write_file
 
 
@@ -45,8 +45,7 @@ def convert(
 
 def _show_warnings(file: Path, found: Converted, *, as_json: bool) -> None:
     """Show the warnings."""
-    for warning in () if as_json else found.warnings:
-        complain(warning.render())
+    show_warnings(() if as_json else found.warnings)
     if not found.origin:
         complain(f"'{file}' is already a Mulligan workflow, and is written unchanged")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mulligan.cli.options import where
 from mulligan.cli.terminal import show_json
-from mulligan.service import Display, Driver, Outcome, Service, machine, paper, show_outcome
+from mulligan.service import Capacity, Display, Driver, Outcome, Service, machine, paper, show_outcome
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
@@ -18,7 +18,7 @@ def drive_run(
     service: Service,
     begin: Callable[[Driver], int],
     *,
-    parallel: int | None = None,
+    capacity: Capacity | None = None,
     wait_seconds: float = WAIT_SECONDS,
     as_json: bool = False,
     home: str | None = None,
@@ -26,10 +26,10 @@ def drive_run(
 ) -> int:
     """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
 
-    No commands are suggested for a run that is not kept.
+    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept.
     """
     sheet = paper()
-    capacity = machine(parallel)
+    capacity = capacity or machine()
     forecast = service.forecast(capacity.cpus) if sheet.is_live else None
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
     begun_at = time.monotonic()

@@ -10,7 +10,7 @@ from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show_json
-from mulligan.service import Preview, StepPreview, Workflow, to_json
+from mulligan.service import Capacity, Preview, StepPreview, Workflow, to_json
 from mulligan.service.formatting import format_duration, format_input, format_size, pluralize, quote_names
 
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")]
@@ -20,11 +20,11 @@ TIMES = "\u00d7"
 
 
 def show_preview(
-    workflow: Workflow, given: dict[str, str], *, parallel: int | None, as_json: bool, home: str | None
+    workflow: Workflow, given: dict[str, str], *, capacity: Capacity, as_json: bool, home: str | None
 ) -> int:
     """Show what a run would do. The exit code is 2 if something that it needs is missing."""
     with service_at(home) as service:
-        found = service.preview(workflow, dict(given), Path.cwd(), parallel)
+        found = service.preview(workflow, dict(given), Path.cwd(), capacity)
     if as_json:
         show_json(to_json(found))
     else:

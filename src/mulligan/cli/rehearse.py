@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from mulligan.cli.capacity import Parallel, asked_capacity
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates, service_kept_or_not
 from mulligan.cli.parameters import Argument
-from mulligan.cli.run import Parallel, Wait, checked_parallel, given_inputs
-from mulligan.cli.terminal import complain
-from mulligan.service import Service, parse_duration
+from mulligan.cli.run import Wait, given_inputs
+from mulligan.cli.terminal import complain, show_warnings
+from mulligan.service import Service, capacity_for, parse_duration
 from mulligan.service.formatting import quote_names
 
 
@@ -33,8 +34,7 @@ def rehearse(
     """
     wait_seconds = parse_duration(wait)
     examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
-    for warning in examined.warnings:
-        complain(warning.render())
+    show_warnings(examined.warnings)
     ends = Service.read_fakes(examined.workflow, fake or (), fakes)
     workflow = Service.apply_fakes(examined.workflow, ends)
     prepared = Service.prepare(workflow, given_inputs(inputs or []), Path.cwd(), file=str(file.absolute()))
@@ -43,7 +43,7 @@ def rehearse(
         code = drive_run(
             service,
             lambda driver: service.start(prepared, driver)[0],
-            parallel=checked_parallel(parallel),
+            capacity=capacity_for(asked_capacity(parallel, None, None)),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,

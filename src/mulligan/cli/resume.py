@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.continue_run import continue_run, mention_changed_file
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
 from mulligan.cli.parameters import Argument
-from mulligan.cli.run import Parallel, Wait, checked_parallel
+from mulligan.cli.run import Wait
 from mulligan.cli.terminal import complain
 from mulligan.service import parse_duration
 
@@ -22,20 +23,24 @@ def resume(
     by: By = "",
     home: HomeFolder = None,
     parallel: Parallel = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
     wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
     """Resume a run that was interrupted or paused, or one of its steps.
 
-    Steps that have ended do not run again. The exit codes are those of `mulligan run`.
+    Steps that have ended do not run again. The run has the --parallel, --memory and --gpus that it was started with,
+    unless others are given. The exit codes are those of `mulligan run`.
     """
     wait_seconds = parse_duration(wait)
+    asked = asked_capacity(parallel, memory, gpus)
     with service_at(home, by) as service:
         if run is not None and step is not None:
             run_id = service.find_run(run)
             service.resume_step(run_id, step, reason)
             complain(f"step '{step}' of run {run_id} continues")
-            return continue_run(service, run_id, is_wanted=True, as_json=as_json, home=home)
+            return continue_run(service, run_id, is_wanted=True, as_json=as_json, home=home, asked=asked)
         run_id = service.resumable_run(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)
         if service.record(run_id).status == "paused":
@@ -46,7 +51,7 @@ def resume(
         return drive_run(
             service,
             lambda driver: run_id,
-            parallel=checked_parallel(parallel),
+            capacity=service.capacity_of(run_id, asked),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.background_start import Detach, Key, start
+from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service import Service, parse_duration
+from mulligan.cli.terminal import UsageRefused, complain, show_warnings
+from mulligan.service import Service, capacity_for, parse_duration
 
-Parallel = Annotated[
-    int | None, Option("--parallel", "-p", metavar="N", help="How many steps run at once (default: one per processor).")
-]
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
 ]
+
+# How many steps that ask for more than there is are named before the run.
+NOTES_MAX = 5
 
 ChangedOnly = Annotated[bool, Option("--changed", help="Run only changed steps; take other results from earlier runs.")]
 Forced = Annotated[
@@ -30,6 +31,8 @@ def run(
     inputs: Inputs = None,
     home: HomeFolder = None,
     parallel: Parallel = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
     wait: Wait = "10m",
     changed_only: ChangedOnly = False,
     forced: Forced = None,
@@ -53,14 +56,14 @@ def run(
     for a person, and 130 if it was interrupted; `mulligan resume` continues it.
     """
     wait_seconds = parse_duration(wait)
+    asked = asked_capacity(parallel, memory, gpus)
     examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
-    for warning in examined.warnings:
-        complain(warning.render())
+    show_warnings(examined.warnings)
     if dry_run:
         given = given_inputs(inputs or [])
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
-        return show_preview(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
+        return show_preview(examined.workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
     labels = pairs(label, "label", "--label name=value")
     prepared = Service.prepare(
         examined.workflow,
@@ -70,14 +73,17 @@ def run(
         labels=labels,
         changed_only=changed_only,
         forced=forced or (),
+        capacity=asked,
     )
     with service_at(home) as service:
+        for text in service.capacity_notes(examined.workflow, capacity_for(asked))[:NOTES_MAX]:
+            complain(f"note: {text}")
         return start(
             service,
             prepared,
             key=key,
             is_detached=detach,
-            parallel=checked_parallel(parallel),
+            asked=asked,
             wait=wait,
             wait_seconds=wait_seconds,
             as_json=as_json,
@@ -96,9 +102,3 @@ def given_inputs(words: list[str]) -> dict[str, str]:
             raise UsageRefused(f"input '{name}' is given twice")
         given[name] = value
     return given
-
-
-def checked_parallel(number: int | None) -> int | None:
-    if number is not None and number < 1:
-        raise UsageRefused(f"--parallel must be at least 1, not {number}")
-    return number

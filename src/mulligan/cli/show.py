@@ -36,6 +36,8 @@ from mulligan.service.formatting import format_size, pluralize, single_line, up_
 TAILS_MAX = 3
 # How many files that steps kept are listed.
 ARTIFACTS_MAX = 20
+# How many values of its data are shown: `mulligan data list` has them all.
+DATA_MAX = 10
 # The indent of a called run, and again of its steps.
 _INDENT = "  "
 # The runs that a run called, by their numbers.
@@ -85,6 +87,8 @@ def show_run(
     _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
+    for name, value in islice(found["data"].items(), DATA_MAX):
+        show(f"data {name} (version {value['version']}): {cut(describe_value(value['value']), 100)}")
     _show_artifacts(found)
     for hint in _hints(found, where(home)):
         complain(hint)

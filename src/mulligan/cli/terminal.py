@@ -6,12 +6,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
 
-from mulligan.errors import MulliganError
+from mulligan.errors import MulliganError, Problem, render_warnings
 from mulligan.service import ANY_COLOURS, NO_COLOURS, OWN_COLOURS
 from mulligan.service import visible as visible
 from mulligan.service import wants_colour as wants_colour
@@ -84,6 +84,12 @@ def complain(text: str) -> None:
     shown = visible(text)
     with suppress(OSError):
         print(paint_error(shown) if wants_colour(sys.stderr, os.environ) else shown, file=sys.stderr, flush=True)
+
+
+def show_warnings(warnings: Sequence[Problem]) -> None:
+    """Print the warnings about a file on stderr: the first of each kind."""
+    for text in render_warnings(warnings):
+        complain(text)
 
 
 def paint_error(text: str) -> str:

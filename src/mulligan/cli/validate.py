@@ -7,7 +7,7 @@ from typing import Annotated
 
 from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.terminal import complain, show, show_json
+from mulligan.cli.terminal import complain, show, show_json, show_warnings
 from mulligan.service import OURS, Service, Validation, title_of, to_json
 from mulligan.service.formatting import pluralize
 
@@ -36,8 +36,7 @@ def _show(found: Validation) -> None:
     if found.error is not None:
         complain(found.error.render())
         return
-    for warning in found.warnings:
-        complain(warning.render())
+    show_warnings(found.warnings)
     system = title_of(found.format) if found.format and found.format != OURS else ""
     origin = f"{'an' if system.startswith('A') else 'a'} {system} file: " if system else ""
     counts = (("step", found.steps or 0), ("edge", found.edges), ("input", found.inputs))

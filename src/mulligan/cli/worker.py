@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.options import HomeFolder
 from mulligan.cli.parameters import Option
-from mulligan.cli.run import Parallel, checked_parallel
 from mulligan.cli.terminal import UsageRefused, complain
-from mulligan.service import GPUS_VARIABLE, AnnouncementWriter, Capacity, machine, open_service, parse_size
+from mulligan.service import AnnouncementWriter, Capacity, HostCapacity, capacity_for, open_service
 from mulligan.service.formatting import format_size, pluralize
 
 
 def worker(
     home: HomeFolder = None,
     parallel: Parallel = None,
-    memory: Annotated[
-        str | None, Option("--memory", metavar="SIZE", help="Memory for steps (default: all of this machine).")
-    ] = None,
-    gpus: Annotated[int | None, Option("--gpus", metavar="N", help="GPUs for steps (default: all).")] = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
     labels: Annotated[
         str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
     ] = None,
@@ -31,7 +28,7 @@ def worker(
     stops a worker in an orderly way: running tasks get their grace period. A second signal stops it at once. The worker
     waits for a server that does not answer yet.
     """
-    capacity = _capacity(checked_parallel(parallel), memory, gpus, labels)
+    capacity = _capacity(asked_capacity(parallel, memory, gpus), labels)
     log = Log()
     with open_service(home).open_worker(capacity, log) as driver:
         if driver is None:
@@ -68,17 +65,12 @@ class Log:
             self.greeting = ""
 
 
-def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels: str | None) -> Capacity:
-    found = machine(parallel)
+def _capacity(asked: HostCapacity | None, labels: str | None) -> Capacity:
     names = tuple(name.strip() for name in labels.split(",")) if labels else ()
     if not all(names):
         raise UsageRefused(f"'{labels}' contains an empty label", hint="write them like --labels a,b")
-    if gpus is not None and gpus < 0:
-        raise UsageRefused(f"--gpus must be at least 0, not {gpus}")
-    if gpus is not None and gpus > found.gpus and GPUS_VARIABLE in os.environ:
-        raise UsageRefused(f"--gpus says {gpus}, and {GPUS_VARIABLE} names {found.gpus}", hint="leave one of them out")
-    bytes_max = parse_size(memory) if memory else found.memory
-    return Capacity(found.cpus, bytes_max, found.gpus if gpus is None else gpus, names)
+    found = capacity_for(asked)
+    return Capacity(found.cpus, found.memory, found.gpus, names)
 
 
 def _describe(capacity: Capacity) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import LanguageError, Problem
+from mulligan.errors import LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
 from mulligan.formats.translation import Translation, scalar
@@ -77,10 +77,18 @@ def convert(path: str | Path, *, named: str | None = None, trust_templates: bool
         root.entries = {"name": (scalar("name", root), scalar(workflow.name, root)), **root.entries}
     # Warnings that stand above no node go to the head of the file, with their line in the original.
     placed = {text for texts in reader.remarks.values() for text in texts}
-    unplaced = [f"line {one.line}: {one.message}" for one in warnings if one.message not in placed]
+    shown, more = first_of_each_kind([one for one in warnings if one.message not in placed])
+    unplaced = [f"line {one.line}: {bounded(one.message)}" for one in shown]
+    unplaced += [f"and {count:,} more warnings of the kind {code}" for code, count in more.items()]
     made = f"Converted from {path.name} ({title_of(workflow.origin)}) by `mulligan convert`."
     write_yaml = load_object("mulligan.formats.writing:write_yaml")
-    return Converted(write_yaml(root, reader.remarks, "\n".join([made, *unplaced])), workflow.origin, warnings)
+    header = "\n".join([made, *unplaced])
+    text = write_yaml(root, reader.remarks, header)
+    shorter = reader.fold(root)
+    if shorter is not None:
+        folded = write_yaml(shorter, reader.remarks, header)
+        text = folded if reader.are_same(path, text, folded) else text
+    return Converted(text, workflow.origin, warnings)
 
 
 def parse_file(source: Source, named: str | None = None) -> Node:
@@ -123,6 +131,25 @@ class _Reader:
     def remarks(self) -> dict[int, list[str]]:
         """The comments that belong above nodes of the trees, by their identity."""
         return {node: texts for each in self._translations for node, texts in each.remarks.items()}
+
+    def fold(self, root: Node) -> Mapping | None:
+        """A shorter tree of the first file that may say the same; None if there is none."""
+        first = self._translations[0]
+        found = first.fold() if first.fold is not None and isinstance(root, Mapping) else None
+        if found is not None and isinstance(root, Mapping):
+            # What was added to the tree since then.
+            found.entries = {**root.entries, "steps": found.entries["steps"]}
+        return found
+
+    def are_same(self, path: Path, text: str, folded: str) -> bool:
+        """Whether two texts of ours are the same workflow."""
+        is_same = self._translations[0].is_same
+        beside = path.with_suffix(".yaml")
+        try:
+            one, other = (loading.examine(beside, text=each).workflow for each in (text, folded))
+        except LanguageError:
+            return False
+        return is_same is not None and is_same(one, other)
 
     def __call__(self, source: Source) -> Node:
         is_first = source.file == self._first

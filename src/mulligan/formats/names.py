@@ -11,6 +11,7 @@ from mulligan.core.model.workflow import END
 _UNFIT = lazy_regex(r"[^A-Za-z0-9_-]")
 _UNFIT_FOR_FILES = lazy_regex(r"[^A-Za-z0-9_]|^(?=\d)")
 _UNFIT_FOR_POLICIES = lazy_regex(r"[^A-Za-z0-9_-]|^(?=[\d-])")
+_UNFIT_FOR_DATA = lazy_regex(r"[^A-Za-z0-9_.-]|^(?=[\d.-])")
 
 
 class Names:
@@ -31,6 +32,11 @@ class Names:
     def of_files(cls) -> Names:
         """Names of files, which expressions read as a field."""
         return cls(_UNFIT_FOR_FILES)
+
+    @classmethod
+    def of_data(cls) -> Names:
+        """Names of the data of a run."""
+        return cls(_UNFIT_FOR_DATA)
 
     @classmethod
     def of_policies(cls) -> Names:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from mulligan.core.model.workflow import Workflow
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 
 # The function of a system that makes the tree of a file of ours out of the tree of its file.
@@ -25,6 +26,9 @@ class Translation:
         self.is_included = is_included
         # The comments that `convert` writes above a node of the new tree, by the identity of the node.
         self.remarks: dict[int, list[str]] = {}
+        # For `convert`: makes a shorter tree that may say the same, and compares the workflows of both trees.
+        self.fold: Callable[[], Mapping | None] | None = None
+        self.is_same: Callable[[Workflow, Workflow], bool] | None = None
         # These nodes stay alive, so that no other node gets the identity of one that was left out of the tree.
         self._remarked: list[Node] = []
 

@@ -529,6 +529,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.ItemCompleted: _item_completed,
     e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
     e.UndoFailed: lambda t, f, at: (f.step, f"undo failed with {describe_failure(f.failure)}", "bad"),
+    e.DataSet: lambda t, f, at: (f.place, f"set data '{f.name}' (version {f.version})", "plain"),
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning: {describe_failure(f.failure)}", "wait"),
 }
 # The facts that may have a sentence.

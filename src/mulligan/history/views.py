@@ -93,6 +93,8 @@ def run_json(
         "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
         "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
+        # The values that its steps have set, each with its version.
+        "data": {name: {"value": one.value, "version": one.version} for name, one in run.data.items()},
         "spent": spent_json(run.spent),
         "budget": _budget_json(budget_of(state, RUN)),
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,

@@ -8,13 +8,13 @@ import msgspec
 
 from mulligan.core.model.workflow import Need
 from mulligan.language.links import forward_links
-from mulligan.language.nodes import Source
+from mulligan.language.nodes import Refusal, Source
 from mulligan.language.reachability import Reachability
 from mulligan.language.resolve import Resolved
 
 
-def add_needs(resolved: Resolved, source: Source) -> None:
-    """Add the needs that files imply; refuse writers of one file that could run at the same time."""
+def add_needs(resolved: Resolved, source: Source, *, allows_unordered: bool = False) -> None:
+    """Add the needs that files imply; refuse writers of one file that could run at the same time, or only warn."""
     writers: dict[str, list[str]] = {}
     for step in resolved.steps.values():
         for file in step.writes:
@@ -23,14 +23,19 @@ def add_needs(resolved: Resolved, source: Source) -> None:
         return
     reach = Reachability(forward_links(resolved))
     for file, names in writers.items():
-        _refuse_unordered(file, names, reach, resolved, source)
+        if refusal := _unordered(file, names, reach, resolved, source):
+            if allows_unordered:
+                source.warn_as(refusal)
+            else:
+                source.note(refusal)
     implied = _implied_needs(writers, reach, resolved)
     for name, needs in implied.items():
         step = resolved.steps[name]
         resolved.steps[name] = msgspec.structs.replace(step, needs=(*step.needs, *needs))
 
 
-def _refuse_unordered(file: str, names: list[str], reach: Reachability, resolved: Resolved, source: Source) -> None:
+def _unordered(file: str, names: list[str], reach: Reachability, resolved: Resolved, source: Source) -> Refusal | None:
+    """Two writers of a file of which neither comes first."""
     ordered = sorted(names, key=reach.rank)
     pairs = list(pairwise(ordered))
     connected = reach.connected(pairs)
@@ -40,8 +45,8 @@ def _refuse_unordered(file: str, names: list[str], reach: Reachability, resolved
             message = f"steps '{earlier}' and '{later}' both write '{file}', and neither comes first"
             node = resolved.drafts[later].node
             at = node.get("writes") or node
-            source.note(source.refuse("writers", message, at, hint="let one need the other, or write another file"))
-            return
+            return source.refuse("writers", message, at, hint="let one need the other, or write another file")
+    return None
 
 
 def _implied_needs(writers: dict[str, list[str]], reach: Reachability, resolved: Resolved) -> dict[str, list[Need]]:

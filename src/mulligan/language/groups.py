@@ -15,6 +15,7 @@ _SHARED = (
     "secrets",
     "breakers",
     "files",
+    "unordered_writers",
     "retry_policies",
     "handlers",
     "defaults",

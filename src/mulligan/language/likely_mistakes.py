@@ -163,12 +163,20 @@ def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
 
 
 def warn_unused(fields: Fields, draft: Draft) -> None:
-    """Warn about every declaration that is never used."""
+    """Warn about every declaration that is never used; once for all that one entry of another system became."""
     for section, (what, done) in _SECTIONS.items():
         node = fields.at(section) if section in fields else None
         if not isinstance(node, Mapping) or (section, "*") in draft.used:
             continue
+        unused: dict[object, list[str]] = {}
         for name, (key, _) in node.entries.items():
             if (section, name) not in draft.used:
-                message = f"the {what} '{name}' is declared and never {done}"
-                draft.source.warn(f"unused_{what.rpartition(' ')[2]}", message, key, hint="remove it, or use it")
+                # An entry of another system may have become several, all at its position.
+                unused.setdefault((key.line, key.column) if draft.source.origin else name, []).append(name)
+        for names in unused.values():
+            message = f"the {what} '{names[0]}' is declared and never {done}"
+            if len(names) > 1:
+                others = f"{len(names) - 1} other" + ("s" if len(names) > 2 else "")
+                message = f"the {what} '{names[0]}' and {others} of the same entry are declared and never {done}"
+            code = f"unused_{what.rpartition(' ')[2]}"
+            draft.source.warn(code, message, node.key(names[0]), hint="remove it, or use it")

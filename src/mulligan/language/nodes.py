@@ -191,6 +191,10 @@ class Source:
         """A warning that points into the text of `scalar`."""
         self._warn(self.refuse_in(code, message, scalar, offset, length, hint=hint).problem)
 
+    def warn_as(self, refusal: Refusal) -> None:
+        """A warning in place of a refusal."""
+        self._warn(refusal.problem)
+
     def _warn(self, problem: Problem) -> None:
         self.warnings[msgspec.structs.replace(problem, code=WARNING + problem.code)] = None
 

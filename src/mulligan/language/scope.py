@@ -42,7 +42,7 @@ ERROR_FIELDS = tuple(
 )
 FAILURE_FIELDS = (*ERROR_FIELDS, "context")
 OWN_STEP_FIELDS = ("name", "number")
-RUN_FIELDS = ("id", "workflow", "round")
+RUN_FIELDS = ("id", "workflow", "round", "data")
 # Known in `end` and `outputs`, which are evaluated after all steps.
 END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mulligan.core.model.run_data import NAME as DATA_NAME
+from mulligan.core.model.run_data import NAME_IN_WORDS as DATA_NAME_IN_WORDS
 from mulligan.core.model.workflow import MAX_VISITS_DEFAULT
 from mulligan.language.action_keys import (
     ACTION_KEYS,
@@ -367,6 +369,14 @@ WORKFLOW = Record(
         "retry_policies": Key(MapOf(as_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
         "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),
+        "unordered_writers": Key(
+            Choice(("refuse", "warn")),
+            "two steps that write one file while neither comes first: refuse them (default), or only warn",
+        ),
+        "data": Key(
+            MapOf(Json(), DATA_NAME, names=DATA_NAME_IN_WORDS),
+            "values that steps share: what they are when a run starts; a step sets them with 'mulligan data set'",
+        ),
         "secrets": Key(MapOf(SECRET), "where workers find secrets"),
         "breakers": Key(MapOf(BREAKER, _NAMES, names=_NAMES_IN_WORDS), "circuit breakers, shared by all runs"),
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),

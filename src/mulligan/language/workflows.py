@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from mulligan.core.model.run_data import name_problem, size_problem, value_problem
 from mulligan.core.model.workflow import END, MAX_PARALLEL_STEPS, Breaker, Input, Secret, Step, Template, Workflow
 from mulligan.errors import LanguageError
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
@@ -96,7 +97,7 @@ def _read(
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
-    add_needs(resolved, source)
+    add_needs(resolved, source, allows_unordered=fields.get("unordered_writers") == "warn")
     outputs = _outputs(fields, draft)
     if extra is None:
         _check_for_mistakes(root, fields, draft, settings)
@@ -113,6 +114,7 @@ def _read(
         breakers=draft.breakers,
         children=draft.children,
         origin=source.origin,
+        data=_data(fields, source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
@@ -251,6 +253,19 @@ def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
                     "secret", "an output cannot contain a secret: only workers know secrets", node
                 )
     return outputs
+
+
+def _data(fields: Fields, source: Source) -> dict[str, Any]:
+    """The data of a run when it starts. It is small, since every attempt gets it."""
+    values: dict[str, Any] = fields.get("data", {})
+    node = _mapping_at(fields, "data")
+    for name, value in values.items():
+        if problem := name_problem(name) or value_problem(value):
+            assert node is not None
+            source.note(source.refuse("data", f"the data '{name}' is not valid: {problem}", node.key(name)))
+    if problem := size_problem({}, values):
+        source.note(source.refuse("data", problem, fields.key("data")))
+    return values
 
 
 def _check_unused(draft: Draft, settings: Settings) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     # The same names once more, for the type checker; a test compares the two lists.
     from typing import Any
 
+    from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         summarize_failure,
     )
     from mulligan.service.doctor import Check
-    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, machine
+    from mulligan.service.driver import GPUS_VARIABLE, Capacity, Driver, Ending, capacity_for, machine
     from mulligan.service.failure_summary import FailureGroup, FailureOutcome, Fate, group_failures, spent_budget
     from mulligan.service.forecast import Forecast
     from mulligan.service.gc import Garbage, GarbageReport, RunRetention
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from mulligan.service.preview import Preview, StepPreview
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared
+    from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import FailedStep, RunLine, RunPage, RunQuery, WaitReason
     from mulligan.service.run_progress import Activity, Announcement, AnnouncementWriter, RunProgress
     from mulligan.service.run_reader import LATEST, AttemptLog, StepOutput
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from mulligan.worker.progress_records import Progress
 
 _NAMES = {
+    "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
@@ -102,7 +105,7 @@ _NAMES = {
     "mulligan.service.descriptions": "describe_artifact describe_value describe_budget describe_spending "
     "failure_tail message_lines summarize_failure",
     "mulligan.service.doctor": "Check",
-    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending machine",
+    "mulligan.service.driver": "GPUS_VARIABLE Capacity Driver Ending capacity_for machine",
     "mulligan.service.failure_summary": "FailureOutcome Fate FailureGroup group_failures spent_budget",
     "mulligan.service.forecast": "Forecast",
     "mulligan.service.gc": "Garbage GarbageReport RunRetention",
@@ -121,6 +124,7 @@ _NAMES = {
     "mulligan.service.preview": "Preview StepPreview",
     "mulligan.service.round_plans": "ForkPlan RoundPlan",
     "mulligan.service.run_control": "Prepared",
+    "mulligan.service.run_data": "DataEntry",
     "mulligan.service.run_list": "FailedStep RunLine RunPage RunQuery WaitReason",
     "mulligan.service.run_progress": "RunProgress Activity AnnouncementWriter Announcement",
     "mulligan.service.run_reader": "LATEST AttemptLog StepOutput",

@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from mulligan.core.model.events import HostCapacity
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.engine import Engine
@@ -73,11 +74,24 @@ class Capacity(msgspec.Struct, frozen=True):
 NO_CAPACITY = Capacity(0.0, 0)
 
 
-def machine(parallel: int | None = None) -> Capacity:
-    """The capacity of this machine. `parallel` replaces the number of processors."""
+def machine(parallel: int | None = None, memory: int | None = None, gpus: int | None = None) -> Capacity:
+    """The capacity of this machine. What is given replaces what there is."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Capacity(float(parallel or cpus), min(memory, memory_limit() or memory), visible_gpus(os.environ))
+    if memory is None:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = min(memory, memory_limit() or memory)
+    return Capacity(float(parallel or cpus), memory, visible_gpus(os.environ) if gpus is None else gpus)
+
+
+def capacity_for(given: HostCapacity | None, recorded: HostCapacity | None = None) -> Capacity:
+    """The capacity of this machine, replaced by what is given now, and otherwise by what was recorded for a run."""
+    chosen, before = given or HostCapacity(), recorded or HostCapacity()
+    gpus = before.gpus if chosen.gpus is None else chosen.gpus
+    if chosen.gpus is None and gpus is not None and GPUS_VARIABLE in os.environ:
+        # The GPUs that are named now are those that there are.
+        gpus = min(gpus, visible_gpus(os.environ))
+    memory = before.memory if chosen.memory is None else chosen.memory
+    return machine(before.cpus if chosen.cpus is None else chosen.cpus, memory, gpus)
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True):

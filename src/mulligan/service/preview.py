@@ -9,17 +9,16 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.effects.tasks import Task
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.waves import waves
 from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, all_commands, encode, version
 from mulligan.errors import ExpressionFailed
 from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
+from mulligan.service.capacity_checks import THIS_MACHINE, Place, pools, too_large
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.preflight import missing_files, missing_secrets
 from mulligan.service.run_reader import RunReader
-from mulligan.worker.resource_pool import ResourcePool
 
 
 class StepPreview(msgspec.Struct, frozen=True):
@@ -75,14 +74,14 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 def preview(
-    reader: RunReader, workflow: Workflow, given: dict[str, Any], cwd: Path, parallel: int | None = None
+    reader: RunReader, workflow: Workflow, given: dict[str, Any], cwd: Path, capacity: Capacity | None = None
 ) -> Preview:
     """Preview a run of the workflow. Starts and writes nothing."""
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
     graph = Graph(workflow)
     looking = _StepPreviewer(graph, inputs)
-    places = _places(reader, parallel)
+    places = pools(_places(reader, capacity))
     return Preview(
         workflow=workflow.name,
         version=version(encode(workflow)),
@@ -207,51 +206,19 @@ def _missing(workflow: Workflow, cwd: Path) -> Iterator[Problem]:
         yield Problem("secret", f"secret '{name}', which step '{step}' reads, is not available: {problem}", step)
 
 
-def _places(reader: RunReader, parallel: int | None) -> list[Capacity]:
+def _places(reader: RunReader, capacity: Capacity | None) -> list[Capacity]:
     """Where a step may run: on this machine or, in a shared store, on a running worker."""
+    here = capacity or machine()
     if not reader.home.store_url:
-        return [machine(parallel)]
+        return [here]
     workers = [worker for worker in reader.store.workers() if worker.cpus and not worker.is_expired]
-    found = [Capacity(worker.cpus, worker.memory, worker.gpus, worker.labels) for worker in workers]
-    return found or [machine(parallel)]
+    return [Capacity(worker.cpus, worker.memory, worker.gpus, worker.labels) for worker in workers] or [here]
 
 
 def _whose(reader: RunReader) -> str:
-    return "any running worker" if reader.home.store_url else "this machine"
+    return "any running worker" if reader.home.store_url else THIS_MACHINE
 
 
-def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
-    """The steps that no worker here can ever run; the steps of a matrix in one problem."""
-    rooms = [ResourcePool(place.cpus, place.memory, place.gpus, place.labels) for place in places]
-    too_large: dict[tuple[str, str], list[str]] = {}
-    for step in workflow.steps:
-        for command in all_commands((step,)):
-            task = _task(step, command)
-            if task is not None and not any(room.can_ever(task) for room in rooms):
-                too_large.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)
-    for (name, lacking), steps in too_large.items():
-        who = f"step '{name}'" if len(steps) == 1 else f"{len(steps)} steps of '{name}'"
-        verb = "asks" if len(steps) == 1 else "ask"
-        yield Problem("capacity", f"{who} {verb} for more than {where} can give: {lacking}", steps[0])
-
-
-def _task(step: Step, command: Command) -> Task | None:
-    """A task with only its resource needs; None if the command asks for nothing."""
-    asked = command.resources
-    if asked is None:
-        return None
-    return Task(
-        run_id=0,
-        place=step.name,
-        attempt=1,
-        kind="",
-        params={},
-        workflow="",
-        version="",
-        step=step.name,
-        visit=1,
-        cpus=1.0 if asked.cpus is None else asked.cpus,
-        memory=asked.memory,
-        gpus=asked.gpus or 0,
-        labels=asked.labels,
-    )
+def _too_large(workflow: Workflow, places: list[Place], where: str) -> Iterator[Problem]:
+    """The steps that no worker here can ever run."""
+    return (Problem("capacity", one.text, one.step) for one in too_large(workflow, places, where))

@@ -19,11 +19,11 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.admit import rerun_hint
-from mulligan.core.deciding.fork import Fork, plan_fork
+from mulligan.core.deciding.fork import Fork, kept_data, plan_fork
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
-from mulligan.core.model.events import Kept
+from mulligan.core.model.events import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Budget, Workflow, encode, version
 from mulligan.core.state.state import State
@@ -45,7 +45,8 @@ from mulligan.errors import (
 from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
-from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
+from mulligan.ports import Answer, Executor, NewRun, RunRecord, WorkerRecord
+from mulligan.service.capacity_checks import refuse_too_large
 from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
 from mulligan.service.local_worker import local_worker
@@ -84,6 +85,8 @@ class Prepared(msgspec.Struct, frozen=True):
     forced: tuple[str, ...] = ()
     # To find the run in lists.
     labels: dict[str, str] = {}
+    # What the processes that drive the run have in place of what their machine has.
+    capacity: HostCapacity | None = None
 
 
 def prepare(
@@ -95,6 +98,7 @@ def prepare(
     *,
     changed_only: bool = False,
     forced: Sequence[str] = (),
+    capacity: HostCapacity | None = None,
 ) -> Prepared:
     """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
@@ -109,7 +113,9 @@ def prepare(
         if name not in steps:
             message = f"'{name}' is not a step of '{workflow.name}'"
             raise UnknownStep(message, hint=did_you_mean(name, steps), step=name)
-    return msgspec.structs.replace(prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)))
+    return msgspec.structs.replace(
+        prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)), capacity=capacity
+    )
 
 
 def _prepared(
@@ -118,6 +124,14 @@ def _prepared(
     refuse_missing_files(workflow, cwd)
     data = encode(workflow)
     return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
+
+
+class _ExecutorPlace:
+    """What an executor can ever run."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.can_ever = executor.can_ever_fit
+        self.lacking = executor.missing_resources
 
 
 class RunControl:
@@ -152,6 +166,8 @@ class RunControl:
         """
         if driver is not None and not self.reader.store.is_shared:
             refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
+            if driver.executor is not None:
+                refuse_too_large(prepared.workflow, _ExecutorPlace(driver.executor))
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         new = [self._new(prepared, request) for _ in range(times)]
         if key:
@@ -186,6 +202,7 @@ class RunControl:
             changed_only=prepared.changed_only,
             forced=prepared.forced,
             labels=prepared.labels,
+            capacity=prepared.capacity,
         )
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
@@ -207,10 +224,11 @@ class RunControl:
         file: str = "",
     ) -> int:
         """Start a run that keeps the results of another up to a step, with other inputs or a corrected workflow."""
-        _, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
+        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
         # The named step runs again, and so do steps whose files are gone or have changed.
         again = (from_step, *(one.step for one in planned.stale))
-        prepared = msgspec.structs.replace(prepared, file=file, forced=tuple(dict.fromkeys(again)))
+        capacity = self.reader.capacity(run_id)
+        prepared = msgspec.structs.replace(prepared, file=file, forced=tuple(dict.fromkeys(again)), capacity=capacity)
         request = r.RunRequested(
             _now(),
             0,
@@ -220,6 +238,7 @@ class RunControl:
             forked_from=run_id,
             kept=planned.kept,
             stale=planned.stale,
+            data=kept_data(old, planned.kept),
         )
         return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
 

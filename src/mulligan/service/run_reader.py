@@ -14,6 +14,7 @@ from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.place_keys import is_at_or_below, step_name
+from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownRun, UnknownStep
@@ -123,6 +124,15 @@ class RunReader:
         root = self.record(run_id).root_run_id or run_id
         found = self.store.lists.attributes([root])
         return {name: value for _, (kind, name, value) in found if kind == "label"}
+
+    def capacity(self, run_id: int) -> e.HostCapacity | None:
+        """What the run at the top of its tree was started with in place of what its machine has."""
+        root = self.record(run_id).root_run_id or run_id
+        first = next((entry.fact for entry in self.store.log(root, limit=1)), None)
+        if first is not None:
+            return getattr(first, "capacity", None)
+        waiting = (message.report for message in self.store.inbox([root]))
+        return next((report.capacity for report in waiting if isinstance(report, RunRequested)), None)
 
     def state(self, run_id: int) -> State:
         """The state of a run, from its tables."""

@@ -21,7 +21,7 @@ from mulligan.service.run_reader import AttemptLog, RunReader, StepOutput
 
 if TYPE_CHECKING:
     from mulligan import formats
-    from mulligan.core.model.events import Kept
+    from mulligan.core.model.events import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Budget, Workflow
     from mulligan.engine.observers import Observer
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mulligan.service import (
         attempt_progress,
         breakers,
+        capacity_checks,
         corrections,
         decisions,
         doctor,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         replay,
         report,
         run_control,
+        run_data,
         run_list,
         run_snapshot,
         run_story,
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
     from mulligan.service.run_control import Prepared, RunControl
+    from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
@@ -110,9 +113,10 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempt_progress breakers corrections decisions doctor drawing driver forecast gc handler_trial items "
-        "log_following logs outcome overview page pending preview replay report run_control run_list run_snapshot "
-        "run_story starting stats step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
+        "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
+        "run_data run_list run_snapshot run_story starting stats step_trial store_changes usage waiting "
+        "worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -170,9 +174,26 @@ class Service:
         labels: Mapping[str, str] = MappingProxyType({}),
         changed_only: bool = False,
         forced: Sequence[str] = (),
+        capacity: HostCapacity | None = None,
     ) -> Prepared:
-        """Check everything that can be checked before a run exists: inputs, labels, files that must be there."""
-        return run_control.prepare(workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced)
+        """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
+
+        `capacity` is recorded, for the processes that drive the run later.
+        """
+        return run_control.prepare(
+            workflow, inputs, cwd, file, labels, changed_only=changed_only, forced=forced, capacity=capacity
+        )
+
+    def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
+        """The capacity of this machine for a run: as given, otherwise as the run was started with."""
+        return driver.capacity_for(given, self.reader.capacity(run_id))
+
+    def capacity_notes(self, workflow: Workflow, capacity: Capacity) -> list[str]:
+        """The steps that ask for more than that, if they may be skipped or handled: the others refuse the start.
+
+        None in a shared store, where a suitable worker may still be started.
+        """
+        return [] if self.home.store_url else capacity_checks.notes(workflow, capacity)
 
     def start(
         self,
@@ -190,15 +211,16 @@ class Service:
         """The run with this key: a new one, unless there is one already. For callers that ask again."""
         return self.control.start_once(prepared, key)
 
-    def start_detached(
-        self, prepared: Prepared, *, key: str = "", parallel: int | None = None, wait: str = ""
-    ) -> DetachedRun:
+    def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
         """Start a run that a process in the background drives."""
-        return starting.start_detached(self.control, prepared, key=key, parallel=parallel, wait=wait)
+        return starting.start_detached(self.control, prepared, key=key, wait=wait)
 
-    def detach(self, run_id: int, *, parallel: int | None = None, wait: str = "") -> DetachedRun:
-        """See that a process drives the run: a worker that is up, or a new process in the background."""
-        return starting.detach(self.reader, run_id, parallel=parallel, wait=wait)
+    def detach(self, run_id: int, *, asked: HostCapacity | None = None, wait: str = "") -> DetachedRun:
+        """See that a process drives the run: a worker that is up, or a new process in the background.
+
+        That has the capacity that the run was started with, unless another is asked for.
+        """
+        return starting.detach(self.reader, run_id, asked=asked, wait=wait)
 
     def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
         """The run that was started with the key. `KeyUsed` where its inputs differ."""
@@ -222,6 +244,32 @@ class Service:
     ) -> int:
         """Start a new run that keeps the results of another up to a step, with other inputs or another workflow."""
         return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file)
+
+    # -- the data of a run -------------------------------------------------------------------------------------------
+
+    def run_data(self, run_id: int) -> list[DataEntry]:
+        """The values that the steps of a run have set, by name, with their versions."""
+        return run_data.run_data(self.reader, run_id)
+
+    @staticmethod
+    def is_in_step(environ: Mapping[str, str]) -> bool:
+        """Whether this process belongs to a step."""
+        return run_data.is_in_step(environ)
+
+    @staticmethod
+    def step_data(environ: Mapping[str, str]) -> dict[str, Any]:
+        """The data of the run as the attempt of this process knows it."""
+        return run_data.step_data(environ)
+
+    @staticmethod
+    def set_step_data(environ: Mapping[str, str], name: str, value: Any) -> None:
+        """Set a value in the name of the attempt of this process."""
+        run_data.set_step_data(environ, name, value)
+
+    @staticmethod
+    def choose_data(values: Mapping[str, Any], name: str) -> Any:
+        """The value of a name; `DataMissing` if there is none."""
+        return run_data.choose(values, name)
 
     # -- driving runs ------------------------------------------------------------------------------------------------
 
@@ -560,9 +608,11 @@ class Service:
         """The JSON Schema of workflow files."""
         return schema.schema_text()
 
-    def preview(self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, parallel: int | None = None) -> Preview:
+    def preview(
+        self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, capacity: Capacity | None = None
+    ) -> Preview:
         """What a run of the workflow would do, and what is missing for it. Starts nothing."""
-        return preview.preview(self.reader, workflow, inputs, cwd, parallel)
+        return preview.preview(self.reader, workflow, inputs, cwd, capacity)
 
     def drawn_run(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
         """What a picture of a run shows: its workflow, and the status of each step."""

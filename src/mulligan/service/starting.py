@@ -11,11 +11,14 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.events import HostCapacity
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
 from mulligan.language.inputs import format_input
 from mulligan.ports import RunRecord
+from mulligan.service.capacity_checks import pools, refuse_too_large
+from mulligan.service.driver import capacity_for
 from mulligan.service.preflight import refuse_missing_secrets
 from mulligan.service.run_control import Prepared, RunControl
 from mulligan.service.run_reader import RunReader
@@ -109,21 +112,21 @@ class RunNotTakenUp(MulliganError):
     code = "run.not_taken_up"
 
 
-def start_detached(
-    control: RunControl, prepared: Prepared, *, key: str = "", parallel: int | None = None, wait: str = ""
-) -> DetachedRun:
+def start_detached(control: RunControl, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
     """Start a run in the background, see `detach`. Raises `KeyUsed` as `RunControl.start` does."""
     if not control.reader.store.is_shared:
         # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
-    return detach(control.reader, control.start(prepared, key=key)[0], parallel=parallel, wait=wait)
+        (place,) = pools([capacity_for(prepared.capacity)])
+        refuse_too_large(prepared.workflow, place)
+    return detach(control.reader, control.start(prepared, key=key)[0], wait=wait)
 
 
 def detach(
     reader: RunReader,
     run_id: int,
     *,
-    parallel: int | None = None,
+    asked: HostCapacity | None = None,
     wait: str = "",
     program: Sequence[str] = PROGRAM,
 ) -> DetachedRun:
@@ -134,7 +137,7 @@ def detach(
     if _has_workers(reader) and (found := _taken_up(reader, run_id, "", WORKERS_SECONDS)) is not None:
         return found
     log = _log(reader, run_id)
-    pid = _launch([*program, *_words(reader, run_id, parallel, wait)], log)
+    pid = _launch([*program, *_words(reader, run_id, asked, wait)], log)
     found = _taken_up(reader, run_id, log, TAKEN_UP_SECONDS, pid)
     if found is None:
         state = "ended without driving it" if not is_running(pid) else "does not drive it yet"
@@ -170,9 +173,11 @@ def _taken_up(reader: RunReader, run_id: int, log: str, seconds: float, pid: int
         time.sleep(LOOK_SECONDS)
 
 
-def _words(reader: RunReader, run_id: int, parallel: int | None, wait: str) -> list[str]:
+def _words(reader: RunReader, run_id: int, asked: HostCapacity | None, wait: str) -> list[str]:
     words = ["resume", str(run_id), "--home", str(reader.home.folder)]
-    words += ["--parallel", str(parallel)] if parallel else []
+    given = {"--parallel": asked.cpus, "--memory": asked.memory, "--gpus": asked.gpus} if asked else {}
+    for option, value in given.items():
+        words += [option, str(value)] if value is not None else []
     words += ["--wait", wait] if wait else []
     return words
 

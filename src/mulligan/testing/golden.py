@@ -31,6 +31,7 @@ def noted(state: State) -> dict[str, Any]:
             key: {name: getattr(place, name) for name in ("status", "visit", "attempt", "output", "recovered_by")}
             for key, place in sorted(state.places.items())
         },
+        **({"data": {key: [one.version, one.value] for key, one in state.run.data.items()}} if state.run.data else {}),
         "failures": [[r.step, r.visit, r.failure.code, r.target, r.is_closed] for r in state.failures],
     }
 

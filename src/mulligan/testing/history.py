@@ -175,12 +175,17 @@ class History:
     def started(self, key: str, worker: str = "w1", host: str = "h1") -> Self:
         return self.report(r.TaskStarted(self.clock, key, self._attempt(key), worker=worker, host=host))
 
-    def ok(self, *keys: str, output: Any = None, usage: dict[str, Any] | None = None) -> Self:
-        """Let these tasks succeed, one after the other. `usage`: what each reports, such as `{"tokens": 900}`."""
+    def ok(
+        self, *keys: str, output: Any = None, usage: dict[str, Any] | None = None, data: dict[str, Any] | None = None
+    ) -> Self:
+        """Let these tasks succeed, one after the other. `usage`: what each reports, such as `{"tokens": 900}`.
+
+        `data`: the data of the run that each sets.
+        """
         for key in keys:
             attempt = self._attempt(key)
             self.tasks.pop(key, None)
-            self.report(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}))
+            self.report(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}, data=data or {}))
         return self
 
     def fail(self, key: str, exit_code: int = 1, *, usage: dict[str, Any] | None = None, **outcome: Any) -> Self:

@@ -19,9 +19,11 @@ _TASK_ONLY = (
 _WORKER_ONLY = ("MULLIGAN_STORE",)
 
 
-def worker_environment(name: str, inherited: dict[str, str]) -> dict[str, str]:
-    """Return the environment that all tasks of a worker share."""
+def worker_environment(name: str, inherited: dict[str, str], own_programs: str = "") -> dict[str, str]:
+    """Return the environment that all tasks of a worker share. The folder `own_programs` comes last on the PATH."""
     ours = {key: value for key, value in inherited.items() if key not in _TASK_ONLY and key not in _WORKER_ONLY}
+    if own_programs and "PATH" in ours:
+        ours["PATH"] = f"{ours['PATH']}:{own_programs}"
     return {**ours, "MULLIGAN_WORKER": name}
 
 
@@ -39,6 +41,8 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_ERROR": scratch.error,
         "MULLIGAN_PROGRESS": scratch.progress,
         "MULLIGAN_ARTIFACTS": scratch.artifacts,
+        "MULLIGAN_DATA": scratch.data,
+        "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
         "MULLIGAN_CPUS": f"{task.cpus:g}",

@@ -42,6 +42,9 @@ class ScratchFiles(NamedTuple):
     progress: str
     # $MULLIGAN_ARTIFACTS: the manifest of the files that it keeps, which are beside it and begin with this name.
     artifacts: str
+    # $MULLIGAN_DATA: the data of the run. $MULLIGAN_DATA_SET: what the task sets of it.
+    data: str
+    data_set: str
 
 
 class Folders:

@@ -39,18 +39,19 @@ from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
 from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.path_containment import check_paths
 from mulligan.worker.processes import kill_worker_processes
-from mulligan.worker.programs import Programs
+from mulligan.worker.programs import Programs, find_program
 from mulligan.worker.progress_files import ProgressFiles
 from mulligan.worker.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.result_cache import ResultCache
+from mulligan.worker.run_data import with_data
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secret_commands import NotReady
 from mulligan.worker.secrets import Secrets
 from mulligan.worker.supervisor_client import SupervisorClient, SupervisorExited
 from mulligan.worker.task_boundary import TaskBoundary
-from mulligan.worker.task_files import TaskFiles
+from mulligan.worker.task_files import PROGRAM, TaskFiles
 from mulligan.worker.task_reports import (
     START_ERRORS,
     ProcessExit,
@@ -102,9 +103,11 @@ class LocalExecutor:
         self._clock = clock
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
-        self._task_files = TaskFiles(self._folders, name)
+        # A step calls `mulligan data`, also if our program is not on the PATH.
+        has_program = find_program(PROGRAM, os.environ.get("PATH", os.defpath)) is None
+        self._task_files = TaskFiles(self._folders, name, has_program=has_program)
         self._log_limit = LogLimit(self._task_files, log_bytes_max)
-        self._environment = worker_environment(name, dict(os.environ))
+        self._environment = worker_environment(name, dict(os.environ), self._folder if has_program else "")
         self._selector = selectors.DefaultSelector()
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
@@ -446,7 +449,7 @@ class LocalExecutor:
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
-            report = self._large.detach_output(running, report)
+            report = with_data(self._large.detach_output(running, report), running.scratch.data_set)
         self._progress_files.copy(running)
         self._kept_files.take(running, is_reported=isinstance(report, TaskEnded) and not report.reused_run_id)
         self._task_files.clear(running)

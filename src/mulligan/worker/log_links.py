@@ -40,6 +40,25 @@ def link_logs(task: Task, folders: Folders) -> str:
     return "; ".join(problems)
 
 
+def make_log_folders(task: Task, folders: Folders) -> None:
+    """Create the folders of the links before the task starts, so that it may write beside its logs.
+
+    A folder that cannot be created is reported by `link_logs`.
+    """
+    made: set[str] = set()
+    for name, path in task.logs.items():
+        parent = os.path.dirname(path) if isinstance(path, str) else ""
+        if parent in made:
+            continue
+        made.add(parent)
+        try:
+            with _open_link_path(name, path, task, folders) as link:
+                if link.folder is None:
+                    os.makedirs(os.path.dirname(link.name), exist_ok=True)
+        except (OSError, ValueError, InputInvalid):
+            pass
+
+
 class _LinkPath(NamedTuple):
     """Where to create a link: a name in an open folder; or, without one, a path whose folder may not exist."""
 

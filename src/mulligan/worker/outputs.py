@@ -57,7 +57,7 @@ def read_output(out: str, output_file: str, capture: str) -> Any:
 
     NoOutput if it is text that is too large. Nothing asked for it: many programs print a lot.
     """
-    info = _read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
+    info = read_if_there(output_file, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if info is not None:
         return decode_json(info, "$MULLIGAN_OUTPUT")
     return read_printed(out, capture)
@@ -105,7 +105,7 @@ def missing_files(task: Task) -> tuple[str, ...]:
 
 def _parse_reported(path: str) -> tuple[Any, ...]:
     """Parse one object, or a list of them."""
-    info = _read_if_there(path, ERROR_BYTES_MAX, "it")
+    info = read_if_there(path, ERROR_BYTES_MAX, "it")
     if info is None:
         return ()
     if not info.strip():
@@ -149,7 +149,7 @@ def read_ends(path: str) -> LogEnds:
     return LogEnds(head, tail, max(0, before - len(head.encode())))
 
 
-def _read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
+def read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
     """Return the content of the file, or None if it does not exist: the usual case, and exceptions are expensive."""
     return _read(path, bytes_max, label) if _exists(path) else None
 

@@ -103,12 +103,13 @@ class Redactor:
                 name: self.redact_value(getattr(report.outcome, name), is_truncated=True) for name in _TEXT_FIELDS
             }
             output = self.redact_output(report.output)
+            data = self.redact_value(report.data)
             outcome = msgspec.structs.replace(report.outcome, **redacted)
         except RecursionError:
-            outcome, output = Outcome(output_error=TOO_DEEP), None
+            outcome, output, data = Outcome(output_error=TOO_DEEP), None, {}
         # Mostly numbers, but an agent names its model, which may be any text.
         usage = self.redact_value(report.usage)
-        return msgspec.structs.replace(report, outcome=outcome, output=output, usage=usage)
+        return msgspec.structs.replace(report, outcome=outcome, output=output, usage=usage, data=data)
 
     def redact_output(self, output: Any) -> Any:
         """Return a task's output without secrets; raise RecursionError if it is nested too deep."""

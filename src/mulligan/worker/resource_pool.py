@@ -49,15 +49,22 @@ class ResourcePool:
         )
 
     def lacking(self, task: Task) -> str:
-        """Describe what it needs and is missing: `64 cpus (there are 2), 1 gpu (there is none)`."""
+        """Describe what it needs and is missing, and the option that replaces what there is.
+
+        For example `64 cpus (there are 2; --parallel 64 allows it), 1 gpu (there is none; --gpus 1 allows it)`.
+        """
         parts = []
         if task.cpus > self.cpus + _EPSILON:
-            parts.append(f"{task.cpus:g} cpus ({_availability(self.cpus, f'{self.cpus:g}')})")
+            there = _availability(self.cpus, f"{self.cpus:g}")
+            parts.append(f"{task.cpus:g} cpus ({there}; --parallel {math.ceil(task.cpus)} allows it)")
         if (task.memory or 0) > self.memory:
-            parts.append(f"{format_size(task.memory or 0)} of memory (there is {format_size(self.memory)})")
+            there = f"there is {format_size(self.memory)}; --memory {_size_option(task.memory or 0)} allows it"
+            parts.append(f"{format_size(task.memory or 0)} of memory ({there})")
         if task.gpus > self.gpus:
-            parts.append(f"{pluralize(task.gpus, 'gpu')} ({_availability(self.gpus, str(self.gpus))})")
-        parts += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
+            there = _availability(self.gpus, str(self.gpus))
+            parts.append(f"{pluralize(task.gpus, 'gpu')} ({there}; --gpus {task.gpus} allows it)")
+        absent = (label for label in task.labels if label not in self.labels)
+        parts += [f"label '{label}' (it has none; a worker with --labels {label} has it)" for label in absent]
         return ", ".join(parts)
 
     def fits(self, task: Task) -> bool:
@@ -163,6 +170,14 @@ class Prefetch:
 def is_plain_shell(task: Task) -> bool:
     """Whether it is a shell task that asks for one cpu and nothing else."""
     return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
+
+
+def _size_option(bytes_: int) -> str:
+    """A size that is at least as large, as an option takes it."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if bytes_ % size == 0:
+            return f"{bytes_ // size}{unit}"
+    return f"{math.ceil(bytes_ / (1 << 20))}MiB"
 
 
 def _availability(number: float, shown: str) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import selectors
+import shlex
+import sys
 from collections.abc import Iterable
+
+import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.workflow import AGENT
@@ -17,19 +22,24 @@ from mulligan.worker.folders import (
     move_file,
     write_private_file,
 )
-from mulligan.worker.log_links import link_logs
+from mulligan.worker.log_links import link_logs, make_log_folders
 from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.warm_child import WarmChild
 
+# How a step calls us: `mulligan data`.
+PROGRAM = "mulligan"
+
 
 class TaskFiles:
     """Give each task its scratch files, and leave nothing in them for the next task."""
 
-    def __init__(self, folders: Folders, worker: str) -> None:
+    def __init__(self, folders: Folders, worker: str, *, has_program: bool = False) -> None:
         self._folders = folders
         self._worker = worker
+        # Whether the folder has our own command line, for steps that would not find it.
+        self._has_program = has_program
         self._free: list[ScratchFiles] = []
         self._last_number = 0
         self._is_ready = False
@@ -38,17 +48,26 @@ class TaskFiles:
         """Create the folder when the first task comes, so that the start of a worker does not wait for the disk."""
         if not self._is_ready:
             self._folders.make_worker(self._worker)
+            self._write_program()
             self._is_ready = True
 
     def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
         """Create the folder again if it was removed; return whether it was. Running tasks have lost their files."""
         try:
             is_new = self._folders.make_worker(self._worker)
+            if is_new:
+                self._write_program()
         except OSError:
             return False
         for running in running_tasks if is_new else ():
             running.has_lost_files = True
         return is_new
+
+    def _write_program(self) -> None:
+        if self._has_program:
+            path = f"{self._folders.worker(self._worker)}/{PROGRAM}"
+            write_private_file(path, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m mulligan "$@"\n')
+            os.chmod(path, 0o700)
 
     def take_scratch(self) -> ScratchFiles:
         if self._free:
@@ -57,9 +76,13 @@ class TaskFiles:
         return self._folders.scratch(self._worker, self._last_number)
 
     def prepare(self, running: RunningTask) -> None:
-        """Write the file that any kind of task may get: $MULLIGAN_FAILURE_CONTEXT."""
+        """Write the files that any kind of task may get: failure context, data; make the folders of its logs."""
+        if running.resolved.task.logs:
+            make_log_folders(running.resolved.task, self._folders)
         if running.resolved.task.context:
             write_private_file(running.scratch.context, running.resolved.task.context)
+        if running.resolved.task.data:
+            write_private_file(running.scratch.data, msgspec.json.encode(running.resolved.task.data).decode())
 
     def logs(self, task: Task) -> Logs:
         """Return the final paths of its logs; most logs are empty and never get there."""
@@ -114,9 +137,11 @@ class TaskFiles:
             running.pipes.remove_empty()
             if not running.child:
                 running.pipes.close()
-        used = [scratch.output, scratch.error, *running.spooled_files]
+        used = [scratch.output, scratch.error, scratch.data_set, *running.spooled_files]
         if running.has_progress:
             used.append(scratch.progress)
+        if running.lease.task.data:
+            used.append(scratch.data)
         if running.has_named_logs or (not running.child and not self._rename_logs(running)):
             used += [scratch.out, scratch.err]
         if running.lease.task.context:

@@ -63,6 +63,13 @@ def test_what_each_attempt_wrote_is_found_under_torcs_names(live: Live) -> None:
     assert (folder / f"{stem}_a2.o").read_text() == "mended\n"
 
 
+def test_the_output_folder_exists_when_the_first_job_starts(live: Live) -> None:
+    ran = live.run("name: w\njobs: [{name: a, command: 'echo hi > $TORC_OUTPUT_DIR/mine'}]\n")
+
+    assert ran.status == "completed"
+    assert live.lines("output/mine") == ["hi"]
+
+
 def test_the_output_folder_may_be_anywhere_as_it_may_in_torc(live: Live, tmp_path: Path) -> None:
     ran = live.run(ENVIRONMENT, inputs={"output_dir": str(tmp_path / "scratch")})
 

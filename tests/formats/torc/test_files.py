@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from .reading import job, jobs, ours, refusal, warned, warnings
+from mulligan.formats import convert, examine
+
+from .reading import job, jobs, loaded, ours, refusal, warned, warnings
 
 FILES = "files: [{name: raw, path: in/raw.csv}, {name: clean, path: out/clean.csv}]"
 
@@ -134,7 +139,7 @@ def test_who_reads_user_data_needs_who_writes_it() -> None:
     )
 
     assert found["c"]["needs"] == ["a", "b"]
-    assert found["d"] == {"shell": "x 1", "needs": ["e"]}
+    assert found["d"] == {"shell": "x ${run.data.w}", "needs": ["e"]}
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
@@ -186,14 +191,6 @@ REFUSED = [
         "'path' depends on 'i', but the name 'f' does not\n"
         "  2 | files: [{name: f, path: 'f{i}', parameters: {i: 1:2}}]\n"
         "    |                         ^^^^^^ add '{i}' to the name, or remove it from 'path'",
-    ),
-    # two who write one file at the same time
-    (
-        "files: [{name: f, path: f}]\njobs:\n- {name: a, command: x, output_files: [f]}\n"
-        "- {name: b, command: x, output_files: [f]}",
-        "error[language.writers]: w.yaml:5:39: steps 'a' and 'b' both write 'f', and neither comes first\n"
-        "  5 | - {name: b, command: x, output_files: [f]}\n"
-        "    |                                       ^ let one need the other, or write another file",
     ),
     # a value that never comes
     (
@@ -249,7 +246,7 @@ def test_user_data_without_a_name_is_left_out_and_that_is_said() -> None:
     )
 
 
-def test_that_nobody_can_write_user_data_is_said_once() -> None:
+def test_a_job_that_does_not_set_the_user_data_that_it_writes_is_warned_of_once() -> None:
     said = warned(
         "name: w\nuser_data: [{name: u}, {name: v}]\njobs:\n"
         "- {name: a, command: x, output_user_data: [u, v]}\n- {name: b, command: x, output_user_data: [v]}\n"
@@ -257,27 +254,92 @@ def test_that_nobody_can_write_user_data_is_said_once() -> None:
 
     assert said == (
         "warning[language.user_data]: w.yaml:4:43: "
-        "'a' cannot write user data here: 'u' only makes other jobs wait for it\n"
+        "job 'a' writes user data 'u', and its command does not set it\n"
         "  4 | - {name: a, command: x, output_user_data: [u, v]}\n"
-        "    |                                           ^ let the job write a file that the other jobs read"
+        "    |                                           ^ let it run: mulligan data set u VALUE"
     )
 
 
-def test_user_data_that_no_command_has_in_it_is_kept_and_told_of_once() -> None:
+def test_user_data_that_no_command_has_in_it_is_data_of_the_run_and_there_is_one_warning() -> None:
     text = (
         "name: w\nuser_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\njobs:\n"
         "- {name: a, command: 'x ${user_data.input.w}', input_user_data: [v]}\n"
     )
 
     assert warned(text) == (
-        "warning[language.user_data]: w.yaml:2:20: no command refers to user data 'u' and 'v': kept but not used\n"
+        "warning[language.user_data]: w.yaml:2:20: "
+        "no command refers to user data 'u' and 'v': there is no server to get it from\n"
         "  2 | user_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\n"
-        "    |                    ^ write ${user_data.input.u} in a command to insert its value"
+        "    |                    ^ write ${user_data.input.u} in a command, or: mulligan data get u"
     )
-    assert ours(text)["x-torc"] == {"user_data": [{"name": "u", "data": 1}, {"name": "v", "data": [2]}]}
+    assert ours(text)["data"] == {"u": 1, "v": [2]}
+    assert not warnings(text.replace("command: 'x ", "command: 'mulligan data get v; x "))
+
+
+def test_user_data_that_is_too_large_for_a_run_is_kept_and_there_is_a_warning() -> None:
+    text = f"name: w\nuser_data: [{{name: u, data: {'x' * 70_000}}}]\njobs: [{{name: a, command: x}}]\n"
+
+    assert warnings(text) == ["the user data 'u' is too large: kept but not used"]
+    assert [item["name"] for item in ours(text)["x-torc"]["user_data"]] == ["u"]
+
+
+QUOTED = [
+    ("x ${user_data.input.u}", "x ${run.data.u}"),
+    ('x "${user_data.input.u}"', 'x "${run.data.u}"'),
+    ("x '${user_data.input.u} and'", "x ''\"${run.data.u}\"' and'"),
+    ("x ${user_data.input.u.v}", 'x ${run.data["u.v"]}'),
+]
+
+
+@pytest.mark.parametrize(("command", "shell"), QUOTED)
+def test_user_data_that_a_job_writes_is_filled_in_when_the_step_starts(command: str, shell: str) -> None:
+    found = jobs(
+        "- {name: a, command: mulligan data set u 1, output_user_data: [u, u.v]}\n"
+        f"- name: b\n  command: {json.dumps(command)}\n",
+        "user_data: [{name: u}, {name: u.v}]",
+    )
+
+    assert found["b"] == {"shell": shell, "needs": ["a"]}
 
 
 def test_a_file_that_no_job_uses_is_told_of_where_it_stands() -> None:
     said = warnings("name: w\nfiles: [{name: f, path: f}]\njobs: [{name: a, command: x}]\n")
 
     assert said == ["the file 'f' is declared and never read or written"]
+
+
+def test_of_the_files_of_one_entry_that_no_job_uses_there_is_one_warning() -> None:
+    file = "{name: 'f_{i}_{k}', path: 'f{i}{k}', parameters: {i: 1:3, k: 1:6}}"
+    job = "{name: a, command: x, output_files: [f_1_1]}"
+
+    assert warnings(f"name: w\nfiles: [{file}]\njobs: [{job}]\n") == [
+        "the file 'f_1_2' and 16 others of the same entry are declared and never read or written"
+    ]
+
+
+UNORDERED = """
+name: w
+files: [{name: f, path: f.txt}]
+jobs:
+- {name: a, command: echo a > f.txt, output_files: [f]}
+- {name: b, command: echo b > f.txt, output_files: [f]}
+- {name: c, command: cat f.txt, input_files: [f]}
+"""
+
+
+def test_two_jobs_may_write_one_file_at_the_same_time_as_in_torc_and_there_is_a_warning() -> None:
+    assert warned(UNORDERED) == (
+        "warning[language.writers]: w.yaml:6:52: steps 'a' and 'b' both write 'f', and neither comes first\n"
+        "  6 | - {name: b, command: echo b > f.txt, output_files: [f]}\n"
+        "    |                                                    ^ let one need the other, or write another file"
+    )
+    assert [need.of for need in loaded(UNORDERED).steps[2].needs] == ["a", "b"]
+
+
+def test_what_torc_allows_is_allowed_in_the_converted_file_too(tmp_path: Path) -> None:
+    (tmp_path / "torc.yaml").write_text(UNORDERED)
+
+    ours = tmp_path / "ours.yaml"
+    ours.write_text(convert(tmp_path / "torc.yaml").text)
+
+    assert [warning.shown_code for warning in examine(ours).warnings] == ["language.writers"]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.errors import LanguageError
+from mulligan.errors import LanguageError, render_warnings
 from mulligan.formats import convert, examine, load
 
 EVERYTHING: dict[str, Any] = {
@@ -152,3 +152,14 @@ def test_every_syntax_says_the_same(tmp_path: Path) -> None:
     first, *others = (load(tmp_path / name) for name in ("w.json", "w.json5", "w.yaml"))
 
     assert others == [first, first]
+
+
+def test_a_file_with_thousands_of_warnings_prints_a_few_of_each_kind(tmp_path: Path) -> None:
+    files = "\n".join(f"- {{name: f{number}, path: f{number}}}" for number in range(3000))
+    (tmp_path / "w.yaml").write_text(f"name: w\njobs: [{{name: a, command: x}}]\nfiles:\n{files}\n")
+
+    found = convert(tmp_path / "w.yaml")
+
+    assert len(found.warnings) == 3000
+    assert len("\n".join(render_warnings(found.warnings))) < 5000
+    assert "# and 2,990 more warnings of the kind language.unused_file" in found.text

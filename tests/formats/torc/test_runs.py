@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.errors import MulliganError
+from mulligan.errors import InputInvalid, MulliganError
 from mulligan.service.driver import Capacity
 
 from ...live.runner import Live, Ran
@@ -243,14 +243,14 @@ def test_of_jobs_that_are_ready_the_largest_goes_first(live_file: Live, method: 
     assert [fact.place for fact in ran.facts(e.AttemptStarted) if fact.place in order] == order
 
 
-def test_a_job_that_asks_for_more_than_there_is_fails_and_says_so(live_file: Live) -> None:
-    ran = live_file.run("""
-        name: packed
-        resource_requirements: [{name: r, num_cpus: 64, memory: 64m}]
-        jobs: [{name: a, command: 'true', resource_requirements: r}]
-    """)
+def test_a_job_that_asks_for_more_than_there_is_is_refused_before_anything_runs(live_file: Live) -> None:
+    with pytest.raises(InputInvalid) as refused:
+        live_file.run(
+            "name: big\nresource_requirements: [{name: r, num_cpus: 64, memory: 64m}]\n"
+            "jobs: [{name: a, command: 'true', resource_requirements: r}]\n"
+        )
 
-    assert ran.steps["a"]["failure"]["code"] == "NO_CAPACITY"
+    assert "64 cpus (there are 4; --parallel 64 allows it)" in str(refused.value)
 
 
 PACKED = """
@@ -283,14 +283,66 @@ def test_how_much_runs_at_once_can_be_said(live_file: Live) -> None:
     """A job of a cluster's file asks for more than any laptop has: whoever runs it says that it may."""
     live_file.write(
         "big.yaml",
-        "name: big\nresource_requirements: [{name: r, num_cpus: 4096, memory: 64m}]\n"
+        "name: big\nresource_requirements: [{name: r, num_cpus: 4096, num_gpus: 99, memory: 900t}]\n"
         "jobs: [{name: a, command: 'true', resource_requirements: r}]\n",
     )
 
     codes = []
-    for more in ((), ("--parallel", "4096")):
+    for more in ((), ("--parallel", "4096", "--gpus", "99", "--memory", "900TiB")):
         with live_file.process("run", "big.yaml", *more) as process:
             process.communicate()
             codes.append(process.returncode)
 
-    assert codes == [1, 0]
+    assert codes == [2, 0]
+
+
+def test_a_workflow_without_jobs_runs_to_its_end(live: Live) -> None:
+    action = "{trigger_type: on_workflow_complete, action_type: run_commands, commands: [touch done]}"
+
+    ran = live.run(f"name: empty\njobs: []\nactions: [{action}]\n")
+
+    assert ran.status == "completed"
+    assert (live.folder / "output" / "done").exists()
+
+
+# Torc's tutorial on user data, with our command for setting it.
+USER_DATA = """
+name: user data
+user_data: [{name: config}, {name: plan, data: {layers: 3}}]
+jobs:
+  - name: generate
+    command: mulligan data set config "{\\"rate\\":0.1, \\"note\\":\\"it is\\"}"
+    output_user_data: [config]
+  - name: train
+    command: |
+      echo '${user_data.input.config}' > quoted
+      echo ${user_data.input.config} > plain
+      echo '${user_data.input.plan}' > plan
+  - name: check
+    command: mulligan data get config > got
+    input_user_data: [config]
+"""
+
+
+def test_user_data_that_one_job_sets_is_read_by_the_jobs_after_it(live_file: Live) -> None:
+    ran = live_file.run(USER_DATA)
+
+    assert ran.status == "completed"
+    config = '{"rate":0.1,"note":"it is"}'
+    assert {name: live_file.lines(name) for name in ("quoted", "plain", "got", "plan")} == {
+        **{name: [config] for name in ("quoted", "plain", "got")},
+        "plan": ['{"layers":3}'],
+    }
+    assert ran.shown["data"]["config"]["version"] == 2
+
+
+def test_user_data_that_a_job_forgets_to_set_is_empty(live_file: Live) -> None:
+    ran = live_file.run("""
+        name: forgotten
+        user_data: [{name: u}]
+        jobs:
+          - {name: a, command: 'true', output_user_data: [u]}
+          - {name: b, command: 'echo "<${user_data.input.u}>"'}
+    """)
+
+    assert ran.steps["b"]["output"] == "<>"

@@ -252,10 +252,6 @@ def test_what_is_wrong_with_a_job_of_parameters_is_said_once() -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 REFUSED = [
-    (
-        "jobs: []",
-        "error[language.type]: w.yaml:2:7: 'jobs' is an empty list\n  2 | jobs: []\n    |       ^ add '- name: NAME'",
-    ),
     # all problems at once
     (
         "jobs: [{name: a}, {command: x}, 3, {name: 5, command: x}]\nfiles: 3\nuse_pending_failed: 1",

@@ -26,6 +26,8 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.formatting import format_size
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.run_data import size_problem
 from mulligan.core.model.spending import spent_from_usage
 from mulligan.core.model.workflow import END, is_group
 from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
@@ -69,6 +71,8 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         forced=report.forced,
         labels=report.labels,
         callers_budget=report.callers_budget,
+        capacity=report.capacity,
+        data=report.data,
     )
 
 
@@ -225,7 +229,7 @@ def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
 
 def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
-    found, notes = classify(report.outcome)
+    found, notes = classify(_with_data_problem(now, report))
     warnings = tuple(add_location(now, place, note) for note in notes) if notes else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         if not report.reused_run_id:
@@ -237,9 +241,11 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
             usage=report.usage,
             warnings=warnings,
             files=report.files,
-            fingerprint=report.fingerprint,
+            # A run that takes over the result would lack the data.
+            fingerprint="" if report.data else report.fingerprint,
             reused_run_id=report.reused_run_id,
             artifacts=report.artifacts,
+            data=report.data,
         )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt, spent_from_usage(report.usage).as_usage)
@@ -252,6 +258,12 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
         warnings=warnings,
         artifacts=report.artifacts,
     )
+
+
+def _with_data_problem(now: Now, report: r.TaskEnded) -> Outcome:
+    """The outcome; its output is not valid if the data that it sets is too large."""
+    problem = size_problem(now.state.run.data, report.data) if report.data else ""
+    return msgspec.structs.replace(report.outcome, output_error=problem) if problem else report.outcome
 
 
 def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:

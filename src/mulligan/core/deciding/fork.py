@@ -9,6 +9,8 @@ import msgspec
 from mulligan.core.model.events import Kept
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.errors import UnknownStep
@@ -115,3 +117,9 @@ def _keep(old: State, place: Place) -> Kept:
         fingerprint=place.fingerprint if is_whole else "",
         run_id=(place.result_run_id or old.run.run_id) if is_whole and place.fingerprint else 0,
     )
+
+
+def kept_data(state: State, kept: Iterable[Kept]) -> dict[str, DataValue]:
+    """The data of the run that a fork takes over: what the kept steps have set."""
+    steps = {one.step for one in kept}
+    return {name: one for name, one in state.run.data.items() if one.place and step_name(one.place) in steps}

@@ -241,16 +241,29 @@ def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
 
 
 def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
-    """Complete the place. A step chooses its edges first; to find none may itself be a failure."""
+    """Complete the place: its data is set, and a step chooses its edges; to find none may itself be a failure."""
+    if place.data:
+        return _complete_with_data(now, place, output, recovered_by)
+    return iter((_completion(now, place, output, recovered_by),))
+
+
+def _complete_with_data(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
+    for name, value in place.data.items():
+        before = now.state.run.data.get(name)
+        version = before.version + 1 if before is not None else 1
+        yield e.DataSet(place.key, place.attempt, name, value, version)
+    # After that, so that the conditions of edges read the new data.
+    yield _completion(now, place, output, recovered_by)
+
+
+def _completion(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
     if place.role != "step":
-        fact: e.Fact = e.CommandCompleted(
+        return e.CommandCompleted(
             place.key, place.parent, role=place.role, index=place.index, output=output, recovered_by=recovered_by
         )
-    elif place.key == END:
-        fact = _end_completed(now, place, output, recovered_by)
-    else:
-        fact = _step_completed(now, place, output, recovered_by)
-    return iter((fact,))
+    if place.key == END:
+        return _end_completed(now, place, output, recovered_by)
+    return _step_completed(now, place, output, recovered_by)
 
 
 def _end_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:

@@ -52,7 +52,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         reads={name: path_of(state, above, name) for name in above.spec.reads},
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
-        after=_upstream_traces(state, above),
+        after=_upstream_traces(state, above) | _data_trace(state),
     )
 
 
@@ -80,6 +80,12 @@ def _upstream_traces(state: State, step: Place) -> dict[str, str]:
     if step.spec.reads or step.spec.cache is not None:
         return {}
     return {name: _trace_of(state, state.places[name]) for name in sorted(state.graph.sources(step.key))}
+
+
+def _data_trace(state: State) -> dict[str, str]:
+    """A hash of the data of the run: any step may read it."""
+    data = {name: one.value for name, one in state.run.data.items()}
+    return {"run.data": digest_of(data)} if data else {}
 
 
 def _trace_of(state: State, place: Place) -> str:

@@ -110,6 +110,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     reuse: Reuse | None = None
     # For an agent under a budget: what it may spend.
     budget: Budget | None = None
+    # The data of the run.
+    data: dict[str, Any] = {}
 
     @property
     def is_small(self) -> bool:
@@ -181,6 +183,7 @@ def make_task(state: State, key: str) -> Task:
         _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
         reuse_of(state, place) if may_be_reused else None,
         remaining_budget(state, place) if context is not None else None,
+        {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
     )
 
 

@@ -15,6 +15,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, Place, State
 from mulligan.errors import IllegalTransition
@@ -28,6 +29,8 @@ _FILE_BINDINGS = ("file.", "folder.file.")
 def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     _set_attempt(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
+    if place.data:
+        place.data = {}
     if place.spec.file_paths:
         place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_FILE_BINDINGS)}
     if place.climb is not NO_CLIMB:
@@ -88,6 +91,8 @@ def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, ent
         _record_result(state, place, fact)
     if fact.warnings:
         place.warnings = (*place.warnings, *fact.warnings)
+    if fact.data:
+        place.data = fact.data
 
 
 def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None:
@@ -108,6 +113,8 @@ def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.
 
 def _fail(place: Place, failure: Failure, entry: e.Entry) -> None:
     place.failure, place.output, place.fingerprint = failure, None, ""
+    if place.data:
+        place.data = {}
     _end_attempt(place)
     tries = place.climb.tries + 1
     place.climb = _replace(place.climb, tries=tries, failure_seq=entry.seq, advice=None, rejected=None)
@@ -379,6 +386,13 @@ def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> 
     place.warnings = (*place.warnings, fact.failure)
 
 
+def _data_set(state: State, fact: e.DataSet, entry: e.Entry) -> None:
+    place = state.touch(fact.place)
+    place.data = {name: value for name, value in place.data.items() if name != fact.name}
+    new = DataValue(fact.value, fact.version, fact.place, fact.attempt)
+    state.run.data = {**state.run.data, fact.name: new}
+
+
 def _no_change(state: State, fact: e.Fact, entry: e.Entry) -> None:
     """A fact for the record that changes nothing."""
 
@@ -416,5 +430,6 @@ PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.UndoCompleted: _undo_ended,
     e.UndoFailed: _undo_ended,
     e.WarningRecorded: _warning_recorded,
+    e.DataSet: _data_set,
     e.ReportRefused: _no_change,
 }

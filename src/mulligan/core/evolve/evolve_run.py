@@ -27,6 +27,7 @@ from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, raise_budget
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Arc
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import held_places
 from mulligan.core.state.state import (
@@ -84,6 +85,8 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     run.changed_only, run.forced = fact.changed_only, fact.forced
     run.callers_budget = fact.callers_budget
+    if state.workflow.data or fact.data:
+        run.data = {**{name: DataValue(value) for name, value in state.workflow.data.items()}, **fact.data}
     for name, node in state.graph.nodes.items():
         place = Place(name, "step", node.step, "waiting")
         place.open_needs = len(node.needs) + len(node.waits)

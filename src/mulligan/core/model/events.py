@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget
 
 Rung = Literal["retry", "handle", "triage", "route"]
@@ -53,6 +54,14 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     fingerprint: str = ""
     # The run that produced a result with a fingerprint.
     run_id: int = 0
+
+
+class HostCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run was started with in place of what its machine has: processors, bytes of memory, GPUs."""
+
+    cpus: int | None = None
+    memory: int | None = None
+    gpus: int | None = None
 
 
 class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,6 +121,10 @@ class RunStarted(Fact):
     labels: dict[str, str] = {}
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
+    # For the processes that drive it later.
+    capacity: HostCapacity | None = None
+    # In a fork: the data that the kept steps have set.
+    data: dict[str, DataValue] = {}
 
 
 class RunPaused(Fact):
@@ -393,6 +406,8 @@ class AttemptSucceeded(Fact):
     reused_run_id: int = 0
     # References to the files that the step kept.
     artifacts: tuple[dict[str, Any], ...] = ()
+    # The data of the run that it sets if its result is accepted.
+    data: dict[str, Any] = {}
 
 
 class AttemptFailed(Fact):
@@ -582,6 +597,16 @@ class WarningRecorded(Fact):
     failure: Failure
 
 
+class DataSet(Fact):
+    """A value of the data of the run was set: the result of the attempt that set it was accepted."""
+
+    place: str
+    attempt: int
+    name: str
+    value: Any
+    version: int
+
+
 class ReportRefused(Fact):
     """A report was late, a duplicate, or about something that no longer runs. It changed nothing."""
 
@@ -644,6 +669,7 @@ AnyFact = (
     | UndoCompleted
     | UndoFailed
     | WarningRecorded
+    | DataSet
     | ReportRefused
 )
 

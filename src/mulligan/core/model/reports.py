@@ -7,10 +7,11 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
-from mulligan.core.model.events import Kept
+from mulligan.core.model.events import HostCapacity, Kept
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import Budget
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
@@ -46,6 +47,8 @@ class RunRequested(Report):
     labels: dict[str, str] = {}
     # For a child run: what the agents of the caller may still spend.
     callers_budget: Budget | None = None
+    capacity: HostCapacity | None = None
+    data: dict[str, DataValue] = {}
 
 
 class TaskStarted(Report):
@@ -66,6 +69,8 @@ class TaskEnded(Report):
     fingerprint: str = ""
     reused_run_id: int = 0
     artifacts: tuple[dict[str, Any], ...] = ()
+    # The data of the run that it sets.
+    data: dict[str, Any] = {}
 
 
 class LeaseExpired(Report):

@@ -340,6 +340,8 @@ class Workflow(_Frozen):
     callers_secrets: tuple[Secret, ...] = ()
     # What the agents of a run may spend in all rounds and in its child runs.
     budget: Budget | None = None
+    # The data of a run when it starts.
+    data: dict[str, Any] = {}
 
 
 def with_callers_secrets(child: Workflow, caller: Workflow) -> Workflow:

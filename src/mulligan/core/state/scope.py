@@ -317,6 +317,7 @@ def _failed_combination(state: State, place: Place) -> dict[str, Any]:
 def run_view(state: State, place: Place) -> dict[str, Any]:
     """`run`: with all steps and failures for `end`, without them for other places."""
     view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
+    view["data"] = {name: one.value for name, one in state.run.data.items()}
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
         view["failures"] = _failure_views(state)

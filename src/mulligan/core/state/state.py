@@ -19,6 +19,7 @@ from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.spending import NOTHING_SPENT, Spent
 from mulligan.core.model.workflow import END, Budget, Command, Step, Workflow
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
@@ -177,6 +178,8 @@ class Place(msgspec.Struct):
     spent: Spent = NOTHING_SPENT
     # In a fork: the run whose result is kept here; 0 if the step ran here or took over the result itself.
     kept_run_id: int = 0
+    # The data of the run that its attempt sets if its result is accepted.
+    data: dict[str, Any] = {}
 
     @property
     def result_run_id(self) -> int:
@@ -324,6 +327,7 @@ class Run(msgspec.Struct):
     spent: Spent = NOTHING_SPENT
     budgets: dict[str, Budget] = {}
     callers_budget: Budget | None = None
+    data: dict[str, DataValue] = {}
 
     @property
     def present_version(self) -> str:

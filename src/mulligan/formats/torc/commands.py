@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import DataItem, Job
@@ -19,32 +20,55 @@ _UNEXPANDED = (SINGLE_QUOTES, QUOTED_DOCUMENT)
 _REFERENCE = lazy_regex(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
 
 
+# What reads or sets the data of a run in a command.
+GETS_DATA = lazy_regex(r"\bmulligan\s+data\s+get\b|\bMULLIGAN_DATA\b")
+SETS_DATA = lazy_regex(r"\bmulligan\s+data\s+set\b|\bMULLIGAN_DATA_SET\b")
+
+
+def note_references(job: Job, files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
+    """Add what `${files.input.NAME}` and the like name to the job's inputs and outputs."""
+    known = {"files": files, "user_data": user_data}
+    for key, text in _texts_with_references(job):
+        node = job.at(key)
+        for what, way, name in _REFERENCE.findall(text):
+            if not known[what].find(name, node):
+                continue
+            named = job.lists.setdefault(f"{way}_{what}", [])
+            if name not in (text for text, _ in named):
+                named.append((name, node if isinstance(node, Scalar) else scalar("", node)))
+
+
 def fill_in_references(job: Job, files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
-    """Fill in `${files.input.NAME}` and the like, and add what they name to the job's inputs and outputs."""
+    """Fill in what they name: a path; the value of user data, or an expression if a job writes that."""
+    known = {"files": files.by_name, "user_data": user_data.by_name}
+
+    def value_of(found: re.Match[str]) -> str:
+        what, way, name = found.groups()
+        item = known[what].get(name)
+        if item is None:
+            return found.group()
+        item.is_in_command = True
+        is_varying = what == "user_data" and way == "input" and item.writers
+        return _expression(item) if is_varying else item.text
+
+    for key, text in _texts_with_references(job):
+        job.texts[key] = _REFERENCE.sub(value_of, text)
+
+
+def _texts_with_references(job: Job) -> Iterator[tuple[str, str]]:
     for key in ("invocation_script", "command"):
         text = job.texts.get(key, "")
         if "${files." in text or "${user_data." in text:
-            job.texts[key] = _REFERENCE.sub(_ReferenceFiller(job, job.at(key), files, user_data), text)
+            yield key, text
 
 
-class _ReferenceFiller:
-    """Replaces each reference in one text."""
+def _expression(item: DataItem) -> str:
+    """The value of user data when the step starts."""
+    return f"${{{_MARK}.{item.key}}}" if item.key.isidentifier() else f'${{{_MARK}["{item.key}"]}}'
 
-    def __init__(self, job: Job, node: Node, files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
-        self._job = job
-        self._node = node
-        self._known = {"files": files, "user_data": user_data}
 
-    def __call__(self, found: re.Match[str]) -> str:
-        what, way, name = found.groups()
-        items = self._known[what].find(name, self._node)
-        if not items:
-            return found.group()
-        named = self._job.lists.setdefault(f"{way}_{what}", [])
-        if name not in (text for text, _ in named):
-            named.append((name, self._node if isinstance(self._node, Scalar) else scalar("", self._node)))
-        items[0].is_in_command = True
-        return items[0].text
+# The data of a run, as expressions read it.
+_MARK = "run.data"
 
 
 def shell_text(job: Job) -> Scalar:
@@ -52,7 +76,7 @@ def shell_text(job: Job) -> Scalar:
     node = job.at("command")
     command = job.texts.get("command", "")
     before = job.texts.get("invocation_script")
-    return _node_for(escape_shell(f"{before} {command}" if before else command), node)
+    return _node_for(escape_shell(_expand_in_quotes(f"{before} {command}" if before else command)), node)
 
 
 def script_text(node: Node) -> Scalar:
@@ -74,6 +98,22 @@ def escape_shell(text: str) -> str:
         return text  # the language reports why
     for offset in sorted((spot.placeholder.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
         text = f"{text[:offset]}${text[offset:]}"
+    return text
+
+
+def _expand_in_quotes(text: str) -> str:
+    """Let the data of a run be filled in within single quotes too, as Torc fills in everywhere: `'…'"${…}"'…'`."""
+    if f"${{{_MARK}" not in text:
+        return text
+    try:
+        spots = scan(text, Names(frozenset(), ROOTS)).sites
+    except ShellRefused:
+        return text  # the language reports why
+    quoted = (spot.placeholder.offset for spot in spots if spot.danger == SINGLE_QUOTES)
+    for offset in sorted(quoted, reverse=True):
+        if text.startswith(f"${{{_MARK}", offset):
+            end = text.index("}", offset) + 1
+            text = f"{text[:offset]}'\"{text[offset:end]}\"'{text[end:]}"
     return text
 
 

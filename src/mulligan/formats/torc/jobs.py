@@ -21,7 +21,7 @@ from mulligan.language.shapes import Fields
 class DataItem:
     """A file or a piece of user data, with the jobs that write it. `text` replaces a reference in commands."""
 
-    __slots__ = ("is_empty", "is_in_command", "key", "name", "name_node", "node", "text", "writers")
+    __slots__ = ("is_empty", "is_in_command", "key", "name", "name_node", "node", "text", "value", "writers")
 
     def __init__(self, name: str, key: str, text: str, name_node: Scalar, node: Node) -> None:
         self.name = name
@@ -31,6 +31,8 @@ class DataItem:
         self.node = node
         # User data without a value.
         self.is_empty = False
+        # The value of user data.
+        self.value: Any = None
         # A command refers to it.
         self.is_in_command = False
         self.writers: list[Job] = []
@@ -60,6 +62,7 @@ class Job:
         "step",
         "texts",
         "user_data",
+        "values",
     )
 
     def __init__(self, number: int, step: str, made: ExpandedEntry) -> None:
@@ -72,6 +75,7 @@ class Job:
         self.form = made.form
         self.texts = made.texts
         self.lists = made.lists
+        self.values = made.values
         self.declared: list[Dependency] = []
         # Files and user data, one tuple per name or expression.
         self.inputs: list[tuple[DataItem, ...]] = []
@@ -138,6 +142,8 @@ def read_user_data(workflow: Fields, expansion: Expansion) -> dict[str, DataItem
             translation.warn("user_data", "user data without a name is ignored", form.node)
         elif expansion.is_new("user data", name, form.at("name")):
             found[name] = _user_data_item(name, form, translation)
+    for name, key in Names.of_data().fit_all(found).items():
+        found[name].key = key
     return found
 
 
@@ -151,7 +157,7 @@ def _user_data_item(name: str, form: Fields, translation: Translation) -> DataIt
         value = plain(data)
     text = msgspec.json.encode(value).decode()
     found = DataItem(name=name, key=name, text=text, name_node=name_node, node=form.node)
-    found.is_empty = value is None
+    found.is_empty, found.value = value is None, value
     return found
 
 

@@ -50,7 +50,7 @@ _RANGE = lazy_regex(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
 _LIKE_RANGE_OR_LIST = lazy_regex(rf"\[|{_NUMBER}\s*:")
 # An item of a list: quoted, possibly with commas, or up to the next comma.
 _ITEM = lazy_regex(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
-_PLACEHOLDER = lazy_regex(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
+PLACEHOLDER = lazy_regex(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
 _PADDED = lazy_regex(r"0(\d{1,2})d")
 _ROUNDED = lazy_regex(r"\.(\d{1,2})f")
 
@@ -223,13 +223,13 @@ class ParameterTexts:
 
     def used_parameters(self, text: str) -> list[str]:
         """The parameters in a text, in order."""
-        found = (name for mark, name, _ in _PLACEHOLDER.findall(text) if not mark and name in self.names)
+        found = (name for mark, name, _ in PLACEHOLDER.findall(text) if not mark and name in self.names)
         return list(dict.fromkeys(found))
 
     def _render(self, node: Scalar) -> Render | None:
         parts: list[str | tuple[str, str, str]] = []
         position = 0
-        for hole in _PLACEHOLDER.finditer(node.text):
+        for hole in PLACEHOLDER.finditer(node.text):
             _, name, spec = hole.groups()
             if name not in self.names or not self._is_ours(hole, node):
                 continue
@@ -290,7 +290,7 @@ _PLURALS = {"job": "jobs", "file": "files", "user data": "user data"}
 class ExpandedEntry:
     """One job or file: its name, and its texts with parameter values filled in."""
 
-    __slots__ = ("form", "lists", "name", "name_node", "texts")
+    __slots__ = ("form", "lists", "name", "name_node", "texts", "values")
 
     def __init__(self, name: str, name_node: Scalar, form: Fields) -> None:
         self.name = name
@@ -299,6 +299,8 @@ class ExpandedEntry:
         self.texts: dict[str, str] = {}
         # Names, each with its node.
         self.lists: dict[str, list[tuple[str, Scalar]]] = {}
+        # The values of its parameters; empty if it has none, or stands for several values.
+        self.values: Values = {}
 
 
 class Expansion:
@@ -394,6 +396,8 @@ class _EntryBuilder:
 
     def __call__(self, name: str, all_values: list[Values]) -> ExpandedEntry:
         made = ExpandedEntry(name, self._name_node, self._form)
+        if len(all_values) == 1:
+            made.values = all_values[0]
         for key, node in self._keys:
             if node.value is not None:
                 made.texts[key] = self._text(key, node, name, all_values)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.model.run_data import BYTES_MAX, VALUE_BYTES_MAX, value_problem
 from mulligan.formats.names import Names
-from mulligan.formats.torc.commands import fill_in_references, refuse_missing_values
-from mulligan.formats.torc.jobs import link_jobs, read_files, read_jobs, read_user_data
+from mulligan.formats.torc.commands import (
+    GETS_DATA,
+    SETS_DATA,
+    fill_in_references,
+    note_references,
+    refuse_missing_values,
+)
+from mulligan.formats.torc.jobs import DataItem, link_jobs, read_files, read_jobs, read_user_data
 from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.torc.parameters import Expansion
 from mulligan.formats.translation import Translation
@@ -41,36 +48,54 @@ class TorcFile:
         self.end: Mapping | None = None
         # Actions for a cluster, as written.
         self.kept_actions: list[Node] = []
-        # User data that no command gets, as written.
+        # User data that commands may get or set while a run is going on, by its name there.
+        self.data: dict[str, DataItem] = {}
+        # User data that is too large for that, as written.
         self.kept_user_data: list[Node] = []
 
     def link(self) -> None:
         """Resolve the names in jobs: other jobs, files, user data."""
         for job in self.jobs.by_name.values():
-            fill_in_references(job, self.files, self.user_data)
+            note_references(job, self.files, self.user_data)
         link_jobs(self.jobs, self.files, self.user_data)
+        for job in self.jobs.by_name.values():
+            fill_in_references(job, self.files, self.user_data)
         refuse_missing_values(self.jobs, self.source)
-        self._warn_of_written_user_data()
-        self._keep_user_data()
+        if self.user_data.by_name:
+            self._warn_of_unset_user_data()
+            self._place_user_data()
 
-    def _warn_of_written_user_data(self) -> None:
-        written = next((item for item in self.user_data.by_name.values() if item.writers), None)
-        if written is not None:
-            job = written.writers[0]
-            message = f"'{job.name}' cannot write user data here: '{written.name}' only makes other jobs wait for it"
-            hint = "let the job write a file that the other jobs read"
-            at = job.form.node.get("output_user_data") or job.at("output_user_data_regexes")
-            self.translation.warn("user_data", message, at, hint=hint)
+    def _warn_of_unset_user_data(self) -> None:
+        """Warn once of a job that seems not to set the user data that it writes: there is no server to send it to."""
+        for item in self.user_data.by_name.values():
+            for job in item.writers:
+                if not SETS_DATA.search(job.texts.get("command", "")):
+                    message = f"job '{job.name}' writes user data '{item.name}', and its command does not set it"
+                    hint = f"let it run: mulligan data set {item.key} VALUE"
+                    at = job.form.node.get("output_user_data") or job.at("output_user_data_regexes")
+                    self.translation.warn("user_data", message, at, hint=hint)
+                    return
 
-    def _keep_user_data(self) -> None:
-        """Keep user data that no command refers to: in Torc a job may get it from the server."""
-        found = [each for each in self.user_data.by_name.values() if not each.is_in_command and not each.writers]
-        self.kept_user_data += [item.node for item in found]
-        if found:
-            names = quote_list([item.name for item in found], "and")
-            hint = f"write ${{user_data.input.{found[0].name}}} in a command to insert its value"
-            message = f"no command refers to user data {names}: kept but not used"
-            self.translation.warn("user_data", message, found[0].name_node, hint=hint)
+    def _place_user_data(self) -> None:
+        """Make user data part of the run, unless it is only filled into commands."""
+        found = [each for each in self.user_data.by_name.values() if each.writers or not each.is_in_command]
+        size = 0
+        for item in found:
+            size += len(item.text.encode())
+            if value_problem(item.value) or size > BYTES_MAX:
+                self.kept_user_data.append(item.node)
+                message = f"the user data '{item.name}' is too large: kept but not used"
+                hint = f"a value has at most {VALUE_BYTES_MAX >> 10} KiB, all together {BYTES_MAX >> 10} KiB"
+                self.translation.warn("user_data", message, item.name_node, hint=f"{hint}; write a file instead")
+            elif item.writers or not item.is_empty:
+                # Null until a job sets it, as in Torc.
+                self.data[item.key] = item
+        unread = [item for item in found if not item.writers and item.key in self.data]
+        if unread and not any(GETS_DATA.search(job.texts.get("command", "")) for job in self.jobs.by_name.values()):
+            names = quote_list([item.name for item in unread], "and")
+            message = f"no command refers to user data {names}: there is no server to get it from"
+            hint = f"write ${{user_data.input.{unread[0].name}}} in a command, or: mulligan data get {unread[0].key}"
+            self.translation.warn("user_data", message, unread[0].name_node, hint=hint)
 
 
 def _mapping(form: Fields, key: str) -> Mapping | None:

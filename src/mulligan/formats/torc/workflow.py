@@ -12,6 +12,7 @@ from mulligan.formats.torc.jobs import DataItem, Job
 from mulligan.formats.torc.needs import StepLinks, StepPatterns, Writers
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import WORKFLOW
+from mulligan.formats.torc.sweeps import fold_sweeps, is_same
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Refusal, Sequence, Source
 from mulligan.language.shapes import Fields
@@ -66,14 +67,14 @@ Each = TypeVar("Each")
 def translate(root: Node, translation: Translation) -> Mapping:
     """Translate the tree of a Torc file to the tree of a workflow file."""
     form: Fields = WORKFLOW.read(root, "the workflow", translation.source)
-    jobs = form.get("jobs")
-    if isinstance(jobs, Sequence) and not jobs.items:
-        raise translation.source.refuse("type", "'jobs' is an empty list", jobs, hint="add '- name: NAME'")
     torc = TorcFile(form, translation)
     torc.link()
     actions.add_actions(torc)
     add_environment(torc)
-    return _build_tree(torc)
+    root = _build_tree(torc)
+    translation.fold = lambda: fold_sweeps(root, torc.jobs.by_name.values())
+    translation.is_same = is_same
+    return root
 
 
 def _build_tree(torc: TorcFile) -> Mapping:
@@ -86,6 +87,9 @@ def _build_tree(torc: TorcFile) -> Mapping:
         "defaults": torc.defaults or None,
         "retry_policies": _section([(each.key, each.form.at("name"), each.policy) for each in known.values()], root),
         "files": _section(_files(torc), root),
+        "data": _section([(key, item.name_node, made(item.value, item.node)) for key, item in torc.data.items()], root),
+        # Torc does not ask which of several writers comes first.
+        "unordered_writers": "warn" if any(len(file.writers) > 1 for file in torc.files.by_name.values()) else None,
         "steps": _steps(torc, known),
         "end": torc.end,
         "x-torc": cluster_settings(torc),
@@ -110,10 +114,19 @@ def _steps(torc: TorcFile, known: dict[str, handlers.Handler]) -> Node:
     asked = requirements.read_requirements(torc.form, torc.translation)
     ordered = requirements.sort_jobs(list(torc.jobs.by_name.values()), asked, torc.form.get("jobs_sort_method"))
     making = _StepBuilder(torc, known, asked)
-    found = [*(making.step(job) for job in ordered), *torc.after]
-    steps = made(found, torc.form.node.get("jobs") or torc.form.node)
+    at = torc.form.node.get("jobs") or torc.form.node
+    found = [*(making.step(job) for job in ordered), *torc.after] or _no_steps(torc, at)
+    steps = made(found, at)
     requirements.report_unused(asked, steps, torc.translation)
     return steps
+
+
+def _no_steps(torc: TorcFile, at: Node) -> list[Mapping]:
+    """A step that does nothing, for a file without jobs, which Torc runs: our files have at least one step."""
+    if isinstance(at, Sequence) and not at.items:
+        torc.translation.warn("no_jobs", "the file has no jobs: a run of it does nothing", at)
+        return [mapping({"step": torc.names.fit("no_jobs"), "shell": ":"}, at)]
+    return []
 
 
 class _StepBuilder:
