@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan import service as services
@@ -88,22 +88,13 @@ def _drive(session: Session, service: Service, begin: Callable[[Service, Driver]
     """Drive the run; return the signal that arrived meanwhile, or 0."""
     capacity = services.machine(options.parallel)
     display = choose_display(options.show, service, session, capacity.cpus)
-    begun_at = time.monotonic()
-    try:
-        with service.driver(capacity, display) as driver:
-            run_id = begin(service, driver)
-            if display is None:
-                driver.drive(run_id, options.wait_seconds)
-                return driver.interrupted_by
-            display.begin(run_id, service.record(run_id).workflow)
-            is_taken_up = service.add_earlier_events(run_id, display.progress)
-            ending = driver.drive(run_id, options.wait_seconds)
-            seconds = time.monotonic() - begun_at
-            display.end(service.outcome(driver, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up))
-            return driver.interrupted_by
-    finally:
-        if display is not None:
-            display.close()
+    if display is not None:
+        begin_here = partial(begin, service)
+        shown = service.drive_shown(begin_here, display, capacity=capacity, wait_seconds=options.wait_seconds)
+        return shown.interrupted_by
+    with service.driver(capacity) as driver:
+        driver.drive(begin(service, driver), options.wait_seconds)
+        return driver.interrupted_by
 
 
 def _has_ended(session: Session, run_id: int) -> bool:

@@ -16,9 +16,6 @@ class TerminalDisplay(Display):
         self._session = session
         self._outcome: Outcome | None = None
 
-    def begin(self, run_id: int, workflow: str) -> None:
-        self.paper.say(self.paper.tinted(f"run {run_id}: {workflow}", "bold"))
-
     def end(self, outcome: Outcome) -> None:
         self._outcome = outcome
 

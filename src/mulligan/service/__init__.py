@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.service import Service, open_service, open_temporary_service
+    from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
@@ -131,6 +132,7 @@ _NAMES = {
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.service": "Service open_service open_temporary_service",
+    "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",
