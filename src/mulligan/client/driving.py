@@ -13,11 +13,11 @@ from mulligan import service as services
 from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
 from mulligan.errors import InputInvalid, MulliganError
+from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
     from mulligan.service import Driver, Service
 
-ENDED = ("completed", "failed", "cancelled")
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT = "10m"
 
@@ -100,7 +100,7 @@ def _drive(session: Session, service: Service, begin: Callable[[Service, Driver]
 def _has_ended(session: Session, run_id: int) -> bool:
     try:
         with session.service() as service:
-            return service.record(run_id).status in ENDED
+            return service.record(run_id).status in RUN_ENDED
     except MulliganError:
         return False
 

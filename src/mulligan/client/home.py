@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan import service as services
-from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
+from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
 from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.errors import InputInvalid, KeyUsed
+from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
     from mulligan.service import PendingEntry, Prepared, WorkerLine
@@ -29,7 +30,7 @@ _STATUSES: dict[str, tuple[str, ...]] = {
     "failed": ("failed",),
     "cancelled": ("cancelled",),
     "open": ("running", "new", "paused"),
-    "ended": ("completed", "failed", "cancelled"),
+    "ended": tuple(sorted(RUN_ENDED)),
 }
 
 
@@ -91,7 +92,7 @@ class Home:
             with self._session.service() as service:
                 run_id = service.find_existing_run(prepared, key, used).run_id
                 record = service.wait_for_driver(run_id)
-        if record.status in (*ENDED, "paused"):
+        if record.status in (*RUN_ENDED, "paused"):
             return run_id
         return drive(self._session, lambda service, driver: run_id, options)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
+    from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.language.suggestions import did_you_mean
     from mulligan.service.artifacts import KeptFile
@@ -90,6 +91,7 @@ _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
+    "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.service.artifacts": "KeptFile",
