@@ -131,6 +131,58 @@ def test_below_a_test_that_failed_stand_the_stories_of_its_runs(pytester: pytest
     assert done.stdout.str().count("mulligan history of") == 1
 
 
+def test_a_flow_runs_in_the_folder_of_the_test_although_its_module_is_elsewhere(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        shop_of_plugin_test="""
+        from mulligan import flow, step
+
+        @step
+        def count(rows: list) -> int:
+            return len(rows)
+
+        @flow
+        def shop(rows: list):
+            return count(rows)
+    """
+    )
+    written(
+        pytester,
+        """
+        from shop_of_plugin_test import shop
+
+        def test_it(mulligan_home, tmp_path, monkeypatch):
+            monkeypatch.chdir(tmp_path)
+            assert shop.run([1, 2]).outputs == {"result": 2}
+        """,
+    )
+
+    pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_what_a_fixture_refuses_is_shown_with_what_to_write(pytester: pytest.Pytester) -> None:
+    written(
+        pytester,
+        """
+        from mulligan import Workflow
+
+        FLOW = Workflow("w").step("fetch", http={"url": "https://shop.invalid"})
+
+        def test_a_rehearsal(rehearse):
+            rehearse(FLOW)
+
+        def test_a_history(history):
+            history("deploy.yaml", tagret="prod")
+        """,
+    )
+
+    done = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
+
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines_random(
+        ["E *define how it ends: fakes={'fetch': {'output': …}}", "E *did you mean 'target'[?]"]
+    )
+
+
 def test_a_worker_that_a_test_leaves_behind_is_stopped(pytester: pytest.Pytester) -> None:
     written(
         pytester,

@@ -116,7 +116,8 @@ def rehearse(request: pytest.FixtureRequest) -> RehearsalFactory:
     ) -> History:
         workflow, checked = _checked(flow, inputs, given)
         rehearsed: Callable[..., History] = import_module("mulligan.testing.rehearsal").rehearse
-        found = rehearsed(workflow, Path(folder), inputs=checked, fakes=fakes)
+        with import_module("mulligan.client.session").ExplainedErrors():
+            found = rehearsed(workflow, Path(folder), inputs=checked, fakes=fakes)
         histories.append(found)
         return found
 
@@ -127,9 +128,10 @@ def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
     """The checked workflow, and its inputs with their defaults."""
-    workflow: Workflow = import_module("mulligan.client.loading").find_workflow(flow).workflow
-    checked: dict[str, Any] = import_module("mulligan.language").check_inputs(workflow, {**(inputs or {}), **given})
-    return workflow, checked
+    with import_module("mulligan.client.session").ExplainedErrors():
+        workflow: Workflow = import_module("mulligan.client.loading").find_workflow(flow).workflow
+        checked: dict[str, Any] = import_module("mulligan.language").check_inputs(workflow, {**(inputs or {}), **given})
+        return workflow, checked
 
 
 def _stop_workers(home: Home) -> None:

@@ -50,7 +50,7 @@ def test_the_attempts_of_a_step_have_what_they_wrote():
     assert (first.failure.code, first.failure.exit_code, first.failure.message) == ("EXIT_NONZERO", 2, "no rule")
     assert first.started_at is not None and first.ended_at is not None and first.seconds is not None
     assert first.started_at <= first.ended_at
-    assert repr(first).startswith("<Attempt 1 at 'build': failed in ")
+    assert repr(first).startswith("<Attempt 1 at 'build': failed with EXIT_NONZERO in ")
 
 
 def test_a_step_has_its_status_its_output_and_what_recovered_it():

@@ -290,6 +290,33 @@ def test_a_retry_may_correct_the_workflow():
     assert (run.status, run.steps["ship"].output) == ("completed", "on")
 
 
+@pytest.mark.parametrize(
+    ("step", "items", "message"),
+    [
+        ("", (), "items are those of a map step, and no step is named"),
+        ("check", "check", "items must be numbers, not 'check'"),
+    ],
+)
+def test_a_retry_of_items_needs_their_step_and_their_numbers(step: str, items: Any, message: str):
+    flow = mulligan.Workflow("w").step("check", map={"over": [1, 2]}, do=["test ${item} != 2"])
+    run = mulligan.run(flow)
+
+    with pytest.raises(InputInvalid) as refused:
+        run.retry(step, items=items)
+
+    assert refused.value.message == message
+    assert "items=" in refused.value.hint
+
+
+def test_a_failed_attempt_and_a_failed_item_show_why():
+    flow = mulligan.Workflow("w").step("check", map={"over": [1]}, do=["exit 3"])
+    run = mulligan.run(flow)
+
+    (item,) = run.steps["check"].items
+    assert repr(item) == "<Item 0 of 'check': failed with EXIT_NONZERO>"
+    assert repr(item.attempts[0]).startswith("<Attempt 1 at 'check[0].0': failed with EXIT_NONZERO in ")
+
+
 def test_a_retry_may_be_left_to_workers():
     run = mulligan.run(failing())
     Path("mended").touch()

@@ -47,3 +47,13 @@ def test_a_module_with_steps_needs_the_standard_library_alone_and_little_of_it(t
         "x X []",
         "step 'fetch' is called outside a flow; call it inside a @flow, or call the plain function: fetch.fn(…)",
     ]
+
+
+def test_completion_and_help_see_every_public_name_before_its_first_use() -> None:
+    program = "import mulligan, sys; print(dir(mulligan) == sorted(mulligan.__all__), 'mulligan.flows' in sys.modules)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SRC)}
+    )
+
+    assert done.stdout.split() == ["True", "False"]

@@ -185,7 +185,7 @@ JOIN = "write & for 'and', | for 'or', ~ for 'not', and put each comparison in p
         (set_field, "it cannot be changed", "change the value in a step"),
         (lambda value: int(value), "Python cannot convert it", "write mulligan.expression("),
         (lambda value: float(value), "Python cannot convert it", "convert it in a step"),
-        (lambda value: [0][value], "Python cannot count with it", "give the step a number"),
+        (lambda value: [0][value], "Python cannot count with it", "let a step return it"),
         (lambda value: value // 2, "expressions have no such operator", "compute it in a step"),
         (lambda value: abs(value), "Python cannot compute with it", "compute it in a step"),
         (lambda value: value(), "it is a value, not a function", "call a step"),

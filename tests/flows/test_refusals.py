@@ -274,6 +274,32 @@ def test_a_step_outside_a_flow_is_refused() -> None:
     assert problem.hint == "call it inside a @flow, or call the plain function: fetch.fn(…)"
 
 
+def test_a_step_that_calls_another_step_is_told_in_one_line_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULLIGAN_ATTEMPT", "1")
+
+    with pytest.raises(RuntimeError) as caught:
+        fetch("x")
+
+    assert str(caught.value) == "step 'fetch' is called inside a step; call the plain function: fetch.fn(…)"
+
+
+@step(tiemout="1m")  # type: ignore[call-overload, untyped-decorator]  # here
+def misspelled(url: str) -> str:
+    return url
+
+
+def calls_misspelled(url: str) -> None:
+    misspelled(url)
+
+
+def test_an_unknown_key_is_refused_where_it_is_written() -> None:
+    problem = refusal(calls_misspelled)
+
+    assert problem.message == "'tiemout' is not a key of step 'misspelled'"
+    assert problem.line == marked_line(misspelled.fn)
+    assert problem.source_line[problem.column - 1 :].startswith("tiemout")
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -24,7 +24,7 @@ from tests.flows.functions import (
 
 import mulligan
 from mulligan import flow
-from mulligan.errors import LanguageError
+from mulligan.errors import InputInvalid, LanguageError
 
 
 @flow
@@ -122,3 +122,25 @@ def test_a_flow_runs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     run = child.run("u")
 
     assert run.outputs == {"result": 2}
+
+
+def test_an_option_of_mulligan_run_is_no_input_of_a_flow() -> None:
+    @mulligan.flow
+    def nightly(url: str) -> None:
+        mulligan.shell("fetch", f"echo {url}")
+
+    with pytest.raises(InputInvalid) as refused:
+        nightly.run("a", key="monday")  # type: ignore[call-arg]
+
+    assert refused.value.hint == "'key' is an option of mulligan.run: mulligan.run(nightly, …, key=…)"
+
+
+def test_an_input_of_another_type_is_shown_as_it_is() -> None:
+    @mulligan.flow
+    def nightly(url: str) -> None:
+        mulligan.shell("fetch", f"echo {url}")
+
+    with pytest.raises(InputInvalid) as refused:
+        nightly.run(3)  # type: ignore[arg-type]
+
+    assert refused.value.message == "input 'url' is 3, a text is expected"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import linecache
 import math
 import sys
@@ -109,7 +111,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 # -- by name ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_function_at_the_top_of_a_module_is_called_by_its_name(module: ModuleType) -> None:
+def test_a_function_at_the_top_of_a_module_is_called_by_its_name(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
     assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
     assert action_for(module.tidy) == {"call": "cleaning_steps:tidy"}
     assert action_for(module.Jobs.count) == {"call": "cleaning_steps:Jobs.count"}
@@ -129,7 +135,32 @@ def test_workers_import_from_the_folder_of_the_script_too(
     assert action_for(module.clean) == {"call": "cleaning_steps:clean"}
 
 
-def test_an_object_that_stands_for_a_function_is_called_by_the_name_of_the_function(module: ModuleType) -> None:
+def test_workers_import_from_what_the_program_has_added_to_its_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "shop_of_source_test" / "jobs"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("def count(rows): return len(rows)\n")
+    (package / "night.py").write_text("def close(): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("src")
+
+    jobs = importlib.import_module("shop_of_source_test.jobs")
+    night = importlib.import_module("shop_of_source_test.jobs.night")
+
+    assert action_for(jobs.count) == {"call": "shop_of_source_test.jobs:count", "import_from": "src"}
+    assert action_for(night.close) == {"call": "shop_of_source_test.jobs.night:close", "import_from": "src"}
+
+
+def test_installed_modules_need_no_folder() -> None:
+    assert action_for(json.dumps) == {"call": "json:dumps"}
+    assert action_for(pytest.main) == {"call": "_pytest.config:main"}
+
+
+def test_an_object_that_stands_for_a_function_is_called_by_the_name_of_the_function(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     module.clean = step(module.clean)  # type: ignore[attr-defined]
 
     assert action_for(module.clean) == {"call": "cleaning_steps:clean"}

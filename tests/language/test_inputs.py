@@ -77,12 +77,12 @@ REFUSED = [
     ("count", "1.5", "input 'count' is '1.5', a whole number such as 3 is expected"),
     ("count", "1e3", "input 'count' is '1e3', a whole number such as 3 is expected"),
     ("count", "7" * 39 + "xyz", f"input 'count' is '{'7' * 39}…', a whole number such as 3 is expected"),
-    ("count", True, "input 'count' is 'true', a whole number such as 3 is expected"),
+    ("count", True, "input 'count' is true, a whole number such as 3 is expected"),
     ("share", "NaN", "input 'share' is 'NaN', a number such as 1.5 is expected"),
     ("dry", "yes", "input 'dry' is 'yes', true or false is expected"),
     ("list", "{}", "input 'list' is '{}', a list such as [1, 2] is expected"),
     ("more", "[", "input 'more' is '[', a mapping such as {\"a\": 1} is expected"),
-    ("target", 3, "input 'target' is '3', a text is expected"),
+    ("target", 3, "input 'target' is 3, a text is expected"),
 ]
 
 

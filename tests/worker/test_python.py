@@ -210,6 +210,31 @@ def test_a_step_says_itself_what_went_wrong(work: Work) -> None:
     assert outcome.trace.endswith("mulligan.StepError: too much\n")
 
 
+@pytest.mark.parametrize("how", ["from reason", ""])
+def test_what_led_to_the_error_that_a_step_reports_is_in_its_log(work: Work, how: str) -> None:
+    lease = work.python(
+        "from mulligan import StepError\n"
+        "def main():\n"
+        "  try: {}['price']\n"
+        f"  except KeyError as reason: raise StepError('NO_PRICE', 'it has no price') {how}"
+    )
+
+    outcome = work.run(lease).outcome
+
+    assert outcome.reported == ({"code": "NO_PRICE", "message": "it has no price"},)
+    log = work.log(lease, "err").read_text().splitlines()
+    assert "KeyError: 'price'" in log
+    assert log[-1] == "mulligan.StepError: it has no price"
+
+
+def test_a_step_error_alone_writes_nothing_to_the_log(work: Work) -> None:
+    lease = work.python("import mulligan\ndef main(): raise mulligan.StepError('QUOTA', 'too much')")
+
+    work.run(lease)
+
+    assert work.log(lease, "err").read_text() == ""
+
+
 def test_a_step_error_says_only_what_was_said() -> None:
     assert StepError("QUOTA").report() == {"code": "QUOTA"}
     assert str(StepError("QUOTA")) == "QUOTA"

@@ -268,6 +268,10 @@ def run(
 # -- what a program gives, checked -----------------------------------------------------------------------------------
 
 
+# What a program may give beside inputs. `Flow.run` takes inputs only.
+_OPTIONS = frozenset(run.__kwdefaults__ or ())
+
+
 def _prepare(
     flow: Runnable,
     inputs: Mapping[str, Any] | None,
@@ -295,6 +299,8 @@ def _prepare(
         name = error.data.get("input")
         if name in workflow.inputs and name not in every:
             error.hint = f"give it as a keyword: {name}=…"
+        elif name not in workflow.inputs and name in _OPTIONS:
+            error.hint = f"'{name}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {name}=…)"
         raise
 
 

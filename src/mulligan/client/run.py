@@ -19,7 +19,7 @@ from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
-from mulligan.errors import MulliganError, RunFailed, RunNotFinished, WaitTimedOut
+from mulligan.errors import InputInvalid, MulliganError, RunFailed, RunNotFinished, WaitTimedOut
 from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ class Run:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The outputs that the workflow declares, as plain JSON; empty before the run has completed."""
+        """The outputs that the workflow declares, as plain JSON; empty before the run has ended.
+
+        If the run has failed, an output that a step did not make is None. `run.result()` has tables and arrays, too.
+        """
         return self._snapshot[0].outputs
 
     @property
@@ -122,7 +125,8 @@ class Run:
         """Every failure of a step, in order, also those that were handled or recovered.
 
         Each has `step`, `visit`, `failure` (with `code`, `message`, `exit_code` and more), `is_handled` and
-        `recovered_by`. Failures that a later round runs again are left out.
+        `recovered_by`. Failures that a later round runs again are left out, and so are attempts that a retry has made
+        good (`run.steps["fetch"].attempts`) and items that a map does without (`run.steps["clean"].items`).
         """
         return list(self._snapshot[0].failures)
 
@@ -333,6 +337,7 @@ class Run:
                 given.workflow, plain_inputs(inputs or {}), given.file, keeps_completed=keep_completed
             )
         with self._session.service() as service:
+            _check_items(items, from_step)
             service.retry(
                 self._id,
                 from_step=from_step,
@@ -507,6 +512,18 @@ def _describe_hold_up(run_id: int, wait: WaitReason) -> str:
     if wait.kind == "driver":
         return f"run {run_id} waits: {wait.text}; start a worker with: mulligan worker, or drive it here: run.resume()"
     return f"run {run_id} waits: {wait.text}; answer with run.approve, run.classify or run.resume"
+
+
+def _check_items(items: Sequence[int] | None, step: str) -> None:
+    """Refuse items that cannot be those of a map step."""
+    if items is None:
+        return
+    if isinstance(items, str) or not all(isinstance(item, int) for item in items):
+        hint = "give their numbers, from 0: items=[3, 17]; () stands for those that failed"
+        raise InputInvalid(f"items must be numbers, not {items!r}", hint=hint)
+    if not step:
+        hint = "name it first: run.retry('clean', items=()) runs the failed items of 'clean' again"
+        raise InputInvalid("items are those of a map step, and no step is named", hint=hint)
 
 
 def _budgets(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -125,8 +125,9 @@ class Attempt:
         return found.stdout, found.stderr
 
     def __repr__(self) -> str:
+        why = "" if self.failure is None else f" with {self.failure.code}"
         took = "" if self.seconds is None else f" in {self.seconds:.1f}s"
-        return f"<Attempt {self.number} at {self.place!r}: {self.status}{took}>"
+        return f"<Attempt {self.number} at {self.place!r}: {self.status}{why}{took}>"
 
 
 class Item:
@@ -170,7 +171,8 @@ class Item:
         return [Attempt(self._session, run_id, one) for one in history or ()]
 
     def __repr__(self) -> str:
-        return f"<Item {self.index} of {self._record.step!r}: {self.status}>"
+        why = "" if self.failure is None else f" with {self.failure.code}"
+        return f"<Item {self.index} of {self._record.step!r}: {self.status}{why}>"
 
 
 class Step:

@@ -76,6 +76,7 @@ class Flow(FunctionWrapper, Generic[P, R]):
 
     @property
     def name(self) -> str:
+        """The name of the workflow: `name=` of `@flow`, or that of the function."""
         return str(self.keys.get("name", self.__name__))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -145,12 +146,19 @@ class Flow(FunctionWrapper, Generic[P, R]):
         return self.__mulligan_workflow__()
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
-        """Run the flow here, durably, to its end: `nightly.run(url="https://…")`. See `mulligan.run`."""
+        """Run the flow here, durably, to its end: `nightly.run(url="https://…")`.
+
+        It returns the run, also if that failed: look at `run.status`, or call `run.raise_for_status()`. The arguments
+        are the inputs. Options go to `mulligan.run`: `mulligan.run(nightly, url="https://…", key="monday")`.
+        """
         run: mulligan.Run = import_module("mulligan").run(self, inputs=self._inputs(args, kwargs))
         return run
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
-        """Start a run for workers to drive, and return its handle. See `mulligan.open` and `Home.start`."""
+        """Start a run for workers (`mulligan worker`) to drive, and return it at once.
+
+        Options go to `Home.start`: `mulligan.open().start(nightly, url="https://…", key="monday")`.
+        """
         run: mulligan.Run = import_module("mulligan").open().start(self, inputs=self._inputs(args, kwargs))
         return run
 
@@ -167,7 +175,15 @@ def flow(**keys: Unpack[FlowKeys]) -> Callable[[Callable[P, R]], Flow[P, R]]: ..
 
 
 def flow(function: Any = None, /, **keys: Any) -> Any:
-    """Make a function a workflow: `@flow`, or `@flow(timeout="1h")`. The keywords are the top-level keys of a file."""
+    """Make a function a workflow: `@flow`, or `@flow(timeout="1h")`. The keywords are the top-level keys of a file.
+
+        @flow
+        def nightly(url: str, table: str = "facts"):
+            return {"count": load(fetch(url), table)}
+
+    Its parameters are the inputs, what it returns are the outputs. The function runs once, to build the workflow: there
+    a step returns a reference to what it will return. `nightly.run(url=…)` and `mulligan run FILE` run the workflow.
+    """
     site = call_site()
 
     def decorate(function: Callable[..., Any]) -> Flow[Any, Any]:

@@ -248,7 +248,7 @@ class Reference:
         _refuse(self, "Python cannot convert it", "convert it in a step")
 
     def __index__(self) -> int:
-        _refuse(self, "Python cannot count with it", "give the step a number that is known when the flow is built")
+        _refuse(self, "Python cannot count with it", "let a step return it: a step may return list(range(count))")
 
     def _no_operator(self, other: object) -> Any:
         _refuse(self, "expressions have no such operator", "compute it in a step")

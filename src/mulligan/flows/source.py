@@ -63,24 +63,44 @@ def action_for(function: Any) -> dict[str, str]:
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"
         refuse_function(message, plain, "put @step above all other decorators, and keep the name of the function")
     call = {"call": f"{module}:{name}"}
-    folder = _folder_of_main()
-    if folder and _is_below(sys.modules[module], folder):
-        call["import_from"] = _relative(folder)
-    return call
+    return {**call, **_search_folder(module, sys.modules[module])}
 
 
-def _folder_of_main() -> str:
-    """The folder of the script or of the file that is read, which Python imports from; "" if workers do so anyway."""
-    main = sys.modules[MAIN]
-    file = getattr(main, "__file__", None)
-    folder = getattr(main, "__mulligan_folder__", "")
-    if file is not None and getattr(main, "__spec__", None) is None:
-        folder = os.path.dirname(os.path.abspath(file))
-    return "" if not folder or os.path.realpath(folder) == os.getcwd() else folder
+def _search_folder(name: str, module: ModuleType) -> dict[str, str]:
+    """`import_from`: the folder that this process imports the module from, unless workers look there anyway.
+
+    Workers look into the folder of the run and find what is installed. They do not have what this process alone has on
+    its search path: the folder of its script, what `PYTHONPATH`, pytest or the program itself has added, or the folder
+    in which it was started, if it has left that since.
+    """
+    path = os.path.splitext(os.path.abspath(getattr(module, "__file__", None) or ""))[0].removesuffix("/__init__")
+    below = "/" + name.replace(".", "/")
+    if not path.endswith(below):
+        return {}  # built in, or a loader of its own has found it
+    folder = path.removesuffix(below) or "/"
+    if os.path.realpath(folder) == os.getcwd():
+        return {}
+    if folder not in map(os.path.abspath, sys.path) or folder in _installed_folders():
+        return {}
+    return {"import_from": _relative(folder)}
 
 
-def _is_below(module: ModuleType, folder: str) -> bool:
-    return (getattr(module, "__file__", None) or "").startswith(os.path.join(folder, ""))
+def _installed_folders() -> frozenset[str]:
+    """The folders of installed modules, of which every process of this interpreter knows."""
+    if not _installed:
+        site = import_module("site")
+        sites = [*site.getsitepackages(), site.getusersitepackages()]
+        found = {os.path.dirname(os.__file__), *map(os.path.abspath, sites)}
+        for folder in filter(os.path.isdir, sites):
+            for name in os.listdir(folder):
+                if name.endswith(".pth"):  # such as that of a package which is installed to be edited
+                    with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as lines:
+                        found.update(os.path.abspath(os.path.join(folder, line.strip())) for line in lines)
+        _installed.append(frozenset(found))
+    return _installed[0]
+
+
+_installed: list[frozenset[str]] = []
 
 
 def _is_builtin(function: Any) -> bool:
@@ -96,7 +116,8 @@ def _pin(function: Any, name: str) -> dict[str, str]:
         return _of_cell(function)
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name != MAIN:
-        return {"call": f"{spec.name}:{name}"}  # `python -m package.module`: workers import it as that
+        # `python -m package.module`: workers import it as that.
+        return {"call": f"{spec.name}:{name}", **_search_folder(spec.name, main)}
     path = os.path.abspath(file)
     if (text := _script(path)) is None:
         refuse_function(f"the script '{file}' cannot be read any more", function, "keep it until its run has started")

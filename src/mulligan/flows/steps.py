@@ -52,12 +52,15 @@ _MAP_KEYS = (
 
 
 class Mapped(Generic[R]):
-    """What a map step returns: how many items there were, and their results in order."""
+    """What a map step returns: how many items there were, and their results in order.
+
+    `total`, `succeeded` and `failed` are counts. `results` has one entry per item, None where the item failed.
+    `failures` has an object per failed item: `index`, `item`, `code`, `message`, `exit_code`.
+    """
 
     total: int
     succeeded: int
     failed: int
-    # None where the item failed.
     results: list[R]
     failures: list[dict[str, Any]]
 
@@ -95,6 +98,7 @@ class Step(FunctionWrapper, Generic[P, R]):
 
     @property
     def routes(self) -> list[tuple[Any, dict[str, Any], Site]]:
+        """What `on_failure` has added outside a flow: target, keys, position."""
         return self.recovery.routes
 
     @property
@@ -136,6 +140,12 @@ class Step(FunctionWrapper, Generic[P, R]):
         **kwargs: Any,
     ) -> Mapped[R]:
         """Run the step once per item, as a map. The item is the first argument; further ones are the same for all.
+
+            cleaned = clean.map(rows, max_parallel=4, on_item_failure="collect")
+            load(cleaned.results)
+
+        With `collect` the step completes without the items that failed; with `stop` it starts no further item after a
+        failure; by default all items run, and the step fails if one did.
 
         `filter`, `sort_by` and `distinct` are expressions over `item`: `filter="item.size > 0"`.
         """
@@ -202,9 +212,12 @@ class Step(FunctionWrapper, Generic[P, R]):
     def handler(self, function: Any = None, /, **keys: Any) -> Any:
         """Let a function handle the failures of this step: `@fetch.handler`.
 
-        It receives the failure (`mulligan.Failure`), and those arguments of the step that it has parameters for. What
-        it returns becomes the output of the step. `strategy="cleanup"` leaves the failure as it is; `rerun=1` runs the
-        step again afterwards.
+            @fetch.handler
+            def cached(failure: mulligan.Failure, url: str) -> list[dict]: ...
+
+        It receives the failure as its first parameter that is no argument of the step, and those arguments of the step
+        that it has parameters for. What it returns becomes the output of the step. `strategy="cleanup"` leaves the
+        failure as it is; `rerun=1` runs the step again afterwards.
         """
         return self._set_callback("on_failure", "handlers", function, keys)
 
@@ -218,7 +231,11 @@ class Step(FunctionWrapper, Generic[P, R]):
     def undo(self, function: Any = None, /, **keys: Any) -> Any:
         """Let a function undo the work of this step if the run does not complete: `@deploy.undo`.
 
-        It receives what the step returned, and those arguments of the step that it has parameters for.
+            @deploy.undo
+            def withdraw(deployed: str, region: str) -> None: ...
+
+        It receives what the step returned as its first parameter that is no argument of the step, whatever its name,
+        and those arguments of the step that it has parameters for.
         """
         return self._set_callback("undo", "undos", function, keys)
 
@@ -357,7 +374,15 @@ def step(**keys: Unpack[FunctionKeys]) -> StepDecorator: ...
 
 
 def step(function: Any = None, /, **keys: Any) -> Any:
-    """Make a function a step: `@step`, or `@step(retry=3, timeout="1m")`. The keywords are the keys of a file."""
+    """Make a function a step: `@step`, or `@step(retry=3, timeout="1m")`. The keywords are the keys of a file.
+
+        @step(retry=Retry(codes=["CONNECTION"], max_retries=5, delay="1s"), timeout="1m")
+        def fetch(url: str) -> list[dict]: ...
+
+    Inside a flow `fetch(url)` adds the step, and `fetch.map(urls)` one that runs it for each item. `fetch.fn(url)` is
+    the plain function. Further keys are `on_failure`, `triage`, `when`, `after`, `cache`, `resources`, `requirements`
+    and the others of a step; `name` names it.
+    """
     site = call_site()
 
     def decorate(function: Callable[..., Any]) -> Step[Any, Any]:

@@ -234,7 +234,11 @@ class _CallSites:
         node = Mapping(line, 0)
         entries = node.entries
         for key, inner in value.items():
-            entries[str(key)] = (self._scalar(str(key), site, line), self._node(inner, site, line))
+            if isinstance(inner, Located):  # its key was written there, too
+                name = self.scalar(str(key), inner.site)
+            else:
+                name = self._scalar(str(key), site, line)
+            entries[str(key)] = (name, self._node(inner, site, line))
         return node
 
     def _node(self, value: Any, site: CallSite, line: int) -> Node:

@@ -126,7 +126,9 @@ def convert(name: str, declared: Input, value: Any) -> Any:
     if isinstance(value, str) and declared.type != "string":
         value = _parse_json(value)
     if not fits(value, declared.type):
-        message = f"input '{name}' is '{shorten(format_input(given))}', {_example(declared.type)} is expected"
+        shown = shorten(format_input(given))
+        shown = f"'{shown}'" if isinstance(given, str) else shown
+        message = f"input '{name}' is {shown}, {_example(declared.type)} is expected"
         raise InputInvalid(message, input=name)
     if not _is_storable(value):
         hint = "numbers have at most 64 bits, texts are Unicode"

@@ -63,8 +63,6 @@ def _execute(path: Path) -> ModuleType:
     __mulligan_loading__ = path  # noqa: F841 - a run that the file starts now is refused
     folder = str(path.parent.resolve())
     sys.path[:0] = [str(Path.cwd()), folder]
-    # Flows let workers import from there, too.
-    sys.modules["__main__"].__mulligan_folder__ = folder  # type: ignore[attr-defined]
     spec = spec_from_file_location(module_name(path), os.path.abspath(path))
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)

@@ -48,6 +48,8 @@ def describe_error(error: BaseException, step: str, program: str) -> dict[str, A
         else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
     )
     if reported is not None:
+        if not is_own_error and _has_reason(error):
+            _print_error(trace)  # its code and message may say nothing of what led to it
         return {"trace": trace, "reported": reported}
     # Print it to the log, as Python does.
     _print_error(trace)
@@ -70,6 +72,11 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
     details = {"dropped_bytes": size} if size > 0 else {"details": _to_text(report.get("details"))}
     report.update({name: _to_text(report[name]) for name in ("code", "message") if name in report}, details=details)
     return report if _size(report) > 0 else None
+
+
+def _has_reason(error: BaseException) -> bool:
+    """Whether it was raised `from` another exception, or while one was handled."""
+    return error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
 
 
 def _size(report: dict[str, Any]) -> int:
