@@ -170,11 +170,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    """The public names, for the completion of a shell and for `help`, also before their first use."""
-    return __all__
-
-
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: a step that imports `mulligan` alone loads nothing else of it."""
     if name in _LAZY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+import pydantic
 import pytest
 
 import mulligan
 from mulligan.errors import LanguageError
+from mulligan.flows.literals import plain
 from mulligan.flows.references import Reference, reads_of, source_of, step_path
 
 
@@ -67,8 +70,10 @@ class Table(msgspec.Struct, rename="camel"):
         (x - (1 - y), "inputs.x - (1 - inputs.y)"),
         ((x + 1) * 2, "(inputs.x + 1) * 2"),
         (2 * x + 1, "2 * inputs.x + 1"),
-        (x % 2 == 1, "inputs.x % 2 == 1"),
-        (7 % x, "7 % inputs.x"),
+        (x % 2 == 1, "(inputs.x % 2 + 2) % 2 == 1"),
+        (7 % x, "(7 % inputs.x + inputs.x) % inputs.x"),
+        (x + 1.5, "double(inputs.x) + 1.5"),
+        (2.5 * (x - y), "2.5 * double(inputs.x - inputs.y)"),
         (x / 2, "double(inputs.x) / 2.0"),
         (1 / x, "1.0 / double(inputs.x)"),
         (-x, "-inputs.x"),
@@ -222,7 +227,7 @@ def test_what_needs_the_value_is_refused_with_what_to_write_instead(
             lambda: x == object(),
             "a flow is built of plain values, and this value is of type 'object', which cannot be stored",
         ),
-        (lambda: x == {1: 2}, "the keys of a mapping are texts, and 1 is none"),
+        (lambda: x == {(1, 2): 2}, "the keys of a mapping are texts, and (1, 2) is none"),
         (lambda: mulligan.ended(3), "mulligan.ended takes what a step returned, and this is 3"),
         (lambda: mulligan.outcome("fetch"), "mulligan.outcome takes what a step returned, and this is 'fetch'"),
     ],
@@ -274,3 +279,46 @@ def test_awaiting_a_reference_is_refused() -> None:
 )
 def test_a_value_is_written_as_a_step_would_return_it(value: Any, plain: Any) -> None:
     assert source_of(x == value) == source_of(x == plain)
+
+
+def test_a_reference_may_be_copied() -> None:
+    assert copy.deepcopy({"rows": [x]})["rows"][0] is x
+
+
+class Renamed(msgspec.Struct, rename="camel", tag=True):
+    unit_price: int
+
+
+class Aliased(pydantic.BaseModel):
+    price: int = pydantic.Field(alias="unit-price")
+
+
+class Login(pydantic.BaseModel):
+    token: pydantic.SecretStr
+
+
+@dataclass
+class Constant:
+    LIMIT: ClassVar[int] = 3
+    count: int = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Renamed(1), {"type": "Renamed", "unitPrice": 1}),
+        (Aliased(**{"unit-price": 1}), {"unit-price": 1}),
+        (Constant(2), {"count": 2}),
+        ({2, "b", 1, "a"}, ["a", "b", 1, 2]),
+        ({True: 1, None: 2, 1.5: 3, Color.RED: 4}, {"true": 1, "null": 2, "1.5": 3, "red": 4}),
+    ],
+)
+def test_a_value_is_stored_as_a_step_would_return_it(value: object, expected: object) -> None:
+    assert plain(value) == expected
+
+
+def test_a_secret_in_a_model_is_refused() -> None:
+    with pytest.raises(
+        LanguageError, match="this value.token is a secret, of which pydantic would keep only asterisks"
+    ):
+        plain(Login(token=pydantic.SecretStr("x")))

@@ -78,6 +78,24 @@ def reference_as_a_key(url: str) -> None:
     load([{url: 1}])  # here
 
 
+def looks_a_reference_up(url: str) -> None:
+    load([{"a": 1}.get(url, 0)])  # here
+
+
+def shows_a_reference(url: str) -> None:
+    load([f"{[url]}"])  # here
+
+
+def contains_itself(url: str) -> None:
+    rows: list[Any] = []
+    rows.append(rows)
+    load(rows)  # here
+
+
+def has_a_key_twice(url: str) -> None:
+    load([{1: url, "1": url}])  # here
+
+
 def reference_as_a_name(url: str) -> None:
     mulligan.shell(url, "true")  # here
 
@@ -181,9 +199,28 @@ recursive_flow = flow(recursive)
         ),
         (
             reference_as_a_key,
+            "reference",
+            "'inputs.url' has no value while the flow is built: Python cannot use it as a key, or look it up",
+            "make or read the mapping in a step; for several references use a list",
+        ),
+        (
+            looks_a_reference_up,
+            "reference",
+            "'inputs.url' has no value while the flow is built: Python cannot use it as a key, or look it up",
+            "make or read the mapping in a step; for several references use a list",
+        ),
+        (
+            shows_a_reference,
+            "reference",
+            "a text contains the 'repr' of a reference, not its value",
+            'write f"{rows}" for a text with it; a list or a mapping is a text in a step only',
+        ),
+        (contains_itself, "value", "a value is nested too deep, or contains itself", "make it in a step"),
+        (
+            has_a_key_twice,
             "value",
-            "a reference cannot be a key of a mapping",
-            "make the mapping in a step",
+            "two keys of a mapping are the same text",
+            "keys are texts: 1 and '1' are one key",
         ),
         (
             reference_as_a_name,
@@ -515,3 +552,20 @@ def test_routes_in_a_circle_end_at_the_step_where_they_began() -> None:
     edges = [(one.name, [edge.to for edge in one.edges]) for one in steps]
 
     assert edges == [("deploy", ["repair"]), ("repair", ["deploy"])]
+
+
+def test_a_reference_of_another_flow_is_refused() -> None:
+    made: list[Any] = []
+
+    @mulligan.flow
+    def first(url: str) -> None:
+        made.append(fetch(url))
+
+    @mulligan.flow
+    def second(url: str) -> None:
+        fetch("other")
+        load(made[0])
+
+    first.workflow()
+    with pytest.raises(LanguageError, match=r"'steps\.fetch\.output' belongs to the flow 'first'"):
+        second.workflow()

@@ -61,7 +61,8 @@ def test_types_flow_through_a_program_and_wrong_ones_are_refused(tmp_path: Path)
     done = subprocess.run([*command, str(PROGRAM), str(wrong)], cwd=ROOT, capture_output=True, text=True, check=False)
 
     found = re.findall(r"^(.*?):(\d+): error: .*?\[([\w-]+)\]$", done.stdout, re.MULTILINE)
-    assert [one for one in found if one[0] != str(wrong)] == [], done.stdout
+    # With a cache, mypy names the folder in which it saw the same file first.
+    assert [one for one in found if Path(one[0]).name != wrong.name] == [], done.stdout
     expected = [
         (number, code)
         for number, line in enumerate(WRONG.split("\n"), 1)

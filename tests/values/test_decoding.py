@@ -10,9 +10,11 @@ from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NewType, Optional, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar
 
 import msgspec
+import pandas
+import polars
 import pydantic
 import pytest
 from hypothesis import given
@@ -298,3 +300,101 @@ def test_a_function_is_inspected_once() -> None:
     convert_arguments(load, {"at": AT.isoformat()})
 
     assert len(reads) == 1
+
+
+# -- as it was -------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+@dataclass
+class Page(Generic[T]):
+    items: list[T]
+    first: Optional[T] = None  # noqa: UP045
+
+
+@dataclass
+class Days(Page[date]):
+    pass
+
+
+class Pair(msgspec.Struct, Generic[T]):
+    left: T
+
+
+@dataclass
+class Short:
+    amount: int
+
+
+@dataclass
+class Long:
+    amount: int
+    unit: str = "EUR"
+
+
+@dataclass
+class Amount:
+    amount: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    words: list[str]
+    count: int = field(init=False)
+    seen: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", len(self.words))
+
+
+class Instant(enum.Enum):
+    START = datetime(2026, 1, 1, tzinfo=UTC)
+    CORNER = (1, (2, 3))
+
+
+def _seen(counted: Counted) -> Counted:
+    object.__setattr__(counted, "seen", 7)
+    return counted
+
+
+DAY = date(2026, 11, 16)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (_seen(Counted(["a", "b"])), Counted),
+        (Page([DAY], DAY), Page[date]),
+        (Days([DAY]), Days),
+        (Pair(DAY), Pair[date]),
+        (DAY, datetime | date),
+        (datetime(2026, 11, 16), date | datetime),
+        ([Short(1), Long(1), None], list[Long | Short | None]),
+        ([Short(1), Long(1)], list[Short | Long]),
+        (Instant.START, Instant),
+        (Instant.CORNER, Instant),
+        (pandas.Timestamp("2026-11-16T03:00:00.123456789Z"), pandas.Timestamp),
+    ],
+)
+def test_a_value_comes_back_as_it_was(sink: FolderSink, value: object, annotation: Any) -> None:
+    back = convert_value(sink.encode(value), annotation)
+
+    assert (back, type(back)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "kinds"),
+    [(Amount(1), Short | Amount, "Short and Amount"), (Decimal(1234), bytes | Decimal, "bytes and Decimal")],
+)
+def test_a_value_that_could_be_of_two_types_is_refused(
+    sink: FolderSink, value: object, annotation: Any, kinds: str
+) -> None:
+    with pytest.raises(ArgumentMisfit, match=f"fits {kinds}, so it is not known which it was"):
+        convert_value(sink.encode(value), annotation)
+
+
+def test_a_table_in_a_union_stays_of_its_library(sink: FolderSink) -> None:
+    stored = sink.with_files(sink.encode(polars.DataFrame({"a": [1]})))
+
+    assert isinstance(convert_value(stored, pandas.DataFrame | polars.DataFrame), polars.DataFrame)

@@ -218,6 +218,45 @@ def test_a_value_that_contains_itself_is_refused(sink: FolderSink) -> None:
         sink.encode(value)
 
 
+class _Answering(dict[str, Any]):
+    """Has every attribute that it is asked for, as several libraries for settings do."""
+
+    def __getattr__(self, name: str) -> dict[str, Any]:
+        return {}
+
+
+def test_an_object_that_has_every_attribute_is_not_taken_for_a_file(sink: FolderSink) -> None:
+    assert sink.encode(_Answering(day=date(2026, 11, 16))) == {"day": "2026-11-16"}
+
+
+class _Login(pydantic.BaseModel):
+    name: str
+    password: pydantic.SecretStr
+
+
+class _ShownLogin(_Login):
+    @pydantic.field_serializer("password", when_used="json")
+    def show(self, password: pydantic.SecretStr) -> str:
+        return password.get_secret_value()
+
+
+def test_a_secret_that_pydantic_would_replace_by_asterisks_is_refused(sink: FolderSink) -> None:
+    with pytest.raises(ValueRefused, match=r"the result\[0\]\.password is a secret"):
+        sink.encode([_Login(name="ada", password=pydantic.SecretStr("x"))])
+
+    shown = _ShownLogin(name="ada", password=pydantic.SecretStr("x"))
+    assert sink.encode(shown) == {"name": "ada", "password": "x"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [numpy.timedelta64(1_500, "ns"), numpy.timedelta64(2**62, "s"), pandas.Timedelta("1.123456789s")],
+)
+def test_a_duration_that_would_not_be_exact_is_refused(sink: FolderSink, value: object) -> None:
+    with pytest.raises(ValueRefused, match="microsecond"):
+        sink.encode(value)
+
+
 def test_no_file_is_registered_for_a_result_that_is_refused_later(sink: FolderSink) -> None:
     with pytest.raises(ValueRefused):
         sink.encode({"table": polars.DataFrame({"a": [1]}), "other": object()})

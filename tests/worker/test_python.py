@@ -576,6 +576,20 @@ def test_what_a_step_forks_is_terminated_as_any_process(work: Work) -> None:
     assert (report.outcome, report.output) == (Outcome(), 15)
 
 
+@pytest.mark.parametrize(
+    ("end", "status"), [("sys.exit(0)", 0), ("return 'copy'", 0), ("sys.exit(3)", 3), ("raise ValueError('copy')", 1)]
+)
+def test_a_process_that_a_step_forks_does_not_answer_for_the_step(work: Work, end: str, status: int) -> None:
+    code = (
+        f"import os, sys\ndef main():\n  if not os.fork():\n    {end}\n"
+        "  return 'step', os.waitstatus_to_exitcode(os.wait()[1])"
+    )
+
+    report = work.run_python(code)
+
+    assert (report.outcome, report.output) == (Outcome(), ["step", status])
+
+
 def test_a_process_that_was_started_without_a_word_is_dead_when_the_end_of_its_step_is_told(work: Work) -> None:
     code = (
         "import ctypes, time\ndef main():\n  pid = ctypes.CDLL(None).fork()\n"

@@ -127,6 +127,15 @@ def test_the_output_of_a_step_that_yields_is_what_it_returns(work: Work) -> None
     assert work.run_python(code).output == "done"
 
 
+def test_a_generator_expression_is_no_progress(work: Work) -> None:
+    report = work.run_python("def main(): return (number for number in range(3))")
+
+    assert report.output is None
+    assert report.outcome.output_error == (
+        "it returned a generator expression, which would be taken for its progress; return list(…)"
+    )
+
+
 def test_an_asynchronous_step_that_yields_has_no_output(work: Work) -> None:
     code = "import asyncio\nasync def main():\n  yield 1, 2\n  await asyncio.sleep(0)\n  yield 2, 2"
 

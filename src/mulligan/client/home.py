@@ -281,6 +281,12 @@ def _prepare(
     changed_only: bool,
     force: Iterable[str],
 ) -> Prepared:
+    for name, one in (("inputs", inputs), ("labels", labels)):
+        if one is not None and not isinstance(one, Mapping):
+            raise InputInvalid(f"{name} must be a mapping, not {one!r}", hint=f"write {name}={{'name': 'value'}}")
+    for name, label in (labels or {}).items():
+        if not isinstance(name, str) or not isinstance(label, str):
+            raise InputInvalid(f"label {name!r}: {label!r} is not a text", hint="labels are texts: {'year': '2026'}")
     workflow, file = find_workflow(flow)
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
@@ -296,11 +302,11 @@ def _prepare(
             forced=_words(force),
         )
     except InputInvalid as error:
-        name = error.data.get("input")
-        if name in workflow.inputs and name not in every:
-            error.hint = f"give it as a keyword: {name}=…"
-        elif name not in workflow.inputs and name in _OPTIONS:
-            error.hint = f"'{name}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {name}=…)"
+        wrong = error.data.get("input")
+        if wrong in workflow.inputs and wrong not in every:
+            error.hint = f"give it as a keyword: {wrong}=…"
+        elif wrong not in workflow.inputs and wrong in _OPTIONS:
+            error.hint = f"'{wrong}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {wrong}=…)"
         raise
 
 

@@ -38,14 +38,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {_key(key): plain(inner) for key, inner in value.items()}
+        found = {text_key(key): plain(inner) for key, inner in value.items()}
+        if len(found) < len(value):
+            refuse("value", "two keys of a mapping are the same text", hint="keys are texts: 1 and '1' are one key")
+        return found
     return _plain_object(value)
 
 
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
+def text_key(key: Any) -> str:
+    """The key of a mapping as JSON has it, and as it is when a step returns the mapping."""
+    if isinstance(key, str):
+        return str(plain(key))
+    found = plain(key)
+    if isinstance(found, list | dict):
         refuse("value", f"the keys of a mapping are texts, and {key!r} is none", hint="write it as a text")
-    return str(key)
+    return found if isinstance(found, str) else literal(found)
 
 
 def _plain_object(value: Any) -> Any:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import re
 
 from mulligan.flows.context import Site, call_site, refuse
-from mulligan.flows.literals import plain
-from mulligan.flows.references import SUCCESS, TERNARY, Reference, merge, reads_of, source_of, step_path, steps_in
+from mulligan.flows.literals import plain, text_key
+from mulligan.flows.references import (
+    SHOWN,
+    SUCCESS,
+    TERNARY,
+    Reference,
+    merge,
+    reads_of,
+    source_of,
+    step_path,
+    steps_in,
+)
 from mulligan.flows.retries import Retry
 
 TYPE_CHECKING = False
@@ -18,6 +28,8 @@ if TYPE_CHECKING:
 # An expression without braces of its own.
 _TOKEN = r"\$\{[^{}]*\}"
 END = "end"
+# As deep as an output may be.
+DEPTH_MAX = 100
 
 
 class Record:
@@ -116,7 +128,7 @@ class Recorder:
 
     # Values
 
-    def value(self, value: Any, reads: Reads) -> Any:
+    def value(self, value: Any, reads: Reads, depth: int = 0) -> Any:
         """The value as a file has it, with `${…}` for references; the steps that it reads are added to `reads`."""
         if isinstance(value, Reference):
             merge(reads, reads_of(value))
@@ -124,14 +136,19 @@ class Recorder:
         if isinstance(value, str):
             if "${" in value:
                 self._read_text(value, reads)
+            if SHOWN in value:
+                hint = 'write f"{rows}" for a text with it; a list or a mapping is a text in a step only'
+                refuse("reference", "a text contains the 'repr' of a reference, not its value", hint=hint)
             return plain(value)
+        if depth > DEPTH_MAX:
+            refuse("value", "a value is nested too deep, or contains itself", hint="make it in a step")
         if isinstance(value, list | tuple):
-            return [self.value(item, reads) for item in value]
+            return [self.value(item, reads, depth + 1) for item in value]
         if isinstance(value, dict):
-            for key in value:
-                if isinstance(key, Reference):
-                    refuse("value", "a reference cannot be a key of a mapping", hint="make the mapping in a step")
-            return {key if isinstance(key, str) else plain(key): self.value(one, reads) for key, one in value.items()}
+            found = {text_key(key): self.value(one, reads, depth + 1) for key, one in value.items()}
+            if len(found) < len(value):
+                refuse("value", "two keys of a mapping are the same text", hint="keys are texts: 1 and '1' are one key")
+            return found
         if isinstance(value, Retry):
             return self.value(value.keys, reads)
         return plain(value)

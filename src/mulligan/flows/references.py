@@ -28,6 +28,8 @@ TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY, MEMBER = range(1, 9)
 SUCCESS, OPTIONAL, ENDED = "success", "success_or_skipped", "always"
 _STRICTNESS = (SUCCESS, OPTIONAL, ENDED)
 
+# How the text begins that `repr` gives.
+SHOWN = "<reference to "
 # Words that CEL does not allow as the name of a field.
 _RESERVED = frozenset(
     "as break const continue else false for function if import in let loop namespace null package return true var void "
@@ -57,8 +59,17 @@ class Reference:
     Its attributes are fields of the value, so it has none of its own.
     """
 
-    __slots__ = ("_mulligan_level", "_mulligan_parent", "_mulligan_reads", "_mulligan_shape", "_mulligan_source")
+    __slots__ = (
+        "_mulligan_flow",
+        "_mulligan_level",
+        "_mulligan_parent",
+        "_mulligan_reads",
+        "_mulligan_shape",
+        "_mulligan_source",
+    )
 
+    # The recorder of the flow that made it; None outside of one.
+    _mulligan_flow: Any
     _mulligan_source: str
     _mulligan_reads: Reads
     _mulligan_level: int
@@ -75,6 +86,7 @@ class Reference:
         shape: int | None = None,
     ) -> None:
         put = object.__setattr__
+        put(self, "_mulligan_flow", RECORDER.get())
         put(self, "_mulligan_source", source)
         put(self, "_mulligan_reads", reads)
         put(self, "_mulligan_level", level)
@@ -82,10 +94,10 @@ class Reference:
         put(self, "_mulligan_shape", shape)
 
     def __repr__(self) -> str:
-        return f"<reference to {self._mulligan_source}>"
+        return f"{SHOWN}{self._mulligan_source}>"
 
     def __str__(self) -> str:
-        text = f"${{{self._mulligan_source}}}"
+        text = f"${{{source_of(self)}}}"
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.formatted[text] = self._mulligan_reads
@@ -98,13 +110,21 @@ class Reference:
         return str(self)
 
     def __hash__(self) -> int:
-        return id(self)
+        # Otherwise `x in {"a", "b"}` and `prices.get(x, 0)` would find nothing, and nobody would be told.
+        hint = "make or read the mapping in a step; for several references use a list"
+        _refuse(self, "Python cannot use it as a key, or look it up", hint)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, _: object) -> Any:
+        return self
 
     # Fields
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(name)
+            raise AttributeError(f'a reference has no attribute {name}; for a field of its value write ["{name}"]')
         return Reference(_member(self, name), self._mulligan_reads, parent=(self, name))
 
     def __getitem__(self, key: Any) -> Any:
@@ -155,22 +175,22 @@ class Reference:
         return _binary(self, ">=", other, RELATION)
 
     def __add__(self, other: object) -> Any:
-        return _binary(self, "+", other, SUM)
+        return _arithmetic(self, "+", other, SUM)
 
     def __radd__(self, other: object) -> Any:
-        return _binary(other, "+", self, SUM)
+        return _arithmetic(other, "+", self, SUM)
 
     def __sub__(self, other: object) -> Any:
-        return _binary(self, "-", other, SUM)
+        return _arithmetic(self, "-", other, SUM)
 
     def __rsub__(self, other: object) -> Any:
-        return _binary(other, "-", self, SUM)
+        return _arithmetic(other, "-", self, SUM)
 
     def __mul__(self, other: object) -> Any:
-        return _binary(self, "*", other, PRODUCT)
+        return _arithmetic(self, "*", other, PRODUCT)
 
     def __rmul__(self, other: object) -> Any:
-        return _binary(other, "*", self, PRODUCT)
+        return _arithmetic(other, "*", self, PRODUCT)
 
     def __truediv__(self, other: object) -> Any:
         return _binary(_double(self), "/", _double(other), PRODUCT)
@@ -179,10 +199,10 @@ class Reference:
         return _binary(_double(other), "/", _double(self), PRODUCT)
 
     def __mod__(self, other: object) -> Any:
-        return _binary(self, "%", other, PRODUCT)
+        return _remainder(self, other)
 
     def __rmod__(self, other: object) -> Any:
-        return _binary(other, "%", self, PRODUCT)
+        return _remainder(other, self)
 
     def __and__(self, other: object) -> Any:
         return _logical(self, "&&", other, AND, "&")
@@ -270,6 +290,11 @@ def _refuse(reference: Reference, message: str, hint: str) -> NoReturn:
 
 
 def source_of(reference: Reference) -> str:
+    """The expression. A reference that another flow has made is refused: it would name a step of this one."""
+    here, made_in = RECORDER.get(), reference._mulligan_flow
+    if here is not made_in and here is not None and made_in is not None:
+        hint = "give it to this flow as an argument, or let the step be called here"
+        refuse("reference", f"'{reference._mulligan_source}' belongs to the flow '{made_in.name}'", hint=hint)
     return reference._mulligan_source
 
 
@@ -301,7 +326,7 @@ def _member(value: Reference, name: str) -> str:
 
 def _enclosed(value: Reference, level: int) -> str:
     """The source, in parentheses if it binds less strongly than `level`."""
-    source = value._mulligan_source
+    source = source_of(value)
     return source if value._mulligan_level >= level else f"({source})"
 
 
@@ -317,13 +342,26 @@ def _operand(value: object, level: int) -> tuple[str, Reads]:
 def _double(value: object) -> Any:
     """The operand of `/`, which divides numbers exactly, as Python does."""
     if isinstance(value, Reference):
-        return Reference(f"double({value._mulligan_source})", value._mulligan_reads)
+        return Reference(f"double({source_of(value)})", value._mulligan_reads)
     return float(value) if isinstance(value, int) else value
 
 
 def _binary(left: object, operator: str, right: object, level: int) -> Reference:
     parts = _operand(left, level), _operand(right, level + 1)
     return Reference(f"{parts[0][0]} {operator} {parts[1][0]}", _merged(*parts), level)
+
+
+def _arithmetic(left: object, operator: str, right: object, level: int) -> Reference:
+    """`left + right` and so on. Beside a float, a whole number is one too, as in Python."""
+    if type(left) is float or type(right) is float:
+        left, right = _double(left), _double(right)
+    return _binary(left, operator, right, level)
+
+
+def _remainder(left: object, right: object) -> Reference:
+    """`left % right` with the sign of `right`, as in Python; in CEL it has the sign of `left`."""
+    remainder = _binary(left, "%", right, PRODUCT)
+    return _binary(_binary(remainder, "+", right, SUM), "%", right, PRODUCT)
 
 
 def _logical(left: object, operator: str, right: object, level: int, written: str) -> Reference:
@@ -384,7 +422,7 @@ def ended(value: T) -> T:
 def _with_need(value: Any, on: str, name: str) -> Any:
     if not isinstance(value, Reference):
         refuse("reference", f"mulligan.{name} takes what a step returned, and this is {value!r}", word=name)
-    return Reference(value._mulligan_source, dict.fromkeys(value._mulligan_reads, on), value._mulligan_level)
+    return Reference(source_of(value), dict.fromkeys(value._mulligan_reads, on), value._mulligan_level)
 
 
 # Patterns are compiled when they are used: a step that imports its module uses none.

@@ -20,7 +20,8 @@ from typing import Any
 
 from mulligan.values.annotations import ArgumentRefused
 from mulligan.values.durations import parse_duration
-from mulligan.values.files import StoredFile, TableUnreadable, load_files, type_name
+from mulligan.values.encoding import ValueRefused, encode
+from mulligan.values.files import KEY, StoredFile, TableUnreadable, load_files, type_name
 
 SHOWN_CHARS_MAX = 60
 
@@ -140,7 +141,7 @@ def _compile(hint: Any) -> Converter:
         return _tuple(args)
     if kind in _MAPPINGS:
         return _mapping(args)
-    return _class(kind)
+    return _class(kind, hint if args else kind)
 
 
 def _unwrap(hint: Any) -> Any:
@@ -220,17 +221,42 @@ def _union(members: list[Converter], hint: Any) -> Converter:
     typed = [member for member in members if not member.is_plain]
 
     def convert(value: Any) -> Any:
+        if isinstance(value, StoredFile) and (kind := _kind_of_file(value, hint)):
+            return _compile(kind).convert(value)
         order = [*plain, *typed] if isinstance(value, (str, int, float, type(None))) else [*typed, *plain]
-        reasons = []
+        reasons, found = [], []
         for member in order:
             try:
-                return member.convert(value)
+                found.append((member, member.convert(value)))
             except _Misfit as misfit:
                 reasons.append(misfit)
+            else:
+                if member.is_plain or len(typed) == 1:
+                    break
+        if found:
+            return found[0][1] if len(found) == 1 else _only_one(found, value)
         deepest = max(reasons, key=lambda misfit: len(misfit.path))
         raise deepest if deepest.path else _Misfit(_name_of(hint), value)
 
     return Converter(convert, is_plain)
+
+
+def _kind_of_file(file: StoredFile, hint: Any) -> Any:
+    """The member of a union that the table in the file was; None if it was another."""
+    recorded = file.reference[KEY].get("type")
+    kinds = [one for one in typing.get_args(hint) if isinstance(one, type)]
+    return next((one for one in kinds if f"{one.__module__.partition('.')[0]}.{one.__name__}" == recorded), None)
+
+
+def _only_one(found: list[tuple[Converter, Any]], value: Any) -> Any:
+    """Of several types that a value fits: the one that is stored as this value."""
+    made = [one for member, one in found if not member.is_plain]
+    exact = [one for one in made if _is_stored_as(one, value)]
+    kinds = list(dict.fromkeys(type(one).__name__ for one in exact))
+    if len(kinds) > 1:
+        reason = f"fits {' and '.join(kinds)}, so it is not known which it was; let them differ in a field"
+        raise _Misfit("", reason=reason)
+    return (exact or made)[0]
 
 
 def _items(convert: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
@@ -312,29 +338,33 @@ _KEYS: dict[Any, Callable[[Any], Any]] = {
 # -- classes ----------------------------------------------------------------------------------------------------------
 
 
-def _class(kind: type) -> Converter:
-    """The converter of a class; `_ANY` for a class that we do not know how to make."""
+def _class(kind: type, hint: Any) -> Converter:
+    """The converter of a class; `_ANY` for a class that we do not know how to make.
+
+    `hint` is the class itself, or the class with its type parameters: `Page[date]`.
+    """
     for base in kind.__mro__:
         make = _CLASSES.get((base.__module__.partition(".")[0], base.__qualname__))
         if make is not None:
-            return make(kind)
+            return _struct(kind, hint) if make is _struct else make(kind)
     if getattr(kind, "__pydantic_validator__", None) is not None and "pydantic" in sys.modules:
         return _pydantic(kind)
     if hasattr(kind, "__dataclass_fields__"):
-        return _dataclass(kind)
+        return _dataclass(kind, hint)
     if hasattr(kind, "__attrs_attrs__"):
-        return _attrs(kind)
+        return _attrs(kind, hint)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _named_tuple(kind)
+        return _named_tuple(kind, hint)
     if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
-        return _typed_dict(kind)
+        return _typed_dict(kind, hint)
     return _ANY
 
 
 class _Field(typing.NamedTuple):
     hint: Any
     is_required: bool
-    is_set: bool = True
+    # Otherwise it is set afterwards.
+    is_argument: bool = True
 
 
 class _Fields:
@@ -342,6 +372,7 @@ class _Fields:
 
     def __init__(self, kind: type, fields: Mapping[str, _Field]) -> None:
         self._kind, self._fields = kind, fields
+        self.arguments = {name for name, field in fields.items() if field.is_argument}
         self._compiled: dict[str, Converter] = {}
 
     def convert(self, value: Any, *, is_closed: bool = True) -> dict[str, Any]:
@@ -354,7 +385,7 @@ class _Fields:
                 if is_closed:
                     raise _Misfit("", reason=f"has the field '{name}', which {self._kind.__name__} does not have")
                 result[name] = _leave(one)
-            elif self._fields[name].is_set:
+            else:
                 try:
                     result[name] = self._converter(name).convert(one)
                 except _Misfit as misfit:
@@ -370,20 +401,57 @@ class _Fields:
         return self._compiled[name]
 
 
-def _hints_of(kind: type) -> dict[str, Any]:
+def _hints_of(kind: type, hint: Any = None) -> dict[str, Any]:
+    """Return the annotations of the fields, with the type parameters that `hint` gives: `Page[date]`."""
     try:
-        return typing.get_type_hints(kind, include_extras=True)
+        hints = typing.get_type_hints(kind, include_extras=True)
     except Exception:
         return {}
+    given = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(hint)))  # noqa: B905 - not before 3.10
+    for base in (one for ancestor in kind.__mro__ for one in getattr(ancestor, "__orig_bases__", ())):
+        # `class Orders(Page[date])`
+        for parameter, one in zip(getattr(typing.get_origin(base), "__parameters__", ()), typing.get_args(base)):  # noqa: B905
+            given.setdefault(parameter, _with_parameters(one, given))
+    return {name: _with_parameters(one, given) for name, one in hints.items()} if given else hints
 
 
-def _construct(kind: type, fields: _Fields) -> Converter:
+def _with_parameters(hint: Any, given: dict[Any, Any]) -> Any:
+    if isinstance(hint, typing.TypeVar):
+        return given.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ())
+    if isinstance(hint, type) or not parameters:
+        return hint
+    return hint[tuple(given.get(one, one) for one in parameters)]
+
+
+def _construct(kind: type, fields: _Fields, names: Mapping[str, str] | None = None) -> Converter:
+    """Calls the class; `names` are the arguments of fields whose names differ."""
+
     def convert(value: Any) -> Any:
         if isinstance(value, kind):
             return value
-        return _call(kind, fields.convert(value))
+        values = fields.convert(value)
+        arguments = {(names or {}).get(name, name): one for name, one in values.items() if name in fields.arguments}
+        made = _call(kind, arguments)
+        for name in values.keys() - fields.arguments:
+            # Not an argument, so it may have changed since. What the class has made itself is as good.
+            if not _is_stored_as(getattr(made, name, None), value[name]):
+                object.__setattr__(made, name, values[name])
+        return made
 
     return Converter(convert)
+
+
+def _is_stored_as(value: Any, stored: Any) -> bool:
+    """Whether a value would be stored as this JSON. A table never is."""
+    try:
+        return bool(json.loads(encode(value, _open_no_sink)) == stored)
+    except Exception:
+        return False
+
+
+def _open_no_sink() -> typing.NoReturn:
+    raise ValueRefused
 
 
 def _call(kind: Callable[..., Any], values: dict[str, Any]) -> Any:
@@ -394,8 +462,8 @@ def _call(kind: Callable[..., Any], values: dict[str, Any]) -> Any:
         raise _Misfit("", reason=f"is refused by {name}: {_first_line(error)}") from None
 
 
-def _dataclass(kind: Any) -> Converter:
-    hints, fields = _hints_of(kind), {}
+def _dataclass(kind: Any, generic: Any) -> Converter:
+    hints, fields = _hints_of(kind, generic), {}
     for name, field in kind.__dataclass_fields__.items():
         # A pseudo-field has another type: ClassVar fields are no fields, an InitVar is only an argument.
         role = field._field_type.name
@@ -408,25 +476,18 @@ def _dataclass(kind: Any) -> Converter:
     return _construct(kind, _Fields(kind, fields))
 
 
-def _attrs(kind: Any) -> Converter:
-    hints = _hints_of(kind)
+def _attrs(kind: Any, generic: Any) -> Converter:
+    hints = _hints_of(kind, generic)
     fields = {
         one.name: _Field(hints.get(one.name, Any), one.init and type(one.default).__name__ == "_Nothing", one.init)
         for one in kind.__attrs_attrs__
     }
     aliases = {one.name: getattr(one, "alias", None) or one.name.lstrip("_") for one in kind.__attrs_attrs__}
-    made = _Fields(kind, fields)
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, kind):
-            return value
-        return _call(kind, {aliases[name]: one for name, one in made.convert(value).items()})
-
-    return Converter(convert)
+    return _construct(kind, _Fields(kind, fields), aliases)
 
 
-def _named_tuple(kind: Any) -> Converter:
-    hints, defaults = _hints_of(kind), kind._field_defaults
+def _named_tuple(kind: Any, generic: Any) -> Converter:
+    hints, defaults = _hints_of(kind, generic), kind._field_defaults
     fields = _Fields(kind, {name: _Field(hints.get(name, Any), name not in defaults) for name in kind._fields})
 
     def convert(value: Any) -> Any:
@@ -441,8 +502,8 @@ def _named_tuple(kind: Any) -> Converter:
 _open_dicts: set[type] = set()
 
 
-def _typed_dict(kind: Any) -> Converter:
-    hints = _hints_of(kind)
+def _typed_dict(kind: Any, generic: Any) -> Converter:
+    hints = _hints_of(kind, generic)
     fields = _Fields(kind, {name: _Field(hint, name in kind.__required_keys__) for name, hint in hints.items()})
     is_plain = False
     if kind not in _open_dicts:
@@ -463,24 +524,26 @@ def _enum(kind: Any) -> Converter:
             return kind(tuple(value) if isinstance(value, list) else value)
         except (ValueError, TypeError):
             for member in kind:
-                if str(member.value) == str(value):
-                    return member  # a Decimal, a date: texts in JSON
+                # A Decimal, a date: texts in JSON. A number may be the key of a mapping.
+                if str(member.value) == str(value) or _is_stored_as(member.value, value):
+                    return member
             raise _Misfit(f"one of {', '.join(_show(member.value) for member in kind)}", value) from None
 
     return Converter(convert)
 
 
-def _struct(kind: Any) -> Converter:
+def _struct(kind: Any, generic: Any = None) -> Converter:
+    wanted = generic or kind
     msgspec: Any = sys.modules["msgspec"]
 
-    def convert_other(wanted: Any, value: Any) -> Any:
-        return _compile(wanted).convert(value)
+    def convert_other(hint: Any, value: Any) -> Any:
+        return _compile(hint).convert(value)
 
     def convert(value: Any) -> Any:
         if isinstance(value, kind):
             return value
         try:
-            return msgspec.convert(value, kind, str_keys=True, dec_hook=convert_other)
+            return msgspec.convert(value, wanted, str_keys=True, dec_hook=convert_other)
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `$")
             reason = reason[:1].lower() + reason[1:]
@@ -533,6 +596,8 @@ def _from_text(expected: str, make: Callable[[Any, str], Any], *others: type) ->
 
 
 def _to_datetime(kind: Any, text: str) -> Any:
+    if kind.__module__.startswith("pandas"):
+        return kind(text)  # which reads nanoseconds
     # Before Python 3.11 there is no Z.
     return kind.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
 

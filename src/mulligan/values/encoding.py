@@ -42,6 +42,9 @@ NUMBER_BITS_MAX = 64
 NAME_CHARS_MAX = 60
 # An object with this attribute stands for a file that the step has kept: see `mulligan.step_context`.
 REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
+# What pydantic's `SecretStr` and `SecretBytes` derive from.
+SECRET_SHOWN = "**********"
+SECRET_TYPE = ("pydantic.types", "_SecretBase")
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _PLAIN = (str, bool, type(None))
 _INFINITIES = (float("inf"), float("-inf"))
@@ -122,7 +125,7 @@ class _Encoder:
             return _checked_number(value, path)
         if depth > DEPTH_MAX:
             raise ValueRefused(f"{path} is nested too deep, or contains itself")
-        if isinstance(found := getattr(value, REFERENCE_ATTRIBUTE, None), dict):
+        if hasattr(kind, REFERENCE_ATTRIBUTE) and isinstance(found := getattr(value, REFERENCE_ATTRIBUTE), dict):
             return found
         if hasattr(kind, "__dataclass_fields__"):
             fields = kind.__dataclass_fields__.values()
@@ -193,6 +196,8 @@ class _Encoder:
     def duration(self, value: Any, path: str, _depth: int) -> str:
         if value != value:
             raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
+        if getattr(value, "nanoseconds", 0):
+            raise ValueRefused(f"{path} is {value}, and a duration is stored to the microsecond; round it")
         return format_duration(value)
 
     def path_name(self, value: Any, path: str, _depth: int) -> str:
@@ -212,7 +217,12 @@ class _Encoder:
             if value != value:
                 raise ValueRefused(f"{path} is NaT, which is not JSON; return None for a missing value")
             return str(value)
-        plain = value.astype("timedelta64[us]").item() if value.dtype.kind == "m" else value.item()
+        if value.dtype.kind == "m":
+            exact = value.astype("timedelta64[us]")
+            if exact.astype(value.dtype) != value or not hasattr(exact.item(), "microseconds"):
+                raise ValueRefused(f"{path} is {value!r}, which is not a whole number of microseconds, or too long")
+            value = exact
+        plain = value.item()
         if type(plain) is type(value):
             plain = float(value)  # a long double
         return self.encode(plain, path, depth + 1)
@@ -241,6 +251,11 @@ class _Encoder:
             raise
         except Exception as error:
             raise ValueRefused(f"{path} cannot be stored: {str(error).splitlines()[0]}") from None
+        if SECRET_SHOWN in str(plain) and (hidden := _find_hidden(value, 0)):
+            raise ValueRefused(
+                f"{path}{hidden} is a secret, of which pydantic would keep only asterisks; "
+                "leave it out, and read it in the step that needs it"
+            )
         return self.encode(plain, path, depth + 1)
 
     def table(self, value: Any, path: str, _depth: int) -> dict[str, Any]:
@@ -339,6 +354,26 @@ def _path_to(target: object, value: Any, depth: int) -> str:
             return step
         if type(one) not in (str, int, float, bool, type(None)) and (found := _path_to(target, one, depth + 1)):
             return step + found
+    return ""
+
+
+def _find_hidden(value: Any, depth: int) -> str:
+    """Return where a `SecretStr` is in a model of pydantic; "" if there is none."""
+    if depth > DEPTH_MAX or type(value) in (str, int, float, bool, type(None)):
+        return ""
+    inner: Iterable[tuple[str, Any]]
+    if isinstance(value, dict):
+        inner = ((f"[{key!r}]", one) for key, one in value.items())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner = ((f"[{at}]", one) for at, one in enumerate(value))
+    elif hasattr(type(value), "model_fields"):
+        inner = ((f".{name}", getattr(value, name, None)) for name in type(value).model_fields)
+    else:
+        is_hidden = any((base.__module__, base.__name__) == SECRET_TYPE for base in type(value).__mro__)
+        return " " if is_hidden else ""
+    for step, one in inner:
+        if found := _find_hidden(one, depth + 1):
+            return (step + found).rstrip()
     return ""
 
 

@@ -20,7 +20,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from mulligan.values.annotations import ArgumentRefused, has_typed_parameters
 from mulligan.worker.json_encoding import ENCODER, ArtifactUnreadable, NotJson, check_size, encode_plain
@@ -77,6 +77,8 @@ PROGRAM = "<step>"
 _decode = json.JSONDecoder().raw_decode
 # `signal.getsignal` would first create an enum member.
 _handler_of = _signal.getsignal
+# A step may replace `os.getpid`.
+_getpid = os.getpid
 _ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
@@ -118,7 +120,7 @@ class ChildServer:
 
     def serve(self) -> None:
         """Serve until the worker closes the socket."""
-        meter = Meter()
+        meter, pid = Meter(), _getpid()
         while text := self._receive():
             message, _ = _decode(text)
             if "fresh_logs" in message:
@@ -126,6 +128,8 @@ class ChildServer:
             self._has_forked = False
             with self._termination:
                 answer, output = self._run(message)
+            if _getpid() != pid:
+                _end_copy(answer)
             if CONTEXT in sys.modules:
                 sys.modules[CONTEXT].end_step()
             _flush()
@@ -332,6 +336,12 @@ class ChildServer:
     def _show_lines(self) -> None:
         """Let a traceback show the source lines of the step, which are not in a file."""
         linecache.cache[PROGRAM] = (len(self._code), None, self._code.splitlines(keepends=True), PROGRAM)
+
+
+def _end_copy(answer: dict[str, Any]) -> NoReturn:
+    """End a process that the step forked and in which its function has ended: it does not answer for the step."""
+    _flush()
+    os._exit(answer.get("exit", 1 if answer else 0))
 
 
 class Terminated(SystemExit):

@@ -14,7 +14,8 @@ REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
 
 def _reference_of(value: object) -> object:
     """Return the reference to a file that the step keeps; anything else is not JSON."""
-    if isinstance(found := getattr(value, REFERENCE_ATTRIBUTE, None), dict):
+    # Asked of its class: an object may answer to any name.
+    if hasattr(type(value), REFERENCE_ATTRIBUTE) and isinstance(found := getattr(value, REFERENCE_ATTRIBUTE), dict):
         return found
     raise TypeError
 

@@ -5,7 +5,8 @@ Runs in any interpreter, like `child_main`: standard library only.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
+from types import GeneratorType
 
 from mulligan.step_context import yielded_progress
 from mulligan.worker.json_encoding import NotJson
@@ -15,9 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# The name that Python gives to `(x for x in y)`: it has values, and no progress.
+GENERATOR_EXPRESSION = "<genexpr>"
 
-def run_generator(generator: Generator[Any, None, Any]) -> object:
+
+def run_generator(generator: GeneratorType[Any, None, Any]) -> object:
     """Run a generator to its end; return what it returned."""
+    if generator.gi_code.co_name == GENERATOR_EXPRESSION:
+        generator.close()
+        raise NotJson("it returned a generator expression, which would be taken for its progress; return list(…)")
     try:
         while True:
             _report(next(generator))
