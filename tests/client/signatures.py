@@ -12,7 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import mulligan
+
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/python.md"
+# The classes that a program calls; it gets objects of the others.
+_CALLED = ("Retry", "group")
 _TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -22,8 +26,12 @@ def written(page: str) -> str:
 
 
 def table(target: str, prefix: str) -> str:
-    """The members of a class (`mulligan.client.run:Run`) or a function, each with its first sentence."""
+    """The members of a class (`mulligan.client.run:Run`), a function, or all public names of a module (`module:*`)."""
     module, _, name = target.partition(":")
+    if name == "*":
+        names = sorted(name for name, home in mulligan._LAZY.items() if home == module and not name.startswith("_"))
+        rows = [row(f"{prefix}.{name}", getattr(mulligan, name)) for name in names]
+        return "\n".join(["| name | meaning |", "|---|---|", *rows])
     found = getattr(import_module(module), name)
     rows = [*members(found, prefix)] if inspect.isclass(found) else [row(prefix, found)]
     return "\n".join(["| name | meaning |", "|---|---|", *rows])
@@ -45,10 +53,13 @@ def signature(value: Any) -> str:
     getter: Callable[..., Any] | None = getattr(value, "fget", None) or getattr(value, "func", None)
     if getter is not None:
         return f": {inspect.signature(getter).return_annotation}".replace("|", "\\|")
+    if inspect.isclass(value) and value.__name__ not in _CALLED:
+        return ""
     found = inspect.signature(value)
     shown = [one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() if one.name != "self"]
     text = str(found.replace(parameters=shown, return_annotation=inspect.Signature.empty))
-    return f"{text} -> {found.return_annotation}".replace("|", "\\|")
+    returned = "" if inspect.isclass(value) else f" -> {found.return_annotation}"
+    return f"{text}{returned}".replace("|", "\\|")
 
 
 def first_sentence(value: Any) -> str:

@@ -165,7 +165,8 @@ class Flow(FunctionWrapper, Generic[P, R]):
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args:
             return kwargs
-        return Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, call_site())
+        # Whether they fit the inputs is checked when the run is prepared, as for a file.
+        return Parameters(self.fn, f"flow '{self.name}'").by_name(args, kwargs, call_site())
 
 
 @overload

@@ -45,21 +45,26 @@ class Parameters:
             hint = "make it a function at the top of a module, or a @staticmethod under the step decorator"
             refuse("function", f"{label} is a method, and no object travels to a worker", hint=hint)
 
-    def bind(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
-        """The arguments by name, in the order of the parameters. What does not fit is refused."""
+    def by_name(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
+        """The arguments by name. Too many of them, or one that is given twice, are refused."""
         if len(given) > len(self.names):
             word = "argument" if len(self.names) == 1 else "arguments"
             takes = f"{len(self.names)} {word} ({', '.join(self.names)})" if self.names else "no arguments"
             message = f"{self.label} takes {takes}, and {len(given)} are given"
             refuse("arguments", message, site=site)
         found = dict(zip(self.names, given, strict=False))
-        for name, value in named.items():
+        for name in named:
             if name in found:
                 refuse("arguments", f"{self.label} gets '{name}' twice", word=name, site=site)
+        return {**found, **named}
+
+    def bind(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
+        """The arguments by name. What does not fit the parameters is refused."""
+        found = self.by_name(given, named, site)
+        for name in named:
             if name not in self.names and not self.takes_any:
                 hint = suggest(name, self.names) or f"it has {', '.join(self.names) or 'no parameters'}"
                 refuse("arguments", f"{self.label} has no parameter '{name}'", hint=hint, word=name, site=site)
-            found[name] = value
         missing = [name for name in self.required if name not in found]
         if missing:
             names = " and ".join(f"'{name}'" for name in missing)
