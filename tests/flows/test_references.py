@@ -318,7 +318,5 @@ def test_a_value_is_stored_as_a_step_would_return_it(value: object, expected: ob
 
 
 def test_a_secret_in_a_model_is_refused() -> None:
-    with pytest.raises(
-        LanguageError, match="token is a secret, of which pydantic would keep only asterisks"
-    ):
+    with pytest.raises(LanguageError, match="token is a secret, of which pydantic would keep only asterisks"):
         plain(Login(token=pydantic.SecretStr("x")))
