@@ -32,9 +32,7 @@ RETIRED = {
     r"tell(?:er|ing)?|told": "say, show, report, announce",
 }
 # Left out: stored names (an error code, names in converted Alphred files), names of tests, and words that people type.
-EXEMPT = re.compile(
-    r"worker\.buried|split_told|_told\"\)|:told\"|`tests/[^`]+`|slack\|inform\|tell\|warn|on_error catch rescue"
-)
+EXEMPT = re.compile(r"worker\.buried|:told\"|`tests/[^`]+`|slack\|inform\|tell\|warn|on_error catch rescue")
 # How a name is cut into words: at underscores, and where a capital follows a small letter.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

@@ -221,15 +221,17 @@ class LanguageError(MulliganError):
 WARNINGS_EACH_MAX = 10
 
 
-def first_of_each_kind(warnings: Sequence[Problem]) -> tuple[list[Problem], dict[str, int]]:
+def first_of_each_kind(
+    warnings: Sequence[Problem], each_max: int = WARNINGS_EACH_MAX
+) -> tuple[list[Problem], dict[str, int]]:
     """The first warnings of each code, in order, and how many more there are of a code: a file may cause thousands."""
     shown: list[Problem] = []
     counts: dict[str, int] = {}
     for warning in warnings:
         counts[warning.shown_code] = counts.get(warning.shown_code, 0) + 1
-        if counts[warning.shown_code] <= WARNINGS_EACH_MAX:
+        if counts[warning.shown_code] <= each_max:
             shown.append(warning)
-    return shown, {code: count - WARNINGS_EACH_MAX for code, count in counts.items() if count > WARNINGS_EACH_MAX}
+    return shown, {code: count - each_max for code, count in counts.items() if count > each_max}
 
 
 def render_warnings(warnings: Sequence[Problem]) -> list[str]:

@@ -15,23 +15,28 @@ from typing import Any
 import mulligan
 
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/python.md"
-# The classes that a program calls; it gets objects of the others.
-_CALLED = ("Retry", "group")
 _TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# Members of classes that other modules of ours use, and programs do not.
+INTERNAL = frozenset({"routes", "record_for_route"})
+# Functions of the package, by name.
+_NAMES = re.compile(r"(<!-- names: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def written(page: str) -> str:
     """The page with every table as it should be."""
-    return _TABLE.sub(lambda found: f"{found[1]}{table(found[2], found[3])}\n{found[4]}", page)
+    page = _TABLE.sub(lambda found: f"{found[1]}{table(found[2], found[3])}\n{found[4]}", page)
+    return _NAMES.sub(lambda found: f"{found[1]}{names(found[2].split())}\n{found[3]}", page)
+
+
+def names(wanted: list[str]) -> str:
+    """These functions of the package, each with its first sentence."""
+    rows = [row(f"mulligan.{name}", getattr(mulligan, name)) for name in wanted]
+    return "\n".join(["| name | meaning |", "|---|---|", *rows])
 
 
 def table(target: str, prefix: str) -> str:
-    """The members of a class (`mulligan.client.run:Run`), a function, or all public names of a module (`module:*`)."""
+    """The members of a class (`mulligan.client.run:Run`) or a function, each with its first sentence."""
     module, _, name = target.partition(":")
-    if name == "*":
-        names = sorted(name for name, home in mulligan._LAZY.items() if home == module and not name.startswith("_"))
-        rows = [row(f"{prefix}.{name}", getattr(mulligan, name)) for name in names]
-        return "\n".join(["| name | meaning |", "|---|---|", *rows])
     found = getattr(import_module(module), name)
     rows = [*members(found, prefix)] if inspect.isclass(found) else [row(prefix, found)]
     return "\n".join(["| name | meaning |", "|---|---|", *rows])
@@ -40,7 +45,10 @@ def table(target: str, prefix: str) -> str:
 def members(kind: type, prefix: str) -> Iterator[str]:
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
-            if base.__module__.startswith("mulligan") and not name.startswith("_"):
+            if name in INTERNAL:
+                continue
+            is_member = callable(value) or hasattr(value, "fget") or hasattr(value, "func")
+            if base.__module__.startswith("mulligan") and not name.startswith("_") and is_member:
                 yield row(f"{prefix}.{name}", value)
 
 
@@ -53,13 +61,10 @@ def signature(value: Any) -> str:
     getter: Callable[..., Any] | None = getattr(value, "fget", None) or getattr(value, "func", None)
     if getter is not None:
         return f": {inspect.signature(getter).return_annotation}".replace("|", "\\|")
-    if inspect.isclass(value) and value.__name__ not in _CALLED:
-        return ""
     found = inspect.signature(value)
     shown = [one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() if one.name != "self"]
     text = str(found.replace(parameters=shown, return_annotation=inspect.Signature.empty))
-    returned = "" if inspect.isclass(value) else f" -> {found.return_annotation}"
-    return f"{text}{returned}".replace("|", "\\|")
+    return f"{text} -> {found.return_annotation}".replace("|", "\\|")
 
 
 def first_sentence(value: Any) -> str:

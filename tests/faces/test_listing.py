@@ -289,12 +289,22 @@ def test_a_run_as_json_is_what_run_printed_and_more():
 
     shown = mulligan("show", 1, "--json").json
 
-    more = {"labels", "workflow", "version", "created_at", "updated_at", "parent_run_id", "driver", "children"}
+    more = {
+        "labels",
+        "workflow",
+        "version",
+        "created_at",
+        "updated_at",
+        "parent_run_id",
+        "driver",
+        "children",
+        "artifacts",
+    }
     assert set(shown) == set(printed) | more
     same = set(printed) - {"steps", "end"}
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
     fetch = shown["steps"]["fetch"]
-    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "undone", "children", "tries"}
+    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "undone", "children", "tries", "progress"}
     assert set(fetch["usage"]) == {"wall_seconds", "cpu_seconds", "peak_memory"}
     assert (fetch["usage"]["peak_memory"] > 0, fetch["items"]) == (True, None)
 

@@ -440,7 +440,7 @@ def test_async_functions_and_closures_over_values(session: Session) -> None:
 
 
 def test_what_cannot_be_written_down_is_refused_with_its_name(session: Session) -> None:
-    hint = "create it inside the function, pass it as an argument, or put both into a module"
+    hint = "create it inside the function, let a step return it, or put both into a module"
     session.main.__dict__["lock"] = threading.Lock()
     session.cell("def helper():\n    return lock\ndef fetch():\n    return helper()\n")
 

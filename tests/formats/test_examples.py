@@ -31,6 +31,7 @@ from jsonschema import Draft202012Validator
 from mulligan.core.model.workflow import Workflow, encode
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert, examine, load
+from mulligan.formats.torc.sweeps import is_same
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Source, plain
 from mulligan.language.schema import schema
@@ -124,7 +125,9 @@ def test_what_is_converted_is_the_same_workflow(example: Example, tmp_path: Path
 
     ours.write_text(convert(example.path).text, encoding="utf-8")
 
-    assert without_origin(load(ours)) == without_origin(load(example.path))
+    # A sweep of Torc's is written as a matrix, which is compared step by step.
+    original = msgspec.structs.replace(load(example.path), origin="")
+    assert without_origin(load(ours)) == without_origin(original) or is_same(original, load(ours))
     assert load(ours).origin == ""
 
 

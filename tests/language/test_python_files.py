@@ -130,7 +130,8 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
         (
             "import nowhere_to_be_found",
             "flow.py:1:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'\n"
-            "  1 | import nowhere_to_be_found\n    | ^^^^^^^^^^^^^^^^^^^^^^^^^^",
+            "  1 | import nowhere_to_be_found\n    | ^^^^^^^^^^^^^^^^^^^^^^^^^^ "
+            "install it where mulligan runs, or import it inside the step that needs it",
         ),
         ("raise SystemExit", "flow.py:1:1: SystemExit\n  1 | raise SystemExit\n    | ^^^^^^^^^^^^^^^^"),
         ("import os; os._exit(0)", "flow.py: the file ended its process before it made a workflow"),

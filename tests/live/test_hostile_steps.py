@@ -87,7 +87,14 @@ SHELL: dict[str, tuple[str, tuple[str, str] | None]] = {
 }
 
 PYTHON: dict[str, tuple[str, tuple[str, str] | None]] = {
-    "no_json": ("def main(): return {1}", ("OUTPUT_INVALID", "the result is of type 'set', which is not JSON")),
+    "no_json": (
+        "def main(): return object()",
+        (
+            "OUTPUT_INVALID",
+            "the result is of type 'object', which cannot be stored; return JSON values, a dataclass, a model, a table "
+            "or an array",
+        ),
+    ),
     "cannot_be_shown": (
         "class E(Exception):\n  def __str__(self): raise ValueError\ndef main(): raise E",
         ("EXCEPTION", "E: it cannot be shown"),

@@ -9,7 +9,10 @@ from mulligan.core.model import events as e
 from .runner import Live
 
 # Names that are about the task itself, whatever it is.
-OF_EVERY_TASK = {f"MULLIGAN_{name}" for name in "OUTPUT ERROR FENCE IDEMPOTENCY_KEY WORKER CPUS".split()}
+OF_EVERY_TASK = {
+    f"MULLIGAN_{name}"
+    for name in "OUTPUT ERROR PROGRESS ARTIFACTS DATA DATA_SET CACHE FENCE IDEMPOTENCY_KEY WORKER CPUS".split()
+}
 
 TOLD = """
 name: told

@@ -11,14 +11,14 @@ import pytest
 
 from mulligan import StepError
 from mulligan.worker.actions.sql import run
-from mulligan.worker.json_encoding import encode_output
+from mulligan.worker.json_encoding import encode_plain
 
 from .work import PATIENCE_SECONDS
 
 
 def asked(connection: Any, query: Any, params: Any = None, **keys: Any) -> Any:
     """The output of a step."""
-    return json.loads(encode_output(run(connection, query, params, **keys)))
+    return json.loads(encode_plain(run(connection, query, params, **keys)) or "")
 
 
 def refused(connection: Any, query: Any, params: Any = None, **keys: Any) -> dict[str, Any]:

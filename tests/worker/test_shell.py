@@ -152,6 +152,7 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         "MULLIGAN_IDEMPOTENCY_KEY": "7:build[3].script@2:5",
         "MULLIGAN_CPUS": "1",
         "MULLIGAN_WORKER": work.name,
+        "MULLIGAN_CACHE": os.environ["MULLIGAN_CACHE"],
     }
 
 

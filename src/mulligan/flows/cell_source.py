@@ -37,7 +37,7 @@ _LITERALS = (type(None), bool, int, str, bytes, complex, type(Ellipsis))
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")}
 CONSTANT_CHARS_MAX = 64 * 1024
 _NESTED_MAX = 20
-_HINT = "create it inside the function, pass it as an argument, or put both into a module"
+_HINT = "create it inside the function, let a step return it, or put both into a module"
 
 
 def action_for_cell(function: Any) -> dict[str, str]:

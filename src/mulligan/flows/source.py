@@ -79,10 +79,22 @@ def _search_folder(name: str, module: ModuleType) -> dict[str, str]:
         return {}  # built in, or a loader of its own has found it
     folder = path.removesuffix(below) or "/"
     if os.path.realpath(folder) == os.getcwd():
-        return {}
+        # `flows/nightly.py` is `flows.nightly` for workers, and imports what stands beside it.
+        folder = _folder_of_main()
+        return {"import_from": _relative(folder)} if folder and path.startswith(os.path.join(folder, "")) else {}
     if folder not in map(os.path.abspath, sys.path) or folder in _installed_folders():
         return {}
     return {"import_from": _relative(folder)}
+
+
+def _folder_of_main() -> str:
+    """The folder of the script or of the file that is read, which Python imports from; "" if workers do so anyway."""
+    main = sys.modules[MAIN]
+    file = getattr(main, "__file__", None)
+    folder = getattr(main, "__mulligan_folder__", "")
+    if file is not None and getattr(main, "__spec__", None) is None:
+        folder = os.path.dirname(os.path.abspath(file))
+    return "" if not folder or os.path.realpath(folder) == os.getcwd() else folder
 
 
 def _installed_folders() -> frozenset[str]:

@@ -398,6 +398,12 @@ def step(function: Any = None, /, **keys: Any) -> Any:
     return decorate if function is None else decorate(function)
 
 
+@overload
+def latest(target: Step[Any, R], default: R) -> R: ...
+@overload
+def latest(target: Any, default: Any = None) -> Any: ...
+
+
 def latest(target: Any, default: Any = None) -> Any:
     """What a step returned in its latest visit, for loops: `latest(improve, draft)` is the draft before the first one.
 

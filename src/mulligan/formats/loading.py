@@ -51,6 +51,10 @@ def load(
     return examine(path, named=named, text=text, trust_templates=trust_templates).workflow
 
 
+# How many warnings of one kind a converted file begins with: it is kept, and read when the original is gone.
+WRITTEN_WARNINGS_MAX = 100
+
+
 class Converted(NamedTuple):
     """The text of a file of ours, and the system whose file it was made of: "" where it was ours already."""
 
@@ -77,7 +81,7 @@ def convert(path: str | Path, *, named: str | None = None, trust_templates: bool
         root.entries = {"name": (scalar("name", root), scalar(workflow.name, root)), **root.entries}
     # Warnings that stand above no node go to the head of the file, with their line in the original.
     placed = {text for texts in reader.remarks.values() for text in texts}
-    shown, more = first_of_each_kind([one for one in warnings if one.message not in placed])
+    shown, more = first_of_each_kind([one for one in warnings if one.message not in placed], WRITTEN_WARNINGS_MAX)
     unplaced = [f"line {one.line}: {bounded(one.message)}" for one in shown]
     unplaced += [f"and {count:,} more warnings of the kind {code}" for code, count in more.items()]
     made = f"Converted from {path.name} ({title_of(workflow.origin)}) by `mulligan convert`."

@@ -63,6 +63,8 @@ def _execute(path: Path) -> ModuleType:
     __mulligan_loading__ = path  # noqa: F841 - a run that the file starts now is refused
     folder = str(path.parent.resolve())
     sys.path[:0] = [str(Path.cwd()), folder]
+    # Flows let workers import from there, too.
+    sys.modules["__main__"].__mulligan_folder__ = folder  # type: ignore[attr-defined]
     spec = spec_from_file_location(module_name(path), os.path.abspath(path))
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
@@ -170,4 +172,7 @@ def _error_problem(error: BaseException, path: Path) -> Problem:
         line = next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == file), 1)
     shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
-    return Problem("language.python", message, str(path), line, indent + 1, max(1, len(shown.strip())), shown)
+    hint = ""
+    if isinstance(error, ModuleNotFoundError):
+        hint = "install it where mulligan runs, or import it inside the step that needs it"
+    return Problem("language.python", message, str(path), line, indent + 1, max(1, len(shown.strip())), shown, hint)

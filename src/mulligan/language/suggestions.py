@@ -95,9 +95,10 @@ _BELONGS_ELSEWHERE = {
     },
     "defaults": {
         **dict.fromkeys(
-            "retry env cwd capture on_lost resources logs shell strict python agent".split(), "put it under 'defaults'"
+            "retry env cwd capture on_lost resources logs shell strict python agent requirements".split(),
+            "put it under 'defaults'",
         ),
-        **dict.fromkeys("requirements resource_requirements".split(), "put it under 'defaults' as 'resources'"),
+        "resource_requirements": "put it under 'defaults' as 'resources'",
         **dict.fromkeys(
             "schedule schedule_interval cron on".split(),
             "start it with cron or systemd: a workflow file has no schedule",

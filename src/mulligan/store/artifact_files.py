@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -159,7 +158,8 @@ def _opened(path: str, flags: int) -> int:
 def _write_durably(path: str, source: BinaryIO) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        shutil.copyfileobj(source, file, _COPY_BYTES)
+        while part := source.read(_COPY_BYTES):
+            file.write(part)
         file.flush()
         os.fsync(fd)
 

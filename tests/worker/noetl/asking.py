@@ -9,12 +9,12 @@ import pytest
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import run
-from mulligan.worker.json_encoding import encode_output
+from mulligan.worker.json_encoding import encode_plain
 
 
 def envelope(**said: Any) -> dict[str, Any]:
     """What the step gives, as the engine will see it."""
-    found: dict[str, Any] = json.loads(encode_output(run(**said)))
+    found: dict[str, Any] = json.loads(encode_plain(run(**said)) or "")
     return found
 
 
