@@ -80,6 +80,18 @@ def test_a_function_that_no_worker_could_import_from_here_is_refused(
     )
 
 
+@pytest.mark.parametrize(("file", "name"), [("my-flow.py", "my_flow"), ("2026.py", "flow_2026")])
+def test_a_file_whose_name_is_not_that_of_a_module_is_refused_with_another_name(
+    folder: Path, file: str, name: str
+) -> None:
+    text = "from mulligan import flow, step\n@step\ndef say(): ...\n@flow\ndef nightly(): say()\n"
+
+    refused = refusal(written(file, text))
+
+    assert "workers cannot import the function 'say'" in refused
+    assert refused.endswith(f"is not the name of a module: rename the file to {name}.py")
+
+
 def test_modules_beside_the_file_and_in_this_folder_can_be_imported(folder: Path) -> None:
     written("names.py", 'NAME = "w"')
     written("flows/commands.py", 'COMMAND = "make"')

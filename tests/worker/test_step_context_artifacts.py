@@ -138,6 +138,33 @@ def test_two_files_of_one_name_are_both_kept(work: Work) -> None:
     assert report.output == list(report.artifacts)
 
 
+def test_two_files_of_one_name_without_an_ending_are_both_kept(work: Work) -> None:
+    report = work.run_python(KEEP + "  return [mulligan.artifact('model.bin', name='model') for _ in range(2)]")
+
+    assert [one.name for one in stored(report)] == ["7/step1/1/1/model", "7/step1/1/1/model-2"]
+
+
+def test_a_file_whose_name_is_not_utf_8_is_kept(work: Work) -> None:
+    code = "import os, mulligan\ndef main():\n  path = os.fsdecode(b'caf\\xe9.txt')\n  open(path, 'w').close()\n"
+
+    report = work.run_python(code + "  return mulligan.artifact(path)")
+
+    assert [one.name for one in stored(report)] == ["7/step1/1/1/caf%3F.txt"]
+    assert report.output == report.artifacts[0]
+
+
+def test_a_file_that_was_lost_is_not_an_output(work: Work) -> None:
+    code = (
+        "  found = mulligan.artifact('model.bin')\n  (copy,) = glob.glob(os.environ['MULLIGAN_ARTIFACTS'] + '-*')\n"
+        "  os.unlink(copy)\n  return found"
+    )
+
+    report = work.run_python("import glob, os\n" + KEEP + code)
+
+    assert report.output is None
+    assert "which the step has not kept, or has changed" in report.outcome.output_error
+
+
 def test_a_store_that_is_away_gets_them_later(work: Work, files: Sometimes) -> None:
     files.are_missing = 2
     work.start(work.python(KEEP + "  return [mulligan.artifact('model.bin'), mulligan.artifact('model.bin')]"))

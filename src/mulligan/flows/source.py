@@ -34,6 +34,12 @@ _LAMBDA = "<lambda>"
 _LOCALS = "<locals>"
 
 
+def _as_identifier(stem: str) -> str:
+    """A name for a module that is like this one: `my_flow` for `my-flow`."""
+    found = "".join(one if one.isalnum() else "_" for one in stem)
+    return found if found.isidentifier() else f"flow_{found}"
+
+
 def action_for(function: Any) -> dict[str, str]:
     """What stands under `python:` for a step that calls `function`. LanguageError if no worker could call it.
 
@@ -58,6 +64,8 @@ def action_for(function: Any) -> dict[str, str]:
         refuse_function(message, plain, f"move it to the top of the module '{module}'")
     if module.startswith("<"):  # a file that workers cannot import: see the reader of Python files
         hint = "call mulligan from the folder of this file, or from one above it"
+        if not (stem := module[1:-1]).isidentifier():
+            hint = f"'{stem}' is not the name of a module: rename the file to {_as_identifier(stem)}.py"
         refuse_function(f"workers cannot import the function '{name}'", plain, hint)
     if not is_same(find(module, name), plain):
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"

@@ -57,6 +57,8 @@ def keep_copy(path: str | PathLike[str], name: str | None) -> ArtifactPath:
     shown = os.path.basename(source) if name is None else name
     if not isinstance(shown, str) or not shown.strip() or "/" in shown or shown in (".", ".."):
         raise ValueError(f"the name of an artifact must be the name of a file, without folders: {shown!r}")
+    # The bytes of a file name need not be UTF-8, and those of the manifest must be.
+    shown = shown.encode("utf-8", "replace").decode()
     kept = new_artifact_path(os.path.splitext(shown)[1], function="artifact")
     with open(source, "rb") as original, open(kept, "xb") as copy:
         while data := original.read(READ_BYTES):

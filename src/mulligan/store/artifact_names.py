@@ -9,6 +9,9 @@ from itertools import count
 def names_like(name: str) -> Iterator[str]:
     """The name itself, then numbered ones: `output.json`, `output-2.json` and so on."""
     yield name
-    stem, dot, ending = name.rpartition(".")
+    folder, slash, last = name.rpartition("/")
+    stem, dot, ending = last.rpartition(".")
+    if not stem:
+        stem, dot, ending = last, "", ""
     for number in count(2):
-        yield f"{stem}-{number}{dot}{ending}"
+        yield f"{folder}{slash}{stem}-{number}{dot}{ending}"

@@ -31,6 +31,9 @@ from mulligan.worker import outputs
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
 _SURELY_INLINE_CHARS = INLINE_BYTES_MAX // 6
 _KEY_PACKED = KEY.encode()
+# The name of a file that a step keeps, until it is stored: see `mulligan.step_context.artifacts`.
+NEW = "new/"
+DIGEST_CHARS = 64
 
 # The largest output with references to files: it stays in the log, because nothing reads references in an artifact.
 WITH_FILES_BYTES_MAX = 1 << 20
@@ -170,8 +173,13 @@ def with_known_references(output: Any, known: _Known) -> Any:
 
     Raises NotStorable if others are beside them: only a worker writes references.
     """
-    are_known = [_is_known(one, known) for one in references(output)]
+    found = list(references(output))
+    are_known = [_is_known(one, known) for one in found]
     if not any(are_known):
+        if lost := next((one for one in found if _is_new(one)), None):
+            raise NotStorable(
+                f"it refers to the file '{lost[KEY]['name']}', which the step has not kept, or has changed"
+            )
         return None
     if not all(are_known):
         raise NotStorable(f"it has the key '{KEY}' in it, which is reserved for artifacts")
@@ -185,6 +193,14 @@ def with_known_references(output: Any, known: _Known) -> Any:
 def _is_known(reference: dict[str, Any], known: _Known) -> bool:
     named = reference[KEY].get("name") if isinstance(reference[KEY], dict) else None
     return isinstance(named, str) and named in known and known[named][0] == reference
+
+
+def _is_new(reference: dict[str, Any]) -> bool:
+    """Whether it is a reference as only `mulligan.artifact` and tables make it."""
+    about = reference[KEY]
+    if not isinstance(about, dict) or not str(about.get("name")).startswith(NEW):
+        return False
+    return len(str(about.get("sha256"))) == DIGEST_CHARS
 
 
 def pack(value: Any) -> bytes:
