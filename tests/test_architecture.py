@@ -42,6 +42,8 @@ FACES_KNOW = frozenset({"errors", "service"})
 # What runs in the process of a step, and what gives its values back to a program.
 IN_A_STEP = frozenset({"step_context", "values"})
 KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", "testing", "app"})
+# What gives values to steps and gets them from steps, and runs in none.
+HAS_VALUES_OF_STEPS = frozenset({"flows", "client"})
 # What faces may import of `service`: the package, which lists its public names, and what completion and texts need.
 PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "mulligan.service.suggestions"})
 # What `Service` is made of, and no face touches.
@@ -166,8 +168,8 @@ def known_parts(part: str) -> frozenset[str]:
         above -= STRANGERS
     elif part == "testing":
         above = TESTING_KNOWS
-    if part == "client":
-        above |= {"values"}
+    if part in HAS_VALUES_OF_STEPS:
+        above = above - IN_A_STEP | {"values"}
     elif part not in KNOW_WHAT_RUNS_IN_A_STEP:
         above -= IN_A_STEP
     return above | {part}
@@ -348,8 +350,8 @@ def test_a_circle_is_found(there: str, back: str) -> None:
 def test_the_arrows_of_the_design_are_lawful() -> None:
     assert known_parts("core") == {"core", "errors"}
     assert known_parts("language") == {"language", "plugins", "history", "core", "errors"}
-    assert known_parts("flows") == {"flows", "language", "plugins", "history", "core", "errors"}
-    assert known_parts("engine") == {*known_parts("flows"), "engine", "formats", "ports"}
+    assert known_parts("flows") == {"flows", "values", "language", "plugins", "history", "core", "errors"}
+    assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "ports"}
     assert known_parts("runtime") == set(PARTS[:14])
     assert known_parts("service") == {*PARTS[:13], "service"}
     assert known_parts("client") == {"client", "errors", "service", "values"}

@@ -201,7 +201,7 @@ def test_a_worker_that_a_test_leaves_behind_is_stopped(pytester: pytest.Pytester
         def test_it_is_gone():
             from mulligan import Home
             with Home.left as left:
-                assert left.wait(0) == 0
+                assert left.wait(30) == 0
                 assert left.pid == int(Path("pid").read_text())
         """,
     )

@@ -7,7 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mulligan.client.home import Home, open, run
+    from mulligan.client.home import Home, run
+    from mulligan.client.home import open as open
     from mulligan.client.loading import load
     from mulligan.client.run import Run
     from mulligan.errors import RunFailed
@@ -119,6 +120,7 @@ _LAZY = {
     "run": "mulligan.client.home",
 }
 
+# Without `open`: `from mulligan import *` must not replace that of Python.
 __all__ = [
     "ActionPlugin",
     "Failure",
@@ -154,7 +156,6 @@ __all__ = [
     "latest",
     "load",
     "log",
-    "open",
     "optional",
     "outcome",
     "progress",
@@ -178,4 +179,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, also those that are not imported yet: interactive shells complete them."""
-    return [*__all__]
+    return [*__all__, "open"]

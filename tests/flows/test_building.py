@@ -332,6 +332,19 @@ def test_a_group_gets_what_it_reads_as_inputs() -> None:
     )
 
 
+def test_a_group_needs_a_step_in_the_strictest_way_of_its_steps() -> None:
+    @flow
+    def grouped(url: str):  # type: ignore[no-untyped-def]
+        rows = fetch(url)
+        with mulligan.group("publish"):
+            load(mulligan.ended(rows))
+            clean(rows[0])
+
+    needs = grouped.workflow().check().steps[1].needs
+
+    assert [(need.of, need.on) for need in needs] == [("fetch", "success")]
+
+
 def test_the_condition_of_a_branch_is_that_of_the_group_in_it() -> None:
     def publish() -> Any:
         with mulligan.group("publish") as published:

@@ -50,7 +50,7 @@ def test_a_module_with_steps_needs_the_standard_library_alone_and_little_of_it(t
 
 
 def test_completion_and_help_see_every_public_name_before_its_first_use() -> None:
-    program = "import mulligan, sys; print(dir(mulligan) == sorted(mulligan.__all__), 'mulligan.flows' in sys.modules)"
+    program = "import mulligan, sys; print({*mulligan.__all__} < {*dir(mulligan)}, 'mulligan.flows' in sys.modules)"
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SRC)}

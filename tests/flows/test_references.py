@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 import mulligan
 from mulligan.errors import LanguageError
 from mulligan.flows.literals import plain
-from mulligan.flows.references import Reference, source_of, step_path
+from mulligan.flows.references import Reference, reads_of, source_of, step_path
 
 
 def reference(source: str = "inputs.x") -> Any:
@@ -31,6 +31,16 @@ x, y = reference("inputs.x"), reference("inputs.y")
 
 class Color(Enum):
     RED = "red"
+
+
+@dataclass
+class Options:
+    kind: ClassVar[str] = "options"
+    level: int = 1
+
+
+class Table(msgspec.Struct, rename="camel"):
+    row_count: int = 1
 
 
 @pytest.mark.parametrize(
@@ -99,6 +109,23 @@ def test_a_reference_in_a_text_is_a_placeholder() -> None:
 
 def test_a_step_with_a_hyphen_is_named_in_brackets() -> None:
     assert step_path("build-image") == 'steps["build-image"]'
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda a: mulligan.ended(a) + a,
+        lambda a: a + mulligan.ended(a),
+        lambda a: a[mulligan.ended(a)],
+        lambda a: mulligan.ended(a).get(a),
+        lambda a: a.replace("x", mulligan.ended(a)),
+    ],
+    ids=["sum", "reversed", "index", "get", "method"],
+)
+def test_a_step_that_is_read_in_two_ways_must_end_in_the_stricter_one(made: Callable[[Any], Any]) -> None:
+    found = made(Reference("steps.a.output", {"a": "success"}))
+
+    assert reads_of(found) == {"a": "success"}
 
 
 def test_a_tuple_of_known_length_may_be_unpacked() -> None:
@@ -196,7 +223,10 @@ def test_what_needs_the_value_is_refused_with_what_to_write_instead(
         (lambda: f"{x:.2f}", "'inputs.x' has no value yet, so ':.2f' cannot format it"),
         (lambda: (x > 1) & 2, "'&' joins conditions, and 2 is none"),
         (lambda: x == f"{y}/a", "a text with a reference in it cannot be part of an expression"),
-        (lambda: x == object(), "a flow is built of plain values, and this is a object"),
+        (
+            lambda: x == object(),
+            "a flow is built of plain values, and this value is of type 'object', which cannot be stored",
+        ),
         (lambda: x == {(1, 2): 2}, "the keys of a mapping are texts, and (1, 2) is none"),
         (lambda: mulligan.ended(3), "mulligan.ended takes what a step returned, and this is 3"),
         (lambda: mulligan.outcome("fetch"), "mulligan.outcome takes what a step returned, and this is 'fetch'"),
@@ -241,9 +271,13 @@ def test_awaiting_a_reference_is_refused() -> None:
         ({3, 1}, [1, 3]),
         (range(3), [0, 1, 2]),
         ((1, (2,)), [1, [2]]),
+        ({1, "a"}, ["a", 1]),
+        (Options(), {"level": 1}),
+        (Table(), {"rowCount": 1}),
+        (timedelta(minutes=1), 60.0),
     ],
 )
-def test_a_value_of_the_standard_library_is_written_as_its_text(value: Any, plain: Any) -> None:
+def test_a_value_is_written_as_a_step_would_return_it(value: Any, plain: Any) -> None:
     assert source_of(x == value) == source_of(x == plain)
 
 
@@ -275,7 +309,7 @@ class Constant:
         (Renamed(1), {"type": "Renamed", "unitPrice": 1}),
         (Aliased(**{"unit-price": 1}), {"unit-price": 1}),
         (Constant(2), {"count": 2}),
-        ({2, "b", 1, "a"}, [1, 2, "a", "b"]),
+        ({2, "b", 1, "a"}, ["a", "b", 1, 2]),
         ({True: 1, None: 2, 1.5: 3, Color.RED: 4}, {"true": 1, "null": 2, "1.5": 3, "red": 4}),
     ],
 )
@@ -284,5 +318,5 @@ def test_a_value_is_stored_as_a_step_would_return_it(value: object, expected: ob
 
 
 def test_a_secret_in_a_model_is_refused() -> None:
-    with pytest.raises(LanguageError, match="a secret in a Login would be stored as asterisks"):
+    with pytest.raises(LanguageError, match="token is a secret, of which pydantic would keep only asterisks"):
         plain(Login(token=pydantic.SecretStr("x")))

@@ -155,6 +155,10 @@ def unknown_secret() -> None:
     mulligan.shell("a", f"echo {mulligan.secret('token')}")  # here
 
 
+def flow_as_a_handler(url: str) -> None:
+    fetch.options(on_failure=recursive_flow)(url)  # here
+
+
 def latest_of_nothing() -> None:
     report(mulligan.latest(3))  # here
 
@@ -190,7 +194,7 @@ recursive_flow = flow(recursive)
         (
             no_value,
             "value",
-            "a flow is built of plain values, and this is a object",
+            "a flow is built of plain values, and this value is of type 'object', which cannot be stored",
             "make it in a step: what a step returns may be of any type that can be stored",
         ),
         (
@@ -262,6 +266,12 @@ recursive_flow = flow(recursive)
         (declared_twice, "duplicate_key", "'token' is declared twice, in different ways", ""),
         (edge_without_target, "missing_key", "an edge has no target", "add 'to'"),
         (unknown_secret, "unknown_secret", "there is no secret 'token'", "declare it under 'secrets:'"),
+        (
+            flow_as_a_handler,
+            "value",
+            "a flow is built of plain values, and this value is of type 'mulligan.Flow', which cannot be stored",
+            "make it in a step: what a step returns may be of any type that can be stored",
+        ),
         (latest_of_nothing, "reference", "mulligan.latest takes a step or its name, and this is 3", ""),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -24,7 +24,7 @@ from tests.flows.functions import (
 
 import mulligan
 from mulligan import flow
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, LanguageError
 
 
 @flow
@@ -109,6 +109,11 @@ def test_a_run_that_fails_is_undone_and_ends_with_its_function(tmp_path: Path) -
     assert [failure.code for failure in run.failures] == ["NO_CERTIFICATE"]
     assert "undone" in run.explain()
     assert run.end is not None and run.end.output == "blue: NO_CERTIFICATE"
+
+
+def test_an_input_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(LanguageError, match="flow 'child' gets 'url' twice"):
+        child.run("u", url="v")  # type: ignore[misc]
 
 
 def test_a_flow_runs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.testing.clock import START
-from mulligan.worker.output_storage import OutputStorage, artifact_folder_of
+from mulligan.worker.output_storage import ROW_BYTES_MAX, FileToStore, OutputStorage, artifact_folder_of
 
 from .work import Work
 
@@ -158,6 +158,12 @@ class NoRoom:
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
         raise StoreRefused("no space left on device")
 
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        raise StoreRefused("no space left on device")
+
+    def path(self, artifact: Artifact) -> str:
+        return ""
+
 
 def test_where_there_is_no_room_the_attempt_has_failed_and_says_so() -> None:
     full: Artifacts = NoRoom()  # type: ignore[assignment]
@@ -166,6 +172,20 @@ def test_where_there_is_no_room_the_attempt_has_failed_and_says_so() -> None:
 
     message = "its output cannot be stored: no space left on device"
     assert told == ended(None, Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=True))
+
+
+@pytest.mark.parametrize("size", [1, ROW_BYTES_MAX + 1], ids=["no room", "too large"])
+def test_a_file_that_cannot_be_stored_does_not_stay_in_the_folder_of_the_worker(tmp_path: Path, size: int) -> None:
+    full: Artifacts = NoRoom()  # type: ignore[assignment]
+    paths = [tmp_path / "large-1", tmp_path / "large-2"]
+    for path in paths:
+        path.touch()
+    kept = [FileToStore(str(path), path.name, Artifact("new/1", size, "", "file")) for path in paths]
+
+    report = OutputStorage(full).store(task(), ended(None), kept)
+
+    assert report.artifacts == ()
+    assert list(tmp_path.iterdir()) == []
 
 
 class Away:

@@ -10,6 +10,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import KeyUsed
 from mulligan.service import (
+    RUN_ENDED,
     DetachedRun,
     ExistingRun,
     HostCapacity,
@@ -26,7 +27,6 @@ Detach = Annotated[
     bool, Option("--detach", "-d", help="Start the run in the background, print its number, and return.")
 ]
 
-ENDED = ("completed", "failed", "cancelled")
 WAITING = 4
 
 
@@ -67,7 +67,7 @@ def start(
 
 def _detach_existing(service: Service, run_id: int, asked: HostCapacity | None, wait: str) -> DetachedRun:
     record = service.record(run_id)
-    if record.status in ENDED or record.status == "paused":
+    if record.status in RUN_ENDED or record.status == "paused":
         return DetachedRun(run_id, record.status)
     driver = service.driver_of(record)
     if driver is None:
@@ -109,7 +109,7 @@ def _follow(
     service: Service, run_id: int, *, asked: HostCapacity | None, wait_seconds: float, as_json: bool, home: str | None
 ) -> int:
     """Wait for a run that another process drives, or drive it if none does; print its result."""
-    has_waited = service.record(run_id).status not in ENDED
+    has_waited = service.record(run_id).status not in RUN_ENDED
     try:
         record = service.wait_for_driver(run_id)
     except KeyboardInterrupt:
@@ -118,7 +118,7 @@ def _follow(
     if record.status == "paused":
         complain(f"it is paused; to continue it: mulligan resume {run_id}{where(home)}")
         return WAITING
-    if record.status not in ENDED:
+    if record.status not in RUN_ENDED:
         return drive_run(
             service,
             lambda _: run_id,

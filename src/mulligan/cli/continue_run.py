@@ -9,9 +9,8 @@ import sys
 from mulligan.cli.drive_run import drive_run
 from mulligan.cli.options import where
 from mulligan.cli.terminal import complain, show_json
-from mulligan.service import HostCapacity, Service
+from mulligan.service import RUN_ENDED, HostCapacity, Service
 
-ENDED = ("completed", "failed", "cancelled")
 CANCELLED = 3
 
 
@@ -57,7 +56,7 @@ def continue_run(
         return drive_run(service, lambda _: root, capacity=capacity, as_json=as_json, home=home)
     if driver is not None:
         complain(f"process {driver.pid} on {driver.host} continues it")
-    elif service.record(root).status not in ENDED:
+    elif service.record(root).status not in RUN_ENDED:
         complain(f"no process drives it: mulligan resume {root}{where(home)}")
     if as_json:
         show_json(service.show(run_id))
@@ -68,12 +67,12 @@ def finish_run(service: Service, run_id: int, *, as_json: bool, home: str | None
     """Drive a stopping run to its end, unless another process does: cleanup, undo and `end` must run."""
     record = service.record(run_id)
     driver = service.driver_of(record)
-    if record.status not in ENDED and driver is None and record.parent_run_id is None:
+    if record.status not in RUN_ENDED and driver is None and record.parent_run_id is None:
         complain(f"run {run_id} is stopping and no process drives it: its cleanup and its end run here")
         capacity = service.capacity_of(run_id)
         code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
         return 0 if code == CANCELLED else code
-    if record.status in ENDED:
+    if record.status in RUN_ENDED:
         complain(f"run {run_id} is {record.status}")
     elif driver is not None:
         complain(f"run {run_id} is stopping: process {driver.pid} on {driver.host} drives it")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.continue_run import ENDED, continue_run, is_following
+from mulligan.cli.continue_run import continue_run, is_following
 from mulligan.cli.options import (
     AsJson,
     Budgets,
@@ -26,6 +26,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, length
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import (
+    RUN_ENDED,
     Decision,
     DecisionPreview,
     DecisionResult,
@@ -271,7 +272,7 @@ def _roots(service: Service, done: list[DecisionResult]) -> list[int]:
     """The unfinished top-level runs of the decisions."""
     records = (service.record(one.decision.run_id) for one in done if one.error is None)
     roots = sorted({record.root_run_id or record.run_id for record in records})
-    return [run_id for run_id in roots if service.record(run_id).status not in ENDED]
+    return [run_id for run_id in roots if service.record(run_id).status not in RUN_ENDED]
 
 
 def _result_json(result: DecisionResult, home: str | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,17 +31,7 @@ def drive_run(
     capacity = capacity or machine()
     forecast = service.forecast(capacity.cpus) if sheet.is_live else None
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
-    begun_at = time.monotonic()
-    try:
-        with service.driver(capacity, display) as driver:
-            run_id = begin(driver)
-            sheet.say(sheet.tinted(f"run {run_id}: {service.record(run_id).workflow}", "bold"))
-            is_taken_up = service.add_earlier_events(run_id, display.progress)
-            ending = driver.drive(run_id, wait_seconds)
-            seconds = time.monotonic() - begun_at
-            found = service.outcome(driver, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up)
-    finally:
-        display.close()
+    found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
     show_outcome(sheet, found, home, is_kept=is_kept)
     _show(service, found, as_json)
     return found.exit_code

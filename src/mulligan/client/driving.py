@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan import service as services
 from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
 from mulligan.errors import InputInvalid, MulliganError
+from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
     from mulligan.service import Driver, Service
 
-ENDED = ("completed", "failed", "cancelled")
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT = "10m"
 
@@ -88,28 +88,19 @@ def _drive(session: Session, service: Service, begin: Callable[[Service, Driver]
     """Drive the run; return the signal that arrived meanwhile, or 0."""
     capacity = services.machine(options.parallel)
     display = choose_display(options.show, service, session, capacity.cpus)
-    begun_at = time.monotonic()
-    try:
-        with service.driver(capacity, display) as driver:
-            run_id = begin(service, driver)
-            if display is None:
-                driver.drive(run_id, options.wait_seconds)
-                return driver.interrupted_by
-            display.begin(run_id, service.record(run_id).workflow)
-            is_taken_up = service.add_earlier_events(run_id, display.progress)
-            ending = driver.drive(run_id, options.wait_seconds)
-            seconds = time.monotonic() - begun_at
-            display.end(service.outcome(driver, run_id, ending, display.progress, seconds, is_taken_up=is_taken_up))
-            return driver.interrupted_by
-    finally:
-        if display is not None:
-            display.close()
+    if display is not None:
+        begin_here = partial(begin, service)
+        shown = service.drive_shown(begin_here, display, capacity=capacity, wait_seconds=options.wait_seconds)
+        return shown.interrupted_by
+    with service.driver(capacity) as driver:
+        driver.drive(begin(service, driver), options.wait_seconds)
+        return driver.interrupted_by
 
 
 def _has_ended(session: Session, run_id: int) -> bool:
     try:
         with session.service() as service:
-            return service.record(run_id).status in ENDED
+            return service.record(run_id).status in RUN_ENDED
     except MulliganError:
         return False
 

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mulligan import service as services
-from mulligan.client.driving import ENDED, WAIT, DrivingOptions, drive, read_options
+from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
 from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.errors import InputInvalid, KeyUsed
+from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
     from mulligan.service import PendingEntry, Prepared, WorkerLine
@@ -29,7 +30,7 @@ _STATUSES: dict[str, tuple[str, ...]] = {
     "failed": ("failed",),
     "cancelled": ("cancelled",),
     "open": ("running", "new", "paused"),
-    "ended": ("completed", "failed", "cancelled"),
+    "ended": tuple(sorted(RUN_ENDED)),
 }
 
 
@@ -91,7 +92,7 @@ class Home:
             with self._session.service() as service:
                 run_id = service.find_existing_run(prepared, key, used).run_id
                 record = service.wait_for_driver(run_id)
-        if record.status in (*ENDED, "paused"):
+        if record.status in (*RUN_ENDED, "paused"):
             return run_id
         return drive(self._session, lambda service, driver: run_id, options)
 
@@ -301,11 +302,11 @@ def _prepare(
             forced=_words(force),
         )
     except InputInvalid as error:
-        name = error.data.get("input")
-        if name in workflow.inputs and name not in every:
-            error.hint = f"give it as a keyword: {name}=…"
-        elif name not in workflow.inputs and name in _OPTIONS:
-            error.hint = f"'{name}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {name}=…)"
+        wrong = error.data.get("input")
+        if wrong in workflow.inputs and wrong not in every:
+            error.hint = f"give it as a keyword: {wrong}=…"
+        elif wrong not in workflow.inputs and wrong in _OPTIONS:
+            error.hint = f"'{wrong}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {wrong}=…)"
         raise
 
 

@@ -29,8 +29,8 @@ def _plain(name: str, value: Any) -> Any:
         )
 
     try:
-        return json.loads(encoding.encode(value, refuse_files))
+        return json.loads(encoding.encode(value, refuse_files, label=f"input '{name}'"))
     except encoding.ValueRefused as problem:
-        # The sentence is about what a step returns.
-        text = str(problem).replace(encoding.RESULT, f"input '{name}'", 1).replace("; return ", "; give ", 1)
+        # The advice is for a step.
+        text = str(problem).replace("; return ", "; give ", 1)
         raise InputInvalid(text, input=name) from None

@@ -109,7 +109,7 @@ def find_cell_output() -> CellOutput | None:
     return CellOutput(shell, display)
 
 
-# The outputs that followed runs, by the folder of the home and the run.
+# The outputs of the current cell that followed runs, by the folder of the home and the run.
 _followed: dict[tuple[str, int], CellOutput] = {}
 
 
@@ -183,6 +183,8 @@ class NotebookDisplay:
     def end(self, outcome: Outcome) -> None:
         how = f"interrupted; to continue it: {self._home}.get({outcome.run_id}).resume()"
         self._show(self._read(outcome.run_id, how if outcome.ending == "interrupted" else ""), _words_for(outcome))
+        for key in [key for key, output in _followed.items() if not output.is_current]:
+            del _followed[key]
         _followed[self._folder, outcome.run_id] = self._output
 
     def close(self) -> None:

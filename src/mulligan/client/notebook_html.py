@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from mulligan.service import (
+    RUN_ENDED,
     Activity,
     FailureOutcome,
     Html,
@@ -54,7 +55,6 @@ TEXT_CHARS_MAX, VALUE_CHARS_MAX = 300, 500
 WIDE_PIXELS, VAST_PIXELS = 640, 1400
 # The steps of a matrix with more of them share one row.
 MATRIX_STEPS_MAX = 8
-ENDED = ("completed", "failed", "cancelled")
 _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
 _REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
@@ -103,10 +103,10 @@ def render_run(
     `note`: a sentence below, such as why there is no graph. `home`: the Python that opens the home of the run.
     """
     now = now or datetime.now(UTC)
-    outputs = run["outputs"] if run["status"] in ENDED else {}
+    outputs = run["outputs"] if run["status"] in RUN_ENDED else {}
     parts = [
         _headline(run, now),
-        _gauge(step_counts(run)) if run["status"] not in ENDED else "",
+        _gauge(step_counts(run)) if run["status"] not in RUN_ENDED else "",
         _asks(asks_of(run), home, run["run_id"]),
         element("div", _steps(run, failures, now), _graph(graph), class_="mulligan-body"),
         _outputs(outputs),
@@ -137,7 +137,7 @@ _WIDTH = re.compile(r'\A<svg [^>]*?width="(\d+)"')
 
 
 def _headline(run: Run, now: datetime) -> Html:
-    is_over = run["status"] in ENDED
+    is_over = run["status"] in RUN_ENDED
     begun, last = (datetime.fromisoformat(run[key]) for key in ("created_at", "updated_at"))
     seconds = max(0.0, ((last if is_over else now) - begun).total_seconds())
     facts = [f"run {run['run_id']}", format_elapsed(seconds), _counted(step_counts(run))]
@@ -506,7 +506,7 @@ def render_runs(runs: Sequence[RunLine]) -> str:
 
 
 def _list_status(run: RunLine) -> Html:
-    if run.asks and run.status not in ENDED:
+    if run.asks and run.status not in RUN_ENDED:
         return _status("paused", "waits for a person")
     return _status(run.status, status_label(run.status) + (" (degraded)" if run.degraded else ""))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mulligan.errors import MulliganError
 from mulligan.values.annotations import ArgumentRefused
 from mulligan.values.decoding import convert_value
-from mulligan.values.files import INLINE_FORMATS, REFERENCE, StoredFile, TableUnreadable, load_output
+from mulligan.values.files import KEY, VALUE_FORMATS, StoredFile, TableUnreadable, load_output
 
 if TYPE_CHECKING:
     from mulligan.service import Service, StepSnapshot
@@ -77,11 +77,11 @@ def _with_files(service: Service, value: Any, folder: Path) -> Any:
         return [_with_files(service, one, folder) for one in value]
     if not isinstance(value, Mapping):
         return value
-    reference = value.get(REFERENCE)
-    if len(value) != 1 or not isinstance(reference, dict):
+    description = value.get(KEY)
+    if len(value) != 1 or not isinstance(description, dict):
         return {key: _with_files(service, one, folder) for key, one in value.items()}
-    if reference.get("format", "json") in INLINE_FORMATS:
+    if description.get("format", "json") in VALUE_FORMATS:
         return load_output(value, service.read_artifact)
     file = folder / f"{len(list(folder.iterdir()))}"
-    file.write_bytes(service.read_artifact(reference))
+    file.write_bytes(service.read_artifact(description))
     return StoredFile(str(file), dict(value))

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from mulligan import service as services
-from mulligan.client.driving import DEFAULT_OPTIONS, ENDED, DrivingOptions, drive, read_seconds
+from mulligan.client.driving import DEFAULT_OPTIONS, DrivingOptions, drive, read_seconds
 from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
 from mulligan.errors import InputInvalid, MulliganError, RunFailed, RunNotFinished, WaitTimedOut
+from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
     from mulligan.service import (
@@ -268,7 +269,7 @@ class Run:
             return self
         line = self._line
         with ExplainedErrors():
-            if status not in ENDED:
+            if status not in RUN_ENDED:
                 waits = f": {line.waiting_for[0].text}" if line.waiting_for else ""
                 raise RunNotFinished(f"run {self._id} is {status}{waits}", hint="wait for it: run.wait()")
             hint = f"its story: run.explain(), or mulligan explain {self._id}{self._session.option}"
@@ -379,7 +380,7 @@ class Run:
         with self._session.service() as service:
             service.cancel(self._id, now=now, reason=reason)
             record = service.record(self._id)
-            is_left_alone = record.status not in ENDED and record.parent_run_id is None
+            is_left_alone = record.status not in RUN_ENDED and record.parent_run_id is None
             is_left_alone = is_left_alone and service.driver_of(record) is None
         if is_left_alone:
             self._drive(lambda service, driver: self._id)
@@ -447,7 +448,7 @@ class Run:
         with self._session.service() as service:
             root = service.record(self._id).root_run_id or self._id
             record = service.wait_for_driver(root)
-        if record.status not in (*ENDED, "paused"):
+        if record.status not in (*RUN_ENDED, "paused"):
             self._drive(lambda service, driver: root)
             self._is_driven_here = True
         return self

@@ -11,13 +11,10 @@ from mulligan.service import Display, Forecast, Outcome, Paper, Service, paper, 
 class TerminalDisplay(Display):
     """The display of `mulligan run`: a line for each thing that happens, what runs now below, a summary in the end."""
 
-    def __init__(self, sheet: Paper, session: Session, outlook: Forecast | None) -> None:
-        super().__init__(sheet, session.option, outlook)
+    def __init__(self, sheet: Paper, service: Service, session: Session, outlook: Forecast | None) -> None:
+        super().__init__(sheet, session.option, outlook, read_progress=service.attempt_progress)
         self._session = session
         self._outcome: Outcome | None = None
-
-    def begin(self, run_id: int, workflow: str) -> None:
-        self.paper.say(self.paper.tinted(f"run {run_id}: {workflow}", "bold"))
 
     def end(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -33,4 +30,4 @@ def open_display(service: Service, session: Session, slots: float) -> TerminalDi
     sheet = paper()
     # Two runs in two threads would draw over each other: only the main thread draws what runs now.
     sheet.is_live = sheet.is_live and threading.current_thread() is threading.main_thread()
-    return TerminalDisplay(sheet, session, service.forecast(slots) if sheet.is_live else None)
+    return TerminalDisplay(sheet, service, session, service.forecast(slots) if sheet.is_live else None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mulligan.flows.context import call_site, current, refuse
-from mulligan.flows.recording import merge
-from mulligan.flows.references import OPTIONAL, TERNARY, Reference, conditional, reads_of, source_of
+from mulligan.flows.references import OPTIONAL, TERNARY, Reference, conditional, merge, reads_of, source_of
 from mulligan.flows.static_types import overload
 
 TYPE_CHECKING = False

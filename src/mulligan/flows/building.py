@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 from mulligan.flows.callbacks import command_for
 from mulligan.flows.context import RECORDER, Site, refuse
+from mulligan.flows.flow import RESULT, Flow
+from mulligan.flows.functions import definition_site
 from mulligan.flows.input_types import inputs_of
-from mulligan.flows.parameters import Parameters, site_of
+from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, Group, Record, Recorder
-from mulligan.flows.references import SUCCESS, Reference, source_of, step_path
+from mulligan.flows.references import SUCCESS, Reference, merge, source_of, step_path
 from mulligan.flows.steps import Step
 from mulligan.language.builder import CallSite, Located, Workflow
 from mulligan.language.loading import pause_garbage_collection
@@ -23,8 +25,6 @@ _END_VALUES = {
     "steps": "${run.steps}",
     "stopping": "${run.stopping}",
 }
-# The output of a flow that returns one value.
-RESULT = "result"
 # The flows that are being built, from the outermost one.
 _STACK: ContextVar[tuple[Any, ...]] = ContextVar("mulligan_flows", default=())
 
@@ -36,7 +36,7 @@ class Built(NamedTuple):
     returns_one_value: bool
 
 
-def build(flow: Any) -> Built:
+def build(flow: Flow[Any, Any]) -> Built:
     """Run the function of the flow with references as its arguments, and build what it says."""
     if flow in _STACK.get():
         way = " → ".join(one.name for one in (*_STACK.get(), flow))
@@ -55,7 +55,7 @@ def build(flow: Any) -> Built:
         _STACK.reset(stacked)
 
 
-def child_of(recorder: Recorder, flow: Any) -> tuple[str, bool]:
+def child_of(recorder: Recorder, flow: Flow[Any, Any]) -> tuple[str, bool]:
     """The name under which a step calls the flow as a child run, and whether it returns one value."""
     for name, (known, built) in recorder.children.items():
         if known is flow:
@@ -72,7 +72,7 @@ def child_of(recorder: Recorder, flow: Any) -> tuple[str, bool]:
 class _Builder:
     """Turns what a flow recorded into the keys of a file."""
 
-    def __init__(self, flow: Any, recorder: Recorder, declared: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, flow: Flow[Any, Any], recorder: Recorder, declared: dict[str, dict[str, Any]]) -> None:
         self.flow = flow
         self.recorder = recorder
         self.declared = declared
@@ -85,7 +85,7 @@ class _Builder:
         recorder, flow = self.recorder, self.flow
         if not recorder.records:
             hint = "call a step in it, or mulligan.shell(…)"
-            refuse("type", f"the flow '{flow.name}' calls no step", hint=hint, site=site_of(flow.fn))
+            refuse("type", f"the flow '{flow.name}' calls no step", hint=hint, site=definition_site(flow.fn))
         is_one = returned is not None and not isinstance(returned, dict)
         outputs = {} if returned is None else {RESULT: returned} if is_one else returned
         self._add_routes()
@@ -113,10 +113,10 @@ class _Builder:
             given[section] = {**given.get(section, {}), **values}
         keys.update(given)
         if self.declared:
-            keys["inputs"] = Located(self.declared, _at(site_of(flow.fn)))
+            keys["inputs"] = Located(self.declared, _at(definition_site(flow.fn) or flow.site))
         if outputs:
             named = {str(name): self._rewrite(recorder.value(value, {}), None) for name, value in outputs.items()}
-            keys["outputs"] = Located(named, _at(site_of(flow.fn)))
+            keys["outputs"] = Located(named, _at(definition_site(flow.fn) or flow.site))
         return keys
 
     def _end(self) -> Any:
@@ -221,7 +221,7 @@ class _Builder:
             if inside is not None and inside is not record.group:
                 step = inside.record.name
             if step in by_name and step not in sources and step != record.name:
-                found.setdefault(step, on)
+                merge(found, {step: on})
         if record.group is not None:
             found = {step: on for step, on in found.items() if self.insiders.get(step) is record.group}
         if found and self.recorder.is_sequential and previous is not None and record.name not in self.targets:
@@ -235,9 +235,7 @@ class _Builder:
         steps: list[Any] = []
         previous: Record | None = None
         for record in group.records:
-            for step, on in record.reads.items():
-                if self.insiders.get(step) is not group:
-                    reads.setdefault(step, on)
+            merge(reads, {step: on for step, on in record.reads.items() if self.insiders.get(step) is not group})
             name, keys = self._step(record, previous)
             steps.append(Located({"step": name, **keys}, _at(record.site)))
             previous = previous if record.name in self.targets else record

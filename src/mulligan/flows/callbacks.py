@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mulligan.flows.context import refuse
-from mulligan.flows.parameters import Parameters, site_of
+from mulligan.flows.functions import FunctionWrapper, definition_site, plain_function
+from mulligan.flows.parameters import Parameters
 from mulligan.flows.source import action_for
 
 TYPE_CHECKING = False
@@ -12,26 +13,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Callback:
+class Callback(FunctionWrapper):
     """A function that Mulligan calls with what happened. Called directly, it is the plain function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.fn = function
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__module__ = function.__module__
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
+        super().__init__(function)
         self.__mulligan_function__ = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
 
-def plain_function(value: Any) -> Callable[..., Any] | None:
-    """The function of a step, of a callback, or the function itself; None for anything that is none."""
-    function = getattr(value, "fn", value)
-    return function if callable(function) and hasattr(function, "__code__") else None
+def as_callback(function: Callable[..., Any]) -> Callback:
+    return function if isinstance(function, Callback) else Callback(function)
+
+
+def is_function(value: Any) -> bool:
+    """Whether a step can call it: a function, a step or a callback."""
+    return hasattr(plain_function(value), "__code__")
 
 
 def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = "") -> dict[str, Any]:
@@ -40,7 +39,6 @@ def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = ""
     The first parameter that no value has the name of gets the expression `first`.
     """
     function = plain_function(value)
-    assert function is not None
     parameters = Parameters(function, f"'{function.__name__}'")
     args: dict[str, Any] = {}
     for name in parameters.names:
@@ -51,7 +49,7 @@ def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = ""
         elif name in parameters.required:
             known = ", ".join(given) or "no other values"
             message = f"{what} '{function.__name__}' has the parameter '{name}', and there is no value of that name"
-            refuse("arguments", message, hint=f"there are {known}", word=name, site=site_of(function))
+            refuse("arguments", message, hint=f"there are {known}", word=name, site=definition_site(function))
     command: dict[str, Any] = {"python": action_for(function)}
     if args:
         command["args"] = args

@@ -18,7 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from mulligan.flows.functions import MAIN, defining_code, find, is_same, plain_function, refuse, written_function
+from mulligan.flows.functions import (
+    MAIN,
+    defining_code,
+    find,
+    is_same,
+    plain_function,
+    refuse_function,
+    written_function,
+)
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -67,11 +75,11 @@ class _Cells:
         code = defining_code(function)
         if code is None or not isinstance(function, FunctionType):
             kind = type(function).__name__
-            refuse(f"a step calls a function, and this is a {kind}", self._root, "write a function with 'def'")
+            refuse_function(f"a step calls a function, and this is a {kind}", self._root, "write a function with 'def'")
         node, lines = _function_node(code.co_filename, code.co_name, code.co_firstlineno)
         if node is None:
             message = f"the source of '{function.__name__}' is not available"
-            refuse(message, function, "define it in a file or in a notebook cell, not by 'exec'")
+            refuse_function(message, function, "define it in a file or in a notebook cell, not by 'exec'")
         inner = written_function(function)
         if not self._bind(node.name, inner):
             return node.name
@@ -83,7 +91,7 @@ class _Cells:
     def _add_class(self, kind: type) -> str:
         node, lines = _class_node(kind)
         if node is None:
-            refuse(f"the source of the class '{kind.__qualname__}' is not available", self._root, _HINT)
+            refuse_function(f"the source of the class '{kind.__qualname__}' is not available", self._root, _HINT)
         if self._bind(node.name, kind):
             self._add_definition(node, lines, vars(sys.modules[MAIN]))
         return node.name
@@ -109,7 +117,7 @@ class _Cells:
             inside = "" if found.value is value else f" with a {kind} inside"
             shown = _type_name(value) if inside else kind
             message = f"'{user}' uses '{name}', a {shown}{inside}, which cannot be written as source"
-            refuse(message, self._root, _HINT)
+            refuse_function(message, self._root, _HINT)
 
     def _add_value(self, name: str, value: Any, attributes: Iterable[str]) -> None:
         if isinstance(value, ModuleType):
@@ -213,7 +221,7 @@ class _Cells:
             return True
         if self._bound[name] is not value:
             message = f"'{name}' stands for two different things in what '{self._root.__name__}' uses"
-            refuse(message, self._root, "rename one of them, or put the functions into a module")
+            refuse_function(message, self._root, "rename one of them, or put the functions into a module")
         return False
 
 
@@ -224,7 +232,7 @@ def _closure(function: FunctionType, root: Any) -> dict[str, Any]:
         try:
             found[name] = cell.cell_contents
         except ValueError:
-            refuse(f"'{function.__name__}' uses '{name}', which has no value yet", root, "define it first")
+            refuse_function(f"'{function.__name__}' uses '{name}', which has no value yet", root, "define it first")
     return found
 
 

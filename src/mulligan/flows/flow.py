@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mulligan.flows.callbacks import Callback
+from mulligan.flows.callbacks import Callback, as_callback
 from mulligan.flows.context import RECORDER, Site, call_site, refuse
+from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.static_types import Generic, overload
 from mulligan.flows.step_keys import apply_keys, located
@@ -51,21 +52,18 @@ else:
 # Builds the workflow. It imports the language, which a step never needs.
 _BUILDING = "mulligan.flows.building"
 # The output of a flow that returns one value.
-_RESULT = "result"
+RESULT = "result"
 
 
-class Flow(Generic[P, R]):
+class Flow(FunctionWrapper, Generic[P, R]):
     """A workflow that is a function. `run` runs it; called inside another flow, it is a child run."""
 
+    fn: Callable[P, R]
+
     def __init__(self, function: Callable[P, R], keys: dict[str, Any], site: Site) -> None:
-        self.fn = function
+        super().__init__(function)
         self.keys = keys
         self.site = site
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__module__ = function.__module__
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
         self.end_action: tuple[Callback | None, dict[str, Any], Site] | None = None
 
     def __repr__(self) -> str:
@@ -99,7 +97,7 @@ class Flow(Generic[P, R]):
         record.action = {"workflow": {"file": file, "inputs": inputs} if inputs else file}
         apply_keys(recorder, record, located(keys, site))
         outputs = recorder.result(record)
-        return outputs[_RESULT] if returns_one_value else outputs
+        return outputs[RESULT] if returns_one_value else outputs
 
     def options(self, **keys: Any) -> Callable[P, R]:
         """The same flow with keys of its step, when it is called inside another flow: `child.options(retry=1)(x)`."""
@@ -133,7 +131,7 @@ class Flow(Generic[P, R]):
             return None
 
         def decorate(function: Callable[..., Any]) -> Callback:
-            callback = function if isinstance(function, Callback) else Callback(function)
+            callback = as_callback(function)
             self.end_action = (callback, keys, site)
             return callback
 
@@ -167,10 +165,8 @@ class Flow(Generic[P, R]):
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args:
             return kwargs
-        names = Parameters(self.fn, f"flow '{self.name}'").names
-        if len(args) > len(names):
-            refuse("arguments", f"flow '{self.name}' takes {len(names)} inputs, and {len(args)} are given")
-        return {**dict(zip(names, args, strict=False)), **kwargs}
+        # Whether they fit the inputs is checked when the run is prepared, as for a file.
+        return Parameters(self.fn, f"flow '{self.name}'").by_name(args, kwargs, call_site())
 
 
 @overload

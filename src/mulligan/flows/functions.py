@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import CodeType
 
-from mulligan.flows import context
-from mulligan.flows.context import Site
+from mulligan.flows.context import Site, refuse
 
 # `typing` itself is not imported: a step whose module imports `mulligan` should not wait for it.
 TYPE_CHECKING = False
@@ -17,6 +16,21 @@ MAIN = "__main__"
 # The longest chain of decorators that is followed.
 _WRAPPED_MAX = 100
 _DECORATOR_LINES_MAX = 40
+
+
+class FunctionWrapper:
+    """An object that stands for a function, `fn`: it has its names and its docstring."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, function: Any) -> None:
+        self.fn = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
 
 
 def plain_function(function: Any) -> Any:
@@ -61,14 +75,16 @@ def defining_code(function: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def refuse(message: str, function: Any, hint: str) -> NoReturn:
+def refuse_function(message: str, function: Any, hint: str) -> NoReturn:
     """Raise a LanguageError that points at the function."""
+    refuse("function", message, hint=hint, site=definition_site(function))
+
+
+def definition_site(function: Any) -> Site | None:
+    """The line with `def`, below the decorators. None if it was not written in Python."""
     code = defining_code(function)
-    context.refuse("function", message, hint=hint, site=_definition_site(code) if code else None)
-
-
-def _definition_site(code: CodeType) -> Site:
-    """The line with `def`, below the decorators."""
+    if code is None:
+        return None
     getline = import_module("linecache").getline
     for line in range(code.co_firstlineno, code.co_firstlineno + _DECORATOR_LINES_MAX):
         if getline(code.co_filename, line).lstrip().startswith(("def ", "async def ")):

@@ -10,8 +10,9 @@ from typing import Any
 
 from mulligan.errors import LanguageError
 from mulligan.flows.context import refuse
+from mulligan.flows.functions import definition_site
 from mulligan.flows.literals import plain
-from mulligan.flows.parameters import Parameters, site_of
+from mulligan.flows.parameters import Parameters
 
 # What an input of this type is in a file. A type that is not here is `any`.
 _TYPES: dict[Any, str] = {
@@ -38,7 +39,7 @@ def inputs_of(function: Any, parameters: Parameters, given: dict[str, Any]) -> d
     """The declarations of the inputs: one per parameter. `given` has further keys, by name."""
     if parameters.takes_any:
         hint = "name the inputs: def nightly(url: str, table: str)"
-        refuse("function", f"{parameters.label} has a parameter '**'", hint=hint, site=site_of(function))
+        refuse("function", f"{parameters.label} has a parameter '**'", hint=hint, site=definition_site(function))
     found: dict[str, dict[str, Any]] = {}
     for name in parameters.names:
         annotation = _resolve(parameters.annotations.get(name), function)
@@ -52,7 +53,7 @@ def inputs_of(function: Any, parameters: Parameters, given: dict[str, Any]) -> d
     for name in given:
         if name not in found:
             message = f"{parameters.label} has no parameter '{name}'"
-            refuse("unknown_input", message, word=name, site=site_of(function))
+            refuse("unknown_input", message, word=name, site=definition_site(function))
     return found
 
 
@@ -62,7 +63,7 @@ def _plain_default(name: str, default: Any, function: Any) -> Any:
     except LanguageError:
         kind = type(default).__name__
         message = f"the default of '{name}' is a {kind}, and a flow is built of plain values"
-        refuse("value", message, hint="leave it out, or write None", site=site_of(function))
+        refuse("value", message, hint="leave it out, or write None", site=definition_site(function))
 
 
 def _resolve(annotation: Any, function: Any) -> Any:

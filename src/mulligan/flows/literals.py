@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 from mulligan.flows.context import refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
-# Types of the standard library whose text the receiving step reads back by its annotation. Their modules are not
-# imported here: a value of such a type exists only if the user has imported it.
-_TEXTS = (("pathlib", "PurePath"), ("decimal", "Decimal"), ("uuid", "UUID"))
-# What pydantic shows of a secret.
-_SECRET_SHOWN = "**********"
-_ORDERED = (str, int, float)
-_ISO = (("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"))
+# Encodes what a step returns, and the same types when a flow is built. Loaded only if there is such a value.
+_ENCODING = "mulligan.values.encoding"
+_HINT = "make it in a step: what a step returns may be of any type that can be stored"
 
 
 def literal(value: Any) -> str:
@@ -45,10 +42,6 @@ def plain(value: Any) -> Any:
         if len(found) < len(value):
             refuse("value", "two keys of a mapping are the same text", hint="keys are texts: 1 and '1' are one key")
         return found
-    if isinstance(value, set | frozenset):
-        # In an order that does not depend on the process.
-        items = [plain(item) for item in value]
-        return sorted(items, key=lambda item: (type(item).__name__, item if isinstance(item, _ORDERED) else str(item)))
     return _plain_object(value)
 
 
@@ -63,34 +56,27 @@ def text_key(key: Any) -> str:
 
 
 def _plain_object(value: Any) -> Any:
-    if _is_one_of(value, (("enum", "Enum"),)):
+    if _is_a(value, "enum", "Enum"):
         return plain(value.value)
     if isinstance(value, str):
         return value[:]
     if isinstance(value, int | float):
         return float(value) if isinstance(value, float) else int(value)
-    if _is_one_of(value, (("datetime", "timedelta"),)):
-        return value.total_seconds()
-    if _is_one_of(value, _ISO):
-        return value.isoformat()
-    if _is_one_of(value, _TEXTS):
-        return str(value)
-    if hasattr(type(value), "__dataclass_fields__"):
-        fields = type(value).__dataclass_fields__.values()
-        return {one.name: plain(getattr(value, one.name)) for one in fields if one._field_type.name == "_FIELD"}
-    # As a step would return it: with the names and tags that its class gives to JSON.
-    if hasattr(type(value), "__struct_fields__"):
-        return plain(sys.modules["msgspec"].to_builtins(value, str_keys=True, enc_hook=plain))
-    if hasattr(type(value), "model_fields") and hasattr(value, "model_dump"):
-        found = plain(value.model_dump(mode="json", by_alias=True, round_trip=True, fallback=plain))
-        if _SECRET_SHOWN in str(found):
-            hint = 'declare it and give it to the step that needs it: mulligan.secret("token", env="API_TOKEN")'
-            refuse("value", f"a secret in a {type(value).__name__} would be stored as asterisks", hint=hint)
-        return found
-    hint = "make it in a step: what a step returns may be of any type that can be stored"
-    refuse("value", f"a flow is built of plain values, and this is a {type(value).__name__}", hint=hint)
+    if _is_a(value, "datetime", "timedelta"):
+        return value.total_seconds()  # as keys such as `timeout` take it; a parameter takes it, too
+    encoding = import_module(_ENCODING)
+    try:
+        return import_module("json").loads(encoding.encode(value, _refuse_table, label="this value"))
+    except encoding.ValueRefused as problem:
+        reason = str(problem).partition("; return ")[0]
+        refuse("value", f"a flow is built of plain values, and {reason}", hint=_HINT)
 
 
-def _is_one_of(value: Any, kinds: tuple[tuple[str, str], ...]) -> bool:
-    found = (getattr(sys.modules.get(module), name, None) for module, name in kinds)
-    return any(kind is not None and isinstance(value, kind) for kind in found)
+def _refuse_table() -> NoReturn:
+    refuse("value", "a flow is built of plain values, and this value contains a table or an array", hint=_HINT)
+
+
+def _is_a(value: Any, module: str, name: str) -> bool:
+    """Whether it is of that class. Its module is not imported: without it, there is no such value."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(value, kind)

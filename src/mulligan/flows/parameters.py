@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from mulligan.flows.context import Site, refuse, suggest
+from mulligan.flows.functions import definition_site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
                 shown = f"*{name}" if parameter.kind is parameter.VAR_POSITIONAL else f"{name}, /"
                 hint = "give each parameter a name: a worker calls the function with named arguments"
-                refuse("function", f"{label} has the parameter '{shown}'", hint=hint, site=site_of(function))
+                refuse("function", f"{label} has the parameter '{shown}'", hint=hint, site=definition_site(function))
             self.names.append(name)
             if parameter.annotation is not parameter.empty:
                 self.annotations[name] = parameter.annotation
@@ -44,30 +45,29 @@ class Parameters:
             hint = "make it a function at the top of a module, or a @staticmethod under the step decorator"
             refuse("function", f"{label} is a method, and no object travels to a worker", hint=hint)
 
-    def bind(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
-        """The arguments by name, in the order of the parameters. What does not fit is refused."""
+    def by_name(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
+        """The arguments by name. Too many of them, or one that is given twice, are refused."""
         if len(given) > len(self.names):
             word = "argument" if len(self.names) == 1 else "arguments"
             takes = f"{len(self.names)} {word} ({', '.join(self.names)})" if self.names else "no arguments"
             message = f"{self.label} takes {takes}, and {len(given)} are given"
             refuse("arguments", message, site=site)
         found = dict(zip(self.names, given, strict=False))
-        for name, value in named.items():
+        for name in named:
             if name in found:
                 refuse("arguments", f"{self.label} gets '{name}' twice", word=name, site=site)
+        return {**found, **named}
+
+    def bind(self, given: tuple[Any, ...], named: dict[str, Any], site: Site) -> dict[str, Any]:
+        """The arguments by name. What does not fit the parameters is refused."""
+        found = self.by_name(given, named, site)
+        for name in named:
             if name not in self.names and not self.takes_any:
                 hint = suggest(name, self.names) or f"it has {', '.join(self.names) or 'no parameters'}"
                 refuse("arguments", f"{self.label} has no parameter '{name}'", hint=hint, word=name, site=site)
-            found[name] = value
         missing = [name for name in self.required if name not in found]
         if missing:
             names = " and ".join(f"'{name}'" for name in missing)
             hint = f"it takes {', '.join(self.names)}"
             refuse("arguments", f"{self.label} is called without {names}", hint=hint, site=site)
         return found
-
-
-def site_of(function: Callable[..., Any]) -> Site:
-    """Where a function is defined."""
-    code = getattr(function, "__code__", None)
-    return Site(code.co_filename, code.co_firstlineno) if code else Site("<unknown>", 1)

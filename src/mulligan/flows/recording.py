@@ -11,11 +11,11 @@ from mulligan.flows.references import (
     SUCCESS,
     TERNARY,
     Reference,
+    merge,
     reads_of,
     source_of,
     step_path,
     steps_in,
-    stricter,
 )
 from mulligan.flows.retries import Retry
 
@@ -209,8 +209,3 @@ class Recorder:
 
     def route(self, source: Record, target: Any, keys: dict[str, Any], site: Site | None = None) -> None:
         self.routes.append((source, target, keys, site or call_site()))
-
-
-def merge(reads: Reads, more: Reads) -> None:
-    for step, on in more.items():
-        reads[step] = stricter(reads[step], on) if step in reads else on

@@ -134,8 +134,8 @@ class Reference:
             return Reference(_member(self, key), self._mulligan_reads)
         if isinstance(key, int) and key < 0:
             _refuse(self, "an index from the end needs the length", f"write rows[mulligan.size(rows) - {-key}]")
-        index, reads = _operand(key, TERNARY)
-        return Reference(f"{_enclosed(self, MEMBER)}[{index}]", {**self._mulligan_reads, **reads})
+        parts = _operand(self, MEMBER), _operand(key, TERNARY)
+        return Reference(f"{parts[0][0]}[{parts[1][0]}]", _merged(*parts))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._mulligan_parent is None:
@@ -150,12 +150,9 @@ class Reference:
             _refuse(
                 value, f"expressions have no method '{method}'", f"compute it in a step; there are {_SHOWN_METHODS}"
             )
-        parts = [_operand(argument, TERNARY) for argument in arguments]
-        reads = dict(value._mulligan_reads)
-        for _, more in parts:
-            reads.update(more)
-        template = written or f"{{0}}.{method}({', '.join(f'{{{i + 1}}}' for i in range(len(parts)))})"
-        return Reference(template.format(_enclosed(value, MEMBER), *(text for text, _ in parts)), reads)
+        parts = [_operand(value, MEMBER), *(_operand(argument, TERNARY) for argument in arguments)]
+        template = written or f"{{0}}.{method}({', '.join(f'{{{i}}}' for i in range(1, len(parts)))})"
+        return Reference(template.format(*(text for text, _ in parts)), _merged(*parts))
 
     # Operators
 
@@ -306,9 +303,18 @@ def reads_of(reference: Reference) -> Reads:
     return reference._mulligan_reads
 
 
-def stricter(one: str, other: str) -> str:
-    """The stricter of two ways in which a step must have ended."""
-    return min(one, other, key=_STRICTNESS.index)
+def merge(reads: Reads, more: Reads) -> None:
+    """Add steps to those that are read. For one that is read twice, the stricter way to end counts."""
+    for step, on in more.items():
+        reads[step] = min(reads[step], on, key=_STRICTNESS.index) if step in reads else on
+
+
+def _merged(*parts: tuple[str, Reads]) -> Reads:
+    """The steps that the operands of an expression read."""
+    found: Reads = {}
+    for _, reads in parts:
+        merge(found, reads)
+    return found
 
 
 def _member(value: Reference, name: str) -> str:
@@ -341,9 +347,8 @@ def _double(value: object) -> Any:
 
 
 def _binary(left: object, operator: str, right: object, level: int) -> Reference:
-    before, reads = _operand(left, level)
-    after, more = _operand(right, level + 1)
-    return Reference(f"{before} {operator} {after}", {**reads, **more}, level)
+    parts = _operand(left, level), _operand(right, level + 1)
+    return Reference(f"{parts[0][0]} {operator} {parts[1][0]}", _merged(*parts), level)
 
 
 def _arithmetic(left: object, operator: str, right: object, level: int) -> Reference:
@@ -369,9 +374,8 @@ def _logical(left: object, operator: str, right: object, level: int, written: st
 
 def conditional(condition: Any, value: Any, otherwise: Any) -> Reference:
     """`condition ? value : otherwise`."""
-    parts = [_operand(condition, OR), _operand(value, OR), _operand(otherwise, TERNARY)]
-    reads = {step: on for _, more in parts for step, on in more.items()}
-    return Reference(" ".join((parts[0][0], "?", parts[1][0], ":", parts[2][0])), reads, TERNARY)
+    parts = _operand(condition, OR), _operand(value, OR), _operand(otherwise, TERNARY)
+    return Reference(f"{parts[0][0]} ? {parts[1][0]} : {parts[2][0]}", _merged(*parts), TERNARY)
 
 
 # Functions for what Python's own would need a value
@@ -398,7 +402,7 @@ def expression(source: str) -> Any:
     text = source
     for formatted, read in sorted((recorder.formatted if recorder else {}).items(), key=lambda one: -len(one[0])):
         if formatted in text:
-            reads.update(read)
+            merge(reads, read)
             text = text.replace(formatted, formatted[2:-1])
     for step in steps_in(text):
         reads.setdefault(step, SUCCESS)

@@ -21,7 +21,7 @@ from mulligan.flows.functions import (
     is_same,
     lookup,
     plain_function,
-    refuse,
+    refuse_function,
     written_function,
 )
 
@@ -53,22 +53,23 @@ def action_for(function: Any) -> dict[str, str]:
         or (hasattr(plain, "__self__") and not _is_builtin(plain))
     ):
         kind = type(plain).__name__
-        refuse(f"a step calls a function, and this is a {kind}", plain, "write a function with 'def' that calls it")
+        message = f"a step calls a function, and this is a {kind}"
+        refuse_function(message, plain, "write a function with 'def' that calls it")
     if _LAMBDA in name:
-        refuse("a lambda cannot be a step", plain, "write it as a function with 'def'")
+        refuse_function("a lambda cannot be a step", plain, "write it as a function with 'def'")
     if module == MAIN:
         return _pin(plain, name)
     if _LOCALS in name:
         message = f"workers cannot import '{name}': it is defined inside a function"
-        refuse(message, plain, f"move it to the top of the module '{module}'")
+        refuse_function(message, plain, f"move it to the top of the module '{module}'")
     if module.startswith("<"):  # a file that workers cannot import: see the reader of Python files
         hint = "call mulligan from the folder of this file, or from one above it"
         if not (stem := module[1:-1]).isidentifier():
             hint = f"'{stem}' is not the name of a module: rename the file to {_as_identifier(stem)}.py"
-        refuse(f"workers cannot import the function '{name}'", plain, hint)
+        refuse_function(f"workers cannot import the function '{name}'", plain, hint)
     if not is_same(find(module, name), plain):
         message = f"workers cannot import '{name}' from '{module}': that name is something different there"
-        refuse(message, plain, "put @step above all other decorators, and keep the name of the function")
+        refuse_function(message, plain, "put @step above all other decorators, and keep the name of the function")
     call = {"call": f"{module}:{name}"}
     return {**call, **_search_folder(module, sys.modules[module])}
 
@@ -139,9 +140,9 @@ def _pin(function: Any, name: str) -> dict[str, str]:
         return {"call": f"{spec.name}:{name}", **_search_folder(spec.name, main)}
     path = os.path.abspath(file)
     if (text := _script(path)) is None:
-        refuse(f"the script '{file}' cannot be read any more", function, "keep it until its run has started")
+        refuse_function(f"the script '{file}' cannot be read any more", function, "keep it until its run has started")
     if not _defines(text, file, code):
-        refuse(f"'{file}' has changed since this process loaded it", function, "start it again")
+        refuse_function(f"'{file}' has changed since this process loaded it", function, "start it again")
     return {"call": f"{_module_name(path)}:{name}", "source": text, "file": _relative(path)}
 
 
@@ -187,17 +188,17 @@ def _defines(text: str, file: str, code: CodeType) -> bool:
             one = todo.pop()
             codes.setdefault(one.co_name, []).append(one)
             todo += [const for const in one.co_consts if isinstance(const, CodeType)]
-    return any(_is_same(one, code) for one in codes.get(code.co_name, ()))
+    return any(_is_same_code(one, code) for one in codes.get(code.co_name, ()))
 
 
-def _is_same(one: CodeType, other: CodeType) -> bool:
+def _is_same_code(one: CodeType, other: CodeType) -> bool:
     """Whether both were compiled from the same lines. Their own `==` also compares what the interpreter has cached."""
     if (one.co_firstlineno, one.co_code, one.co_names, one.co_varnames, len(one.co_consts)) != (
         *(other.co_firstlineno, other.co_code, other.co_names, other.co_varnames, len(other.co_consts)),
     ):
         return False
     return all(
-        _is_same(left, right)
+        _is_same_code(left, right)
         if isinstance(left, CodeType) and isinstance(right, CodeType)
         else repr(left) == repr(right)
         for left, right in zip(one.co_consts, other.co_consts, strict=True)

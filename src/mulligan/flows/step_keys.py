@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.flows.callbacks import command_for, plain_function
+from mulligan.flows.callbacks import command_for, is_function
 from mulligan.flows.context import Site, refuse
-from mulligan.flows.recording import merge
-from mulligan.flows.references import SUCCESS, Reference, reads_of, source_of
+from mulligan.flows.references import SUCCESS, Reference, merge, reads_of, source_of
 from mulligan.flows.retries import Retry
 
 TYPE_CHECKING = False
@@ -167,7 +166,7 @@ def command(recorder: Recorder, record: Record, value: Any, key: str) -> Any:
     """A command as a file has it. A function gets the arguments of the step by name, and what happened."""
     if isinstance(value, Reference):
         return recorder.value(value, record.reads)
-    if plain_function(value) is not None:
+    if is_function(value):
         made = command_of_function(record, value, key)
         for name, (one, _) in getattr(value, "keys", {}).items():
             if name in ENVIRONMENT:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.flows.callbacks import Callback, command_for
+from mulligan.flows.callbacks import Callback, as_callback, command_for
 from mulligan.flows.context import RECORDER, Site, call_site, current, refuse
+from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.references import Reference, conditional, step_path
 from mulligan.flows.source import action_for
@@ -68,12 +69,12 @@ class _Recovery:
     """What belongs to a step and all its changed copies: handler, undo, routes."""
 
     def __init__(self) -> None:
-        self.handler: tuple[Callback, dict[str, Any], Site] | None = None
-        self.undo: tuple[Callback, dict[str, Any], Site] | None = None
+        # The functions of `on_failure` and `undo`, by key.
+        self.callbacks: dict[str, tuple[Callback, dict[str, Any], Site]] = {}
         self.routes: list[tuple[Any, dict[str, Any], Site]] = []
 
 
-class Step(Generic[P, R]):
+class Step(FunctionWrapper, Generic[P, R]):
     """A function as a step. Called inside a flow, it adds a step and returns a reference to what it will return.
 
     `fn` is the plain function, for unit tests.
@@ -82,14 +83,9 @@ class Step(Generic[P, R]):
     fn: Callable[P, R]
 
     def __init__(self, function: Callable[P, R], keys: Keys, site: Site, recovery: _Recovery | None = None) -> None:
-        self.fn = function
+        super().__init__(function)
         self.keys = keys
         self.site = site
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__module__ = function.__module__
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
         self.__mulligan_function__ = function
         self.recovery = recovery or _Recovery()
         # A name that was chosen for one call is not numbered.
@@ -223,18 +219,7 @@ class Step(Generic[P, R]):
         that it has parameters for. What it returns becomes the output of the step. `strategy="cleanup"` leaves the
         failure as it is; `rerun=1` runs the step again afterwards.
         """
-        site = call_site()
-
-        def decorate(function: Callable[..., Any]) -> Callback:
-            callback = function if isinstance(function, Callback) else Callback(function)
-            if self.recovery.handler is not None:
-                other = self.recovery.handler[0].__name__
-                message = f"step '{self.__name__}' has two handlers: '{other}' and '{callback.__name__}'"
-                refuse("duplicate_key", message, hint="remove one of them", site=site)
-            self.recovery.handler = (callback, keys, site)
-            return callback
-
-        return decorate if function is None else decorate(function)
+        return self._set_callback("on_failure", "handlers", function, keys)
 
     @overload
     def undo(self, function: F, /) -> F: ...
@@ -252,15 +237,19 @@ class Step(Generic[P, R]):
         It receives what the step returned as its first parameter that is no argument of the step, whatever its name,
         and those arguments of the step that it has parameters for.
         """
+        return self._set_callback("undo", "undos", function, keys)
+
+    def _set_callback(self, key: str, plural: str, function: Any, keys: dict[str, Any]) -> Any:
+        """Let a function be the command under `key` of this step; without a function, return the decorator."""
         site = call_site()
 
         def decorate(function: Callable[..., Any]) -> Callback:
-            callback = function if isinstance(function, Callback) else Callback(function)
-            if self.recovery.undo is not None:
-                other = self.recovery.undo[0].__name__
-                message = f"step '{self.__name__}' has two undos: '{other}' and '{callback.__name__}'"
+            callback = as_callback(function)
+            if key in self.recovery.callbacks:
+                other = self.recovery.callbacks[key][0].__name__
+                message = f"step '{self.__name__}' has two {plural}: '{other}' and '{callback.__name__}'"
                 refuse("duplicate_key", message, hint="remove one of them", site=site)
-            self.recovery.undo = (callback, keys, site)
+            self.recovery.callbacks[key] = (callback, keys, site)
             return callback
 
         return decorate if function is None else decorate(function)
@@ -318,10 +307,7 @@ class Step(Generic[P, R]):
         recorder.recoveries.append((record, self))
 
     def _add_callbacks(self, recorder: Recorder, record: Record) -> None:
-        for key, found in (("on_failure", self.recovery.handler), ("undo", self.recovery.undo)):
-            if found is None:
-                continue
-            callback, keys, site = found
+        for key, (callback, keys, site) in self.recovery.callbacks.items():
             if key in self.keys:
                 message = f"step '{self.__name__}' has '{key}' and the function '{callback.__name__}'"
                 refuse("duplicate_key", message, hint="remove one of them", site=site)
@@ -341,13 +327,13 @@ class Step(Generic[P, R]):
         """The number of elements of the result, if the function returns a tuple of fixed length."""
         annotation: Any = getattr(self.fn, "__annotations__", {}).get("return")
         if isinstance(annotation, str):
-            return _commas(annotation) if annotation.startswith(("tuple[", "Tuple[")) else None
+            return _count_elements(annotation) if annotation.startswith(("tuple[", "Tuple[")) else None
         if getattr(annotation, "__origin__", None) is tuple and Ellipsis not in annotation.__args__:
             return len(annotation.__args__)
         return None
 
 
-def _commas(annotation: str) -> int | None:
+def _count_elements(annotation: str) -> int | None:
     """The number of elements of `tuple[int, dict[str, int]]`, as it is written."""
     inner = annotation[annotation.index("[") + 1 : -1]
     if "..." in inner or not inner.strip("() "):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.events import HostCapacity
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Workflow
+    from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.language.suggestions import did_you_mean
     from mulligan.service.artifacts import KeptFile
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
     from mulligan.service.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.service import Service, open_service, open_temporary_service
+    from mulligan.service.shown_runs import RunDisplay
     from mulligan.service.starting import DetachedRun, ExistingRun, check_key
     from mulligan.service.stats import RungStats, describe_rung
     from mulligan.service.step_trial import Fakes
@@ -89,6 +91,7 @@ _NAMES = {
     "mulligan.core.model.events": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
     "mulligan.core.model.workflow": "Workflow",
+    "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.language.suggestions": "did_you_mean",
     "mulligan.service.artifacts": "KeptFile",
@@ -131,6 +134,7 @@ _NAMES = {
     "mulligan.service.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.service": "Service open_service open_temporary_service",
+    "mulligan.service.shown_runs": "RunDisplay",
     "mulligan.service.starting": "DetachedRun ExistingRun check_key",
     "mulligan.service.stats": "RungStats describe_rung",
     "mulligan.service.step_trial": "Fakes",

@@ -23,7 +23,7 @@ def attempt_progress(folders: Folders, run_id: int, place: str, attempt: int) ->
     return read_progress(folders.progress(run_id, place, attempt))
 
 
-def run_progress(folders: Folders, run_id: int) -> FindProgress:
+def progress_finder(folders: Folders, run_id: int) -> FindProgress:
     """A function that finds the progress of an attempt of this run. Only files that exist are opened."""
     folder = os.path.dirname(folders.progress(run_id, "any", 1))
     try:
@@ -40,7 +40,7 @@ def run_progress(folders: Folders, run_id: int) -> FindProgress:
 
 def add_progress(folders: Folders, run_id: int, records: Iterable[AttemptRecord]) -> None:
     """Add to attempts what they reported."""
-    find = run_progress(folders, run_id)
+    find = progress_finder(folders, run_id)
     for one in records:
         one.progress = find(one.place, one.attempt)
 

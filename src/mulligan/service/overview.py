@@ -16,7 +16,7 @@ from mulligan.history.matrices import ATTENTION
 from mulligan.history.views import run_json
 from mulligan.ports import RunRecord
 from mulligan.service.artifacts import KeptFile, file_path, kept_files, with_artifact_paths
-from mulligan.service.attempt_progress import add_progress, run_progress
+from mulligan.service.attempt_progress import add_progress, progress_finder
 from mulligan.service.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.run_reader import RunReader
@@ -48,13 +48,13 @@ def _view(reader: RunReader, state: State) -> dict[str, Any]:
 
 def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The same, with every attempt at each step, its handlers and scripts."""
-    found, tried = overview(reader, run_id), list_tries(reader, run_id)
+    found, tried = overview(reader, run_id), attempts_of_run(reader, run_id)
     for name, step in _steps_of(found):
         step["tries"] = tried.get(name, [])
     return found
 
 
-def list_tries(reader: RunReader, run_id: int) -> dict[str, list[AttemptRecord]]:
+def attempts_of_run(reader: RunReader, run_id: int) -> dict[str, list[AttemptRecord]]:
     """Every attempt at the steps of a run, by step, with what it reported and the files that it kept."""
     tried = attempts_by_step(reader.events(run_id))
     add_progress(reader.home.folders, run_id, (one for tries in tried.values() for one in tries))
@@ -73,7 +73,7 @@ def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any
     """One run with its steps, each with its cost and the runs that it called."""
     state = reader.state(run_id)
     costs, kept = _read_log(reader, run_id)
-    called, progress_of = _by_step(children), run_progress(reader.home.folders, run_id)
+    called, progress_of = _by_step(children), progress_finder(reader.home.folders, run_id)
     shown = _view(reader, state)
     shown["artifacts"] = msgspec.to_builtins(kept)
     for name, step in _steps_of(shown):
@@ -120,7 +120,7 @@ def step_overview(reader: RunReader, run_id: int, name: str) -> dict[str, Any]:
         reader.refuse_unknown(run_id, name)
         reader.refuse_removed(run_id, name)
         raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
-    tried = list_tries(reader, run_id).get(name, [])
+    tried = attempts_of_run(reader, run_id).get(name, [])
     return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(shown, name), "tries": tried}
 
 

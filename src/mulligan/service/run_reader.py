@@ -262,9 +262,9 @@ class RunReader:
         """A value of a run with what is kept in artifacts; a reference to a file stays."""
         return fetch_references(value, self.store.artifacts.fetch)
 
-    def read_artifact(self, about: Mapping[str, Any]) -> bytes:
-        """The content of an artifact, given what a reference says of it. `ArtifactGone`, `ArtifactDamaged`."""
-        return self.store.artifacts.fetch(parse_reference({KEY: dict(about)}))
+    def read_artifact(self, description: Mapping[str, Any]) -> bytes:
+        """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
+        return self.store.artifacts.fetch(parse_reference({KEY: dict(description)}))
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; empty if it wrote nothing or ran on another host."""

@@ -7,7 +7,7 @@ imported when the first of its functions is called, since a command should not w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         run_list,
         run_snapshot,
         run_story,
+        shown_runs,
         starting,
         stats,
         step_trial,
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
+    from mulligan.service.shown_runs import RunDisplay, ShownRun
     from mulligan.service.starting import DetachedRun, ExistingRun
     from mulligan.service.stats import RungStats
     from mulligan.service.step_trial import Fakes
@@ -115,7 +117,7 @@ else:
     for _name in (
         "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
         "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
-        "run_data run_list run_snapshot run_story starting stats step_trial store_changes usage waiting "
+        "run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes usage waiting "
         "worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
@@ -286,9 +288,11 @@ class Service:
         """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
         return worker_loop.open_worker(self.home, capacity, observer)
 
-    def add_earlier_events(self, run_id: int, progress: RunProgress) -> bool:
-        """Show a display what is recorded of a run that is about to be driven; whether anything is."""
-        return outcome.add_earlier_events(self.reader, run_id, progress)
+    def drive_shown(
+        self, begin: Callable[[Driver], int], display: RunDisplay, *, capacity: Capacity, wait_seconds: float
+    ) -> ShownRun:
+        """Drive the run that `begin` starts or finds, until it ends or waits, and close the display."""
+        return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
         self,
@@ -356,7 +360,7 @@ class Service:
 
     def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
         """Every attempt at the steps of a run, by step."""
-        return overview.list_tries(self.reader, run_id)
+        return overview.attempts_of_run(self.reader, run_id)
 
     def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
         """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
@@ -386,9 +390,9 @@ class Service:
         """A value of a run with what is kept in artifacts; a reference to a file stays."""
         return self.reader.fetch_value(value)
 
-    def read_artifact(self, about: Mapping[str, Any]) -> bytes:
-        """The content of an artifact, given what a reference says of it. `ArtifactGone`, `ArtifactDamaged`."""
-        return self.reader.read_artifact(about)
+    def read_artifact(self, description: Mapping[str, Any]) -> bytes:
+        """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
+        return self.reader.read_artifact(description)
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""

@@ -26,8 +26,6 @@ KEY = "$artifact"
 MANIFEST = "MULLIGAN_ARTIFACTS"
 # The name of a file that is not stored yet, in a reference.
 NEW = "new/"
-# An object with this attribute is a reference in an output.
-REFERENCE = "__mulligan_artifact__"
 NAME_CHARS_MAX = 120
 FILES_MAX = 1000
 READ_BYTES = 1 << 20
@@ -38,6 +36,7 @@ _numbers = count(1)
 class ArtifactPath(type(Path())):  # type: ignore[misc]
     """The path of a file that the run keeps. In the output of a step it stands for the file itself."""
 
+    # Encoders put this reference into the output of the step.
     __mulligan_artifact__: dict[str, Any] | None = None
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from mulligan.values.annotations import ArgumentRefused
 from mulligan.values.durations import parse_duration
 from mulligan.values.encoding import ValueRefused, encode
-from mulligan.values.files import REFERENCE, StoredFile, TableUnreadable, load_files
+from mulligan.values.files import KEY, StoredFile, TableUnreadable, load_files, type_name
 
 SHOWN_CHARS_MAX = 60
 
@@ -243,7 +243,7 @@ def _union(members: list[Converter], hint: Any) -> Converter:
 
 def _kind_of_file(file: StoredFile, hint: Any) -> Any:
     """The member of a union that the table in the file was; None if it was another."""
-    recorded = file.reference[REFERENCE].get("type")
+    recorded = file.reference[KEY].get("type")
     kinds = [one for one in typing.get_args(hint) if isinstance(one, type)]
     return next((one for one in kinds if f"{one.__module__.partition('.')[0]}.{one.__name__}" == recorded), None)
 
@@ -633,7 +633,7 @@ def _bytes(kind: Any) -> Converter:
 
 
 def _table(kind: Any) -> Converter:
-    name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    name = type_name(kind)
 
     def convert(value: Any) -> Any:
         if isinstance(value, StoredFile):

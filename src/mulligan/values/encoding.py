@@ -13,6 +13,7 @@ import re
 import sys
 
 from mulligan.values.durations import format_duration
+from mulligan.values.files import KEY, TABLES, type_name
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -39,14 +40,11 @@ PART_CHARS_MAX = 16 * 1024
 INLINE_CHARS_MAX = 48 * 1024
 NUMBER_BITS_MAX = 64
 NAME_CHARS_MAX = 60
-REFERENCE = "$artifact"
 # An object with this attribute stands for a file that the step has kept: see `mulligan.step_context`.
-KEPT_FILE = "__mulligan_artifact__"
+REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
 # What pydantic's `SecretStr` and `SecretBytes` derive from.
 SECRET_SHOWN = "**********"
 SECRET_TYPE = ("pydantic.types", "_SecretBase")
-# Writes tables and arrays; loaded when there is one.
-TABLES = "mulligan.values.tables"
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _PLAIN = (str, bool, type(None))
 _INFINITIES = (float("inf"), float("-inf"))
@@ -56,31 +54,32 @@ class ValueRefused(Exception):
     """A value that cannot be stored; the message says where it is and why."""
 
 
-def encode(value: object, open_sink: Callable[[], FileSink], *, is_compressed: bool = True) -> str:
+def encode(value: object, open_sink: Callable[[], FileSink], *, label: str = RESULT, is_compressed: bool = True) -> str:
     """Return the value as JSON text; raise ValueRefused. Files are registered only if all of it can be stored.
 
-    `open_sink` is called for the first table.
+    `open_sink` is called for the first table. `label` names the value in messages.
     """
-    encoder = _Encoder(open_sink, is_compressed)
+    encoder = _Encoder(open_sink, label, is_compressed)
     try:
-        plain = encoder.encode(value, RESULT, 0)
+        plain = encoder.encode(value, label, 0)
         if encoder.has_files:
             plain = encoder.with_references(plain)
         text = _ENCODER.encode(plain)
         if encoder.has_files and len(text) > INLINE_CHARS_MAX:
             text = _ENCODER.encode(encoder.split(plain, "output"))
     except RecursionError:
-        raise ValueRefused(f"{RESULT} is nested too deep, or contains itself") from None
+        raise ValueRefused(f"{label} is nested too deep, or contains itself") from None
     except ValueError as error:
-        raise ValueRefused(f"{RESULT} is not JSON: {error}") from None
+        raise ValueRefused(f"{label} is not JSON: {error}") from None
     return text
 
 
 class _Encoder:
-    """Encodes one result."""
+    """Encodes one value."""
 
-    def __init__(self, open_sink: Callable[[], FileSink], is_compressed: bool) -> None:
+    def __init__(self, open_sink: Callable[[], FileSink], label: str, is_compressed: bool) -> None:
         self._open_sink = open_sink
+        self._label = label
         self._is_compressed = is_compressed
         # By the token that stands for a file until it is registered: its path, the name of its value, its fields.
         self._files: dict[str, tuple[str, str, dict[str, Any]]] = {}
@@ -107,7 +106,7 @@ class _Encoder:
     def _split_part(self, part: Any, name: str) -> Any:
         if not isinstance(part, (dict, list, str)) or len(text := _ENCODER.encode(part)) <= PART_CHARS_MAX:
             return part
-        if f'"{REFERENCE}"' in text:
+        if f'"{KEY}"' in text:
             return self.split(part, name)
         sink = self._open_sink()
         path = sink.new_artifact_path(".json")
@@ -126,7 +125,7 @@ class _Encoder:
             return _checked_number(value, path)
         if depth > DEPTH_MAX:
             raise ValueRefused(f"{path} is nested too deep, or contains itself")
-        if hasattr(kind, KEPT_FILE) and isinstance(found := getattr(value, KEPT_FILE), dict):
+        if hasattr(kind, REFERENCE_ATTRIBUTE) and isinstance(found := getattr(value, REFERENCE_ATTRIBUTE), dict):
             return found
         if hasattr(kind, "__dataclass_fields__"):
             fields = kind.__dataclass_fields__.values()
@@ -271,8 +270,9 @@ class _Encoder:
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"
             ) from None
         token = f"{os.urandom(8).hex()}-{len(self._files)}"
-        self._files[token] = written, _file_name(_last_name(path), os.path.splitext(written)[1]), fields
-        return {REFERENCE: token}
+        name = _file_name(_last_name(path[len(self._label) :]), os.path.splitext(written)[1])
+        self._files[token] = written, name, fields
+        return {KEY: token}
 
 
 _ENCODERS: dict[tuple[str, str], Callable[..., Any]] = {
@@ -378,10 +378,7 @@ def _find_hidden(value: Any, depth: int) -> str:
 
 
 def _type_name(kind: type) -> str:
-    module = kind.__module__
-    return (
-        kind.__qualname__ if module in ("builtins", "__mulligan__") else f"{module.partition('.')[0]}.{kind.__name__}"
-    )
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__mulligan__") else type_name(kind)
 
 
 def _checked_text(text: str, path: str) -> str:
@@ -402,21 +399,21 @@ def _checked_number(number: Any, path: str) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and REFERENCE in value
+    return isinstance(value, dict) and len(value) == 1 and KEY in value
 
 
 def _replace(value: Any, references: dict[str, Any]) -> Any:
     """Return the value with references in place of tokens."""
     if isinstance(value, dict):
-        if _is_reference(value) and isinstance(value[REFERENCE], str):
-            return references.get(value[REFERENCE], value)
+        if _is_reference(value) and isinstance(value[KEY], str):
+            return references.get(value[KEY], value)
         return {key: _replace(inner, references) for key, inner in value.items()}
     return [_replace(inner, references) for inner in value] if isinstance(value, list) else value
 
 
 def _last_name(path: str) -> str:
-    """Return the last field or index in the path of a value."""
-    found = re.search(r"([^\[\].'\"]+)['\"\]]*$", path[len(RESULT) :])
+    """Return the last field or index in a path below a value."""
+    found = re.search(r"([^\[\].'\"]+)['\"\]]*$", path)
     return found[1] if found else ""
 
 

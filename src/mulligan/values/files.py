@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-REFERENCE = "$artifact"
-# Formats whose content is JSON or text; all others are files.
-INLINE_FORMATS = ("json", "text")
+# A mapping with this one key is a reference, and has the description of an artifact: name, size, sha256, format, ….
+KEY = "$artifact"
+# The formats whose content is a value; others are files.
+VALUE_FORMATS = ("json", "text")
+# Reads and writes tables and arrays; loaded when there is one.
 TABLES = "mulligan.values.tables"
 
 
@@ -37,10 +39,10 @@ class StoredFile:
 
         A file without a type is given as its path.
         """
-        about = self.reference[REFERENCE]
-        if not wanted and not about.get("type"):
+        description = self.reference[KEY]
+        if not wanted and not description.get("type"):
             return self.as_path()
-        return importlib.import_module(TABLES).read(about, self.path, wanted)
+        return importlib.import_module(TABLES).read(description, self.path, wanted)
 
     def as_path(self) -> Any:
         """Return the path of the file, which stands for the artifact if the step returns it."""
@@ -51,7 +53,12 @@ class StoredFile:
             return file.read()
 
     def describe(self) -> str:
-        return f"a {self.reference[REFERENCE].get('type') or 'file'}"
+        return f"a {self.reference[KEY].get('type') or 'file'}"
+
+
+def type_name(kind: type) -> str:
+    """Return the name under which a type is recorded: `pandas.DataFrame`, wherever the library defines it."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 def load_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -81,20 +88,20 @@ def load_files(value: Any) -> Any:
 def load_output(value: Any, read_bytes: Callable[[dict[str, Any]], bytes]) -> Any:
     """Return an output with the content of everything that it refers to: tables and arrays as what they were.
 
-    `read_bytes` gets what a reference says (name, size, sha256, format, …) and returns the content. A file without a
-    type is given as its bytes. Raises `tables.TableUnreadable`.
+    `read_bytes` gets the description of an artifact and returns its content. A file without a type is given as its
+    bytes. Raises TableUnreadable.
     """
     if isinstance(value, dict):
-        if len(value) == 1 and isinstance(value.get(REFERENCE), dict):
-            return _content(value[REFERENCE], read_bytes(value[REFERENCE]))
+        if len(value) == 1 and isinstance(value.get(KEY), dict):
+            return _content(value[KEY], read_bytes(value[KEY]))
         return {key: load_output(inner, read_bytes) for key, inner in value.items()}
     return [load_output(inner, read_bytes) for inner in value] if isinstance(value, list) else value
 
 
-def _content(reference: dict[str, Any], data: bytes) -> Any:
-    format = reference.get("format", "json")
+def _content(description: dict[str, Any], data: bytes) -> Any:
+    format = description.get("format", "json")
     if format == "text":
         return data.decode()
     if format == "json":
         return importlib.import_module("json").loads(data)
-    return importlib.import_module(TABLES).read(reference, data) if reference.get("type") else data
+    return importlib.import_module(TABLES).read(description, data) if description.get("type") else data

@@ -10,7 +10,7 @@ import io
 import sys
 
 from mulligan.values import pandas_tables
-from mulligan.values.files import TableUnreadable
+from mulligan.values.files import TableUnreadable, type_name
 from mulligan.values.pandas_tables import Frames, TableRefused
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -22,19 +22,13 @@ if TYPE_CHECKING:
 ENDINGS = {"parquet": ".parquet", "arrow": ".arrow", "npy": ".npy"}
 # The packages that read a type.
 _NEEDED = {"numpy": ("numpy",), "pandas": ("pandas", "pyarrow"), "polars": ("polars",), "pyarrow": ("pyarrow",)}
-__all__ = ["TableRefused", "TableUnreadable", "can_read", "read", "type_name", "write"]
-
-
-def type_name(kind: type) -> str:
-    """Return the name under which a type is recorded: `pandas.DataFrame`, wherever the library defines it."""
-    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write(value: Any, new_path: Callable[[str], str], *, is_compressed: bool = True) -> tuple[str, dict[str, Any]]:
-    """Write a table or an array to a new file. Return its path, and what the reference says of it.
+    """Write a table or an array to a new file. Return its path, and what its description says of it.
 
     Raises TableRefused if the file would not bring back the same value.
     """
@@ -150,19 +144,14 @@ _WRITERS: dict[str, Callable[..., tuple[str, str]]] = {
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def can_read(name: str) -> bool:
-    """Whether `read` knows the type."""
-    return name in _READERS
-
-
-def read(reference: dict[str, Any], source: str | bytes, wanted: str = "") -> Any:
+def read(description: dict[str, Any], source: str | bytes, wanted: str = "") -> Any:
     """Return the value of a file, given by its path or its content: as what it was, or as the `wanted` type.
 
     Raises TableUnreadable.
     """
-    recorded = str(reference.get("type", ""))
+    recorded = str(description.get("type", ""))
     name = wanted or recorded
-    format = reference["format"]
+    format = description["format"]
     if name not in _READERS or (format == "npy") != (name == "numpy.ndarray"):
         what = f"is a {recorded}" if recorded else f"has the format '{format}'"
         raise TableUnreadable(f"it {what}, which cannot be read as {name or 'a value'}")

@@ -214,7 +214,7 @@ class ChildServer:
             function = self._find_function()
             arguments = self._decode_arguments(function, message)
             result = self._complete(function(**arguments))
-            return {}, self._encode_result(function, result)
+            return {}, self._encode_result(result)
         except ArtifactUnreadable as error:
             return {"unreadable": str(error)}, "null"
         except ArgumentRefused as error:
@@ -304,7 +304,7 @@ class ChildServer:
             self._loop = self._interpreter.import_installed(LOOP).StepLoop()
         return self._loop.run(result)
 
-    def _encode_result(self, function: Callable[..., Any], result: object) -> str:
+    def _encode_result(self, result: object) -> str:
         """Return the result as JSON text; raise NotJson if it cannot be stored."""
         text = encode_plain(result)
         if text is None:
@@ -537,8 +537,8 @@ class Meter:
         self._floor = self._now()[1]
 
     def _now(self) -> tuple[Any, ...]:
-        import_installed = resource.getrusage(resource.RUSAGE_SELF)
-        return import_installed.ru_utime + import_installed.ru_stime + self._below, import_installed.ru_maxrss * 1024
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        return own.ru_utime + own.ru_stime + self._below, own.ru_maxrss * 1024
 
 
 def _path_as_text(path: str, _reference: dict[str, Any]) -> str:

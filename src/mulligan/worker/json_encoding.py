@@ -9,13 +9,13 @@ import json
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 # A file that the step keeps has its reference under this name: see `mulligan.step_context.artifacts`.
-REFERENCE = "__mulligan_artifact__"
+REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
 
 
 def _reference_of(value: object) -> object:
     """Return the reference to a file that the step keeps; anything else is not JSON."""
     # Asked of its class: an object may answer to any name.
-    if hasattr(type(value), REFERENCE) and isinstance(found := getattr(value, REFERENCE), dict):
+    if hasattr(type(value), REFERENCE_ATTRIBUTE) and isinstance(found := getattr(value, REFERENCE_ATTRIBUTE), dict):
         return found
     raise TypeError
 

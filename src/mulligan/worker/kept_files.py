@@ -19,7 +19,7 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.worker import outputs
 from mulligan.worker.background_jobs import BackgroundJobs
 from mulligan.worker.folders import file_size, open_regular_file
-from mulligan.worker.output_storage import KeptFile
+from mulligan.worker.output_storage import FileToStore
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_boundary import TaskBoundary
@@ -78,7 +78,7 @@ class KeptFiles:
             own = self._jobs.new_path()
             with suppress(OSError):
                 os.rename(path, own)
-                running.kept_files.append(KeptFile(own, entry.name, artifact, entry.is_listed))
+                running.kept_files.append(FileToStore(own, entry.name, artifact, entry.is_listed))
         _remove_beside(manifest)
 
     def must_search(self, running: RunningTask) -> bool:

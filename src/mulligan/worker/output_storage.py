@@ -25,6 +25,7 @@ from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import StoreRefused
 from mulligan.ports import Artifacts
+from mulligan.worker import outputs
 
 # JSON is at most seven times as large as MessagePack, and a character has at most six bytes.
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
@@ -55,7 +56,7 @@ class OutputFile(msgspec.Struct, frozen=True):
     format: Format
 
 
-class KeptFile(msgspec.Struct):
+class FileToStore(msgspec.Struct):
     """A file that a step keeps, in the folder of the worker until it is stored."""
 
     path: str
@@ -78,7 +79,7 @@ class OutputStorage:
     def __init__(self, artifacts: Artifacts | None) -> None:
         self._artifacts = artifacts
 
-    def store(self, task: Task, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
+    def store(self, task: Task, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         """Return the report with an artifact reference for a large output; refuse what no event can hold.
 
         The files that the step keeps are stored too; they may be part of its output.
@@ -88,8 +89,10 @@ class OutputStorage:
             try:
                 self._store_files(task, kept_files, self._artifacts)
             except NotStorable as problem:
+                _remove_unstored(kept_files)
                 return _invalid(report, str(problem))
             except StoreRefused as error:
+                _remove_unstored(kept_files)
                 return report_storage_failure(report, error.message)
             listed = (one.stored for one in kept_files if one.is_listed and one.stored is not None)
             report = msgspec.structs.replace(report, artifacts=tuple(map(make_reference, listed)))
@@ -106,7 +109,7 @@ class OutputStorage:
         except StoreRefused as error:
             return report_storage_failure(report, error.message)
 
-    def _store_files(self, task: Task, kept_files: Sequence[KeptFile], artifacts: Artifacts) -> None:
+    def _store_files(self, task: Task, kept_files: Sequence[FileToStore], artifacts: Artifacts) -> None:
         for one in kept_files:
             if one.stored is not None:
                 continue  # the store was not available for a later one
@@ -117,7 +120,7 @@ class OutputStorage:
                 raise NotStorable(f"the file '{one.name}' has more than {most}, the limit of a shared store")
             one.stored = artifacts.keep_file(artifact, one.path)
 
-    def _store_value(self, task: Task, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
+    def _store_value(self, task: Task, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         try:
             packed = pack((report.output, report.outcome.reported))
             if _KEY_PACKED in packed and self._artifacts is not None:
@@ -149,7 +152,14 @@ class OutputStorage:
             return report_storage_failure(report, error.message)
 
 
-def _known_references(task: Task, kept_files: Sequence[KeptFile]) -> _Known:
+def _remove_unstored(kept_files: Sequence[FileToStore]) -> None:
+    """Remove files that will not be stored: the folder of a worker exists for as long as the worker."""
+    for one in kept_files:
+        if one.stored is None:
+            outputs.remove_file(one.path)
+
+
+def _known_references(task: Task, kept_files: Sequence[FileToStore]) -> _Known:
     """Return the references that a step may return: to files that it keeps, and those in its arguments."""
     given = {one[KEY]["name"]: (one, one) for one in references(task.params)}
     own = (one for one in kept_files if one.stored is not None)

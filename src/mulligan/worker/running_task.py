@@ -7,7 +7,7 @@ import msgspec
 from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
-from mulligan.worker.output_storage import KeptFile
+from mulligan.worker.output_storage import FileToStore
 from mulligan.worker.redacted_logs import RedactedLogs
 
 
@@ -45,7 +45,7 @@ class RunningTask(msgspec.Struct):
     # Why a requested link to its logs could not be made; "" if there is no problem.
     log_warning: str = ""
     # The files that the step keeps, once it has ended; and whether they were searched for secrets.
-    kept_files: list[KeptFile] = []
+    kept_files: list[FileToStore] = []
     are_files_searched: bool = False
     # Whether it has reported progress; and what was read last, as the step wrote it.
     has_progress: bool = False

@@ -10,7 +10,7 @@ import msgspec
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Artifacts, Lease
 from mulligan.worker.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
-from mulligan.worker.output_storage import KeptFile, OutputStorage
+from mulligan.worker.output_storage import FileToStore, OutputStorage
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secrets import Secrets
 
@@ -54,7 +54,7 @@ class TaskBoundary:
         """Return the redactor for the secrets that the task may know; None if there are none."""
         return self._secrets.redactor(lease.task)
 
-    def sanitize(self, lease: Lease, report: TaskEnded, kept_files: Sequence[KeptFile] = ()) -> TaskEnded:
+    def sanitize(self, lease: Lease, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         """Return the report without secrets, and with a large output and kept files stored as artifacts."""
         redactor = self.redactor(lease)
         if redactor is not None:

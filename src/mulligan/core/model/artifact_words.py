@@ -12,15 +12,16 @@ _KINDS = {"numpy.ndarray": "array", "pandas.Series": "column", "polars.Series": 
 
 def describe_file(reference: dict[str, Any]) -> str:
     """What a file is; "" for an artifact that is a value."""
-    about = reference[KEY]
-    if not isinstance(about, dict) or about.get("format", "json") in VALUE_FORMATS:
+    description = reference[KEY]
+    if not isinstance(description, dict) or description.get("format", "json") in VALUE_FORMATS:
         return ""
-    kind, size = str(about.get("type", "")), format_size(about.get("size", 0))
+    kind, size = str(description.get("type", "")), format_size(description.get("size", 0))
     if not kind:
         return f"file ({size})"
-    extent = about.get("shape") or [one for one in (about.get("rows"), about.get("columns")) if one is not None]
+    figures = map(description.get, ("rows", "columns"))
+    extent = description.get("shape") or [figure for figure in figures if figure is not None]
     words = [_KINDS.get(kind, "table"), " × ".join(f"{length:,}" for length in extent)]
-    return f"{' '.join(filter(None, words))} ({about['format']}, {size})"
+    return f"{' '.join(filter(None, words))} ({description['format']}, {size})"
 
 
 def with_files_described(value: Any) -> Any:

@@ -60,7 +60,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a reference says of it."""
+        """What a reference to it says."""
         found = {"name": self.name, "size": self.size, "sha256": self.sha256, "format": self.format}
         if self.is_file:
             shape = None if self.shape is None else list(self.shape)

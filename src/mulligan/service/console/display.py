@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mulligan.service.attempt_progress import describe_progress
 from mulligan.service.console.paper import Paper
@@ -18,6 +18,9 @@ from mulligan.service.forecast import Forecast
 from mulligan.service.next_commands import command_for_request
 from mulligan.service.run_progress import Activity, Announcement, RunProgress
 from mulligan.worker.progress_records import Progress
+
+if TYPE_CHECKING:
+    from mulligan.service.outcome import Outcome
 
 # A run that ends earlier shows only its lines.
 LIVE_AFTER_SECONDS = 0.4
@@ -53,6 +56,14 @@ class Display:
         self._clock = clock
         self._begun_at = self._drawn_at = clock()
         self._trouble = ""
+
+    # -- called before and after the run is driven -------------------------------------------------------------------
+
+    def begin(self, run_id: int, workflow: str) -> None:
+        self.paper.say(self.paper.tinted(f"run {run_id}: {workflow}", "bold"))
+
+    def end(self, outcome: Outcome) -> None:
+        """Nothing: the summary is printed when the board is gone."""
 
     # -- called by the engine ----------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from mulligan.history.story import StoryWriter
 from mulligan.history.views import count_steps
 from mulligan.ports import Artifacts, RunRecord
 from mulligan.service.artifacts import KeptFile, kept_files
-from mulligan.service.attempt_progress import describe_progress, run_progress
+from mulligan.service.attempt_progress import describe_progress, progress_finder
 from mulligan.service.attempts import Cost, Costs
 from mulligan.service.drawing import draw_svg
 from mulligan.service.next_commands import NextCommand, commands_for_wait, suggest_commands
@@ -253,7 +253,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
     reader = _LogReader(state, service.first_workflow(run_id), service.called(run_id), service.store.artifacts)
     for entry in takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)):
         reader.update(entry)
-    find_progress = run_progress(service.home.folders, run_id)
+    find_progress = progress_finder(service.home.folders, run_id)
     for attempt in reader.attempts.found.values():
         attempt.progress = describe_progress(find_progress(attempt.place, attempt.attempt))
     record = service.record(run_id)
