@@ -30,7 +30,7 @@ _FILES = ("yaml", "json", "json5", "kdl", "python")
 # it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(
     r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
-    r"|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)"
+    r"|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)|(?<=it used )\d+\.\d(?= of)"
 )
 _TOOK = re.compile(r"(?<=completed) in \d+(\.\d+)?s$", re.MULTILINE)
 _SPACES = re.compile(r" +")

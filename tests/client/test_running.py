@@ -111,6 +111,8 @@ def test_nothing_is_created_if_the_workflow_or_its_inputs_are_refused(folder: Pa
         ({"name": "Ada", "inputs": {"name": "Ada"}}, "input 'name' is given twice", "as a keyword or in inputs"),
         ({"name": "Ada", "parallel": 0}, "parallel must be a whole number, at least 1, not 0", "inputs={'parallel': …"),
         ({"name": "Ada", "key": 3}, "key must be a text, not 3", "inputs={'key': …}"),
+        # Otherwise `key=os.environ.get("DAY", "")` would do the work twice.
+        ({"name": "Ada", "key": ""}, "key is empty", "leave it out to start a run without a key"),
         ({"name": "Ada", "labels": ["a"]}, "labels must be a mapping, not ['a']", "labels={'name': 'value'}"),
         ({"inputs": 3}, "inputs must be a mapping, not 3", "inputs={'name': 'value'}"),
         ({"name": "Ada", "labels": {"year": 2026}}, "label 'year': 2026 is not a text", "labels are texts"),

@@ -67,7 +67,7 @@ class Home:
         /,
         *,
         inputs: Mapping[str, Any] | None = None,
-        key: str = "",
+        key: str | None = None,
         labels: Mapping[str, str] | None = None,
         parallel: int | None = None,
         wait: str | float | timedelta = WAIT,
@@ -102,7 +102,7 @@ class Home:
         /,
         *,
         inputs: Mapping[str, Any] | None = None,
-        key: str = "",
+        key: str | None = None,
         labels: Mapping[str, str] | None = None,
         changed_only: bool = False,
         force: Iterable[str] = (),
@@ -117,12 +117,12 @@ class Home:
         """
         with ExplainedErrors():
             prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
-            key = _read_key(key)
+            checked_key = _read_key(key)
         with self._session.service() as service:
             try:
-                (run_id,) = service.start(prepared, key=key)
+                (run_id,) = service.start(prepared, key=checked_key)
             except KeyUsed as used:
-                run_id = service.find_existing_run(prepared, key, used).run_id
+                run_id = service.find_existing_run(prepared, checked_key, used).run_id
         return Run(self._session, run_id)
 
     # -- finding -----------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def run(
     *,
     inputs: Mapping[str, Any] | None = None,
     home: Home | str | os.PathLike[str] | None = None,
-    key: str = "",
+    key: str | None = None,
     labels: Mapping[str, str] | None = None,
     parallel: int | None = None,
     wait: str | float | timedelta = WAIT,
@@ -310,11 +310,16 @@ def _prepare(
         raise
 
 
-def _read_key(key: str) -> str:
+def _read_key(key: str | None) -> str:
+    """The key as the service has it: "" for none. An empty one is refused, since it was meant to be a key."""
+    if key is None:
+        return ""
     if not isinstance(key, str):
         hint = "if 'key' is an input of the workflow, give it as inputs={'key': …}"
         raise InputInvalid(f"key must be a text, not {key!r}", hint=hint)
-    return services.check_key(key) if key else ""
+    if not key:
+        raise InputInvalid("key is empty", hint="leave it out to start a run without a key")
+    return services.check_key(key)
 
 
 def _read_statuses(given: str | Iterable[str]) -> tuple[str, ...]:
