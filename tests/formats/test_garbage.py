@@ -16,6 +16,7 @@ from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.formats import convert, examine
 from mulligan.formats.loading import parse_file
+from mulligan.formats.torc.sweeps import is_same
 from mulligan.language.document import decode
 from mulligan.language.nodes import plain
 
@@ -90,7 +91,9 @@ def test_a_spoilt_file_is_read_or_refused_in_words(example: Example, tmp_path: P
 
         ours.write_text(convert(path, named=example.system).text, encoding="utf-8")
 
-        assert _all_of(examine(ours).workflow) == _all_of(workflow), text
+        again, workflow = examine(ours).workflow, msgspec.structs.replace(workflow, origin="")
+        # A sweep of Torc's is written as a matrix, which is compared step by step.
+        assert _all_of(again) == _all_of(workflow) or is_same(workflow, again), text
 
 
 def _all_of(workflow: Any) -> Any:

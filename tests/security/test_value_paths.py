@@ -221,7 +221,7 @@ def test_a_step_that_plants_a_link_while_it_runs_leads_its_log_nowhere_else(work
     before = content(elsewhere)
 
     done = work.run_shell(
-        f"mkdir -p logs; ln -s {elsewhere} logs/a; echo hostile",
+        f"rm -rf logs; mkdir -p logs; ln -s {elsewhere} logs/a; echo hostile",
         logs={"stdout": "logs/a/new"},
         folders={"logs.stdout": "logs/"},
     )
