@@ -193,7 +193,7 @@ def test_an_input_of_a_child_that_is_large_and_of_another_type_is_refused(live_f
     """)
 
     assert ran.steps["call"]["failure"]["code"] == "INPUT_INVALID"
-    assert ran.steps["call"]["failure"]["message"].startswith("input 'n' is '")
+    assert ran.steps["call"]["failure"]["message"].startswith("input 'n' is [")
 
 
 def test_handlers_captures_and_undo_read_and_give_large_values(live: Live):
