@@ -125,9 +125,12 @@ def test_what_is_converted_is_the_same_workflow(example: Example, tmp_path: Path
 
     ours.write_text(convert(example.path).text, encoding="utf-8")
 
-    # A sweep of Torc's is written as a matrix, which is compared step by step.
     original = msgspec.structs.replace(load(example.path), origin="")
-    assert without_origin(load(ours)) == without_origin(original) or is_same(original, load(ours))
+    if example.system == "torc" and "matrix:" in ours.read_text(encoding="utf-8"):
+        # A sweep is written as a matrix, which is compared step by step.
+        assert is_same(original, load(ours))
+    else:
+        assert without_origin(load(ours)) == without_origin(original)
     assert load(ours).origin == ""
 
 

@@ -92,8 +92,11 @@ def test_a_spoilt_file_is_read_or_refused_in_words(example: Example, tmp_path: P
         ours.write_text(convert(path, named=example.system).text, encoding="utf-8")
 
         again, workflow = examine(ours).workflow, msgspec.structs.replace(workflow, origin="")
-        # A sweep of Torc's is written as a matrix, which is compared step by step.
-        assert _all_of(again) == _all_of(workflow) or is_same(workflow, again), text
+        if example.system == "torc" and "matrix:" in ours.read_text(encoding="utf-8"):
+            # A sweep is written as a matrix, which is compared step by step.
+            assert is_same(workflow, again), text
+        else:
+            assert _all_of(again) == _all_of(workflow), text
 
 
 def _all_of(workflow: Any) -> Any:
