@@ -14,10 +14,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -152,7 +152,8 @@ def clear_folder(folder: str) -> None:
         if name == _LOCK:
             continue
         if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
+            # Imported late: every worker loads this module, and few remove an environment.
+            import_module("shutil").rmtree(path)
         else:
             os.unlink(path)
 
