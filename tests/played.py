@@ -34,6 +34,9 @@ _VARYING = re.compile(
 )
 _TOOK = re.compile(r"(?<=completed) in \d+(\.\d+)?s$", re.MULTILINE)
 _SPACES = re.compile(r" +")
+# The variables that a page may see. Any other may change what is printed: pytest, for one, writes more where CI is set.
+_KEPT = ("HOME", "TMPDIR", "LANG", "LANGUAGE", "TZ")
+_KEPT_FAMILIES = ("LC_", "PIP_", "UV_", "SSL_")
 
 
 class Shown(NamedTuple):
@@ -77,7 +80,7 @@ def _environ(folder: Path) -> dict[str, str]:
     # Read by the shell of a block before its first line, and by none that it starts.
     exports, start = programs / "exports", programs / "start"
     start.write_text(f'unset BASH_ENV; [ ! -e "{exports}" ] || . "{exports}"; trap \'export -p > "{exports}"\' EXIT\n')
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)}
     path = f"{programs}:{os.environ['PATH']}"
     ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "PATH": path, "LOGNAME": "operator", "COLUMNS": "120"}
     return {**kept, **ours, "BASH_ENV": str(start), "MULLIGAN_CACHE": str(programs / "cache")}
