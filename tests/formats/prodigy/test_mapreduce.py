@@ -91,7 +91,7 @@ def test_the_variables_of_items_and_of_the_map() -> None:
     )
     output = "steps.map.output"
     assert found["b"]["agent"]["prompt"] == (
-        f"/b ${{{output}.succeeded}} ${{{output}.total}} ${{{output}.failed}} ${{{output}.results}}"
+        f"/b ${{{output}.succeeded}} ${{{output}.total}} ${{{output}.failed}} ${{steps.map_results.output}}"
     )
 
 

@@ -240,7 +240,7 @@ STREAMS = LenientRecord(
         "stderr": Key(FLAG, "true: capture stderr as well"),
         "exit_code": Key(FLAG, "${NAME.exit_code}, which is always set"),
         "success": Key(FLAG, "${NAME.success}, which is always set"),
-        "duration": Key(FLAG, "ignored: see 'mulligan show'"),
+        "duration": Key(FLAG, "${NAME.duration}, which is always set"),
     },
 )
 TEST = LenientRecord(

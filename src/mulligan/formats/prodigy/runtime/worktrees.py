@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from mulligan import StepError
 from mulligan.formats.prodigy.runtime.git import Git, RepositoryLock, is_installed, lock_repository
+from mulligan.formats.prodigy.runtime.items import item_result
 
 # -- submodules ------------------------------------------------------------------------------------------------------
 
@@ -108,10 +109,20 @@ def open_item(run: Work, index: int) -> Work:
         return _open(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
 
 
-def merge_item(run: Work, item: Work, result: Any = None) -> Any:
-    """Merge an item into its run, one at a time, and return `result`."""
+def merge_item(run: Work, item: Work, result: Any = None, item_id: str = "") -> Any:
+    """Merge an item into its run, one at a time, and return `result`.
+
+    With `item_id`, `result` is the list of all outputs of the item, and an entry of `map.results` is returned.
+    """
+    changes = _merge_item(run, item)
+    return item_result(item_id, result[1:], changes) if item_id else result
+
+
+def _merge_item(run: Work, item: Work) -> dict[str, list[str]]:
+    """Merge an item; return its commits and the files that they changed."""
+    changes: dict[str, list[str]] = {"commits": [], "files_modified": []}
     if not item["branch"]:
-        return result
+        return changes
     with lock_repository(Git(run["checkout"])) as lock:
         of_run = _restore(run)
         if _has_branch(item):
@@ -119,9 +130,12 @@ def merge_item(run: Work, item: Work, result: Any = None) -> Any:
             _commit_leftovers(of_run, run)
             again = f"mulligan items {_run_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
             _merge_from(item, run["branch"], again, later=run["target"])
+            own = f"{run['branch']}..{item['branch']}"
+            changes["commits"] = of_run("rev-list", "--reverse", "--no-merges", own).split()
+            changes["files_modified"] = of_run.paths("diff", "--name-only", own)
             of_run("merge", "--quiet", "--ff-only", item["branch"])
         _remove(item, lock)
-    return result
+    return changes
 
 
 def merge_run(run: Work) -> Work:
