@@ -164,9 +164,7 @@ def test_a_remediation_and_the_visit_after_it_are_steps_of_their_own():
 
 def test_a_loop_is_paused_between_two_visits():
     answers = {"again": True}
-    run = paused(
-        step("a", max_visits=5, next=[edge("a", when="again")]), answers=answers
-    ).resume(steps=1)
+    run = paused(step("a", max_visits=5, next=[edge("a", when="again")]), answers=answers).resume(steps=1)
 
     run.ok("a")
     paused_once = run.status

@@ -72,9 +72,7 @@ def _waits_for_answer(step: Place) -> bool:
 def has_run_its_steps(state: State) -> bool:
     """Whether the run was resumed for some steps only, and all of them have ended."""
     stepping = state.run.stepping
-    return (
-        stepping is not None and not stepping.left and not any(_is_open(state, *visit) for visit in stepping.visits)
-    )
+    return stepping is not None and not stepping.left and not any(_is_open(state, *visit) for visit in stepping.visits)
 
 
 def _is_open(state: State, name: str, visit: int) -> bool:
