@@ -460,7 +460,8 @@ def test_a_failed_child_fails_the_step_that_called_it():
           - step: start
             tool: {kind: playbook, path: half, return_step: report, args: {n: 0}}
             case: [{when: "{{ event.name == 'call.error' }}", then: {next: fix}}]
-          - {step: fix, tool: {kind: python, args: {e: "{{ start.error }}"}, code: "result = [e['code'], e['kind'], e['cause']]"}}
+          - step: fix
+            tool: {kind: python, args: {e: "{{ start.error }}"}, code: "result = [e['code'], e['kind'], e['cause']]"}
         """)
     )
 
