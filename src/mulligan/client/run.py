@@ -458,7 +458,7 @@ class Run:
         return self
 
     def _drive(self, begin: Callable[[Service, Driver], int]) -> int:
-        return drive(self._session, begin, self._options)
+        return drive(self._session, begin, self._options, like_run=self._id)
 
     @property
     def _line(self) -> RunLine:

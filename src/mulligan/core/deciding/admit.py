@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.deciding.affinity import bound_host
 from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
+from mulligan.core.deciding.child_failure import child_failure
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import start_due_retry, with_cap_detail
@@ -29,7 +30,7 @@ from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import size_problem
 from mulligan.core.model.spending import spent_from_usage
-from mulligan.core.model.workflow import END, is_group
+from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import choose_steps, held_places
 from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
 from mulligan.core.state.state import Place, State
@@ -359,20 +360,8 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         yield e.AttemptCancelled(place.key, place.attempt, report.usage)
     else:
         yield e.AttemptFailed(
-            place.key, place.attempt, add_location(now, place, _failed_child(place, report)), report.usage
+            place.key, place.attempt, add_location(now, place, child_failure(place.spec.action, report)), report.usage
         )
-
-
-def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
-    """CHILD_FAILED with the failures of the child. A group fails like its last failed step, so that rules match it."""
-    details: dict[str, Any] = {"child_run_id": report.child_run_id}
-    if is_group(place.spec.action) and report.failures:
-        last = report.failures[-1]
-        return msgspec.structs.replace(
-            last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
-        )
-    message = f"child run {report.child_run_id} {report.status}"
-    return failure("CHILD_FAILED", message, cause=report.failures, details=details)
 
 
 # -- people ------------------------------------------------------------------------------

@@ -95,6 +95,8 @@ class ChildEnded(Report):
     failures: tuple[Failure, ...] = ()
     # What its agents have spent.
     usage: dict[str, Any] = {}
+    # Why it ended so, if no failure of a step says it: an output that cannot be evaluated, its time.
+    reason: str = ""
 
 
 class StartsDue(Report):
