@@ -55,8 +55,8 @@ REFUSED = {
     "    do: {shell: a, when: previous == 1}": (
         "error[language.unknown_name]: w.yaml:4:26: 'previous' is not known here\n"
         "  4 |     do: {shell: a, when: previous == 1}\n"
-        "    |                          ^^^^^^^^ 'previous', the output of the item before, is known in 'do' of a map "
-        "with 'max_parallel: 1', and not in shell text"
+        "    |                          ^^^^^^^^ 'previous' is known in 'do' of a map with 'max_parallel: 1', but not "
+        "in shell text: pass it in 'env'"
     ),
     # … and is one.
     "    do: {shell: a, when: [x]}": (

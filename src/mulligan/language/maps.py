@@ -29,7 +29,7 @@ _COPIED_KEYS = ("max_parallel", "offset", "max_items", "on_item_failure", "max_f
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
-    """A map, and the scope of its commands, which knows the item and `index`, and `previous` where items have an order."""
+    """A map, and the scope of its commands, which knows the item and `index`; `previous` where items have an order."""
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
     inner = msgspec.structs.replace(scope, names=scope.names | {name, "index"})

@@ -27,7 +27,7 @@ _WHERE_KNOWN = {
     "output": "'output' is known after the action has run: write steps.NAME.output",
     "outputs": "'outputs' is known in 'do' of a map: what the item's commands so far have given",
     "index": "'index' is known in 'do' of a map",
-    "previous": "'previous', the output of the item before, is known in 'do' of a map with 'max_parallel: 1', and not in shell text",
+    "previous": "'previous' is known in 'do' of a map with 'max_parallel: 1', but not in shell text: pass it in 'env'",
     "matrix": "'matrix' is known in a step with 'matrix'",
     "item": "'item' is known in a map",
     "attempt": "'attempt' is known in what an attempt is given: its action, 'env', 'cwd' and 'logs'",

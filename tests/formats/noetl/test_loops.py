@@ -56,7 +56,8 @@ def test_rules_of_a_tool_and_cases_of_an_item_pass_values_on_as_well():
               - when: "{{ event.name == 'call.done' }}"
                 then: [{set: {ctx.sum: "{{ (ctx.sum | default(0)) + result.n }}"}}, {collect: {from: n, into: all}}]
             next: [{step: tell}]
-          - {step: tell, tool: {kind: python, args: {s: "{{ ctx.sum }}", all: "{{ ctx.all }}"}, code: "result = [s, all]"}}
+          - step: tell
+            tool: {kind: python, args: {s: "{{ ctx.sum }}", all: "{{ ctx.all }}"}, code: "result = [s, all]"}
         """)
     )
     assert run["outputs"]["result"] == [6, [1, 2, 3]]

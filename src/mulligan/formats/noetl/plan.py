@@ -305,7 +305,19 @@ class Plan:
         order = ("tool", "render", "result", "loop", "failure", "input", "item", "previous")
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.name if place != step.name else None
-        words = ("name", *order, "workload", "derived", "seen", "auth", "set", "cases", "next", "defaults", "trust_templates")
+        words = (
+            "name",
+            *order,
+            "workload",
+            "derived",
+            "seen",
+            "auth",
+            "set",
+            "cases",
+            "next",
+            "defaults",
+            "trust_templates",
+        )
         return {key: keys.get(key) for key in words}
 
     def _tool(self, step: Step) -> Node | None:
