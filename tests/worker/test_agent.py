@@ -227,12 +227,10 @@ UNASKED = {
 @pytest.mark.parametrize("provider", OPTIONS)
 def test_an_agent_may_skip_permissions(agents: Agents, provider: str, monkeypatch: pytest.MonkeyPatch):
     program(agents, provider, f'echo "{provider} [$*]"', monkeypatch)
-    lease = agents.lease(provider=provider, skip_permissions=True)
+    own = 'echo "skip: [$MULLIGAN_SKIP_PERMISSIONS]"'
 
-    default = agents.work.run(lease)
-    agents.names(f"MULLIGAN_AGENT_{provider.upper()}", 'echo "asks: [$MULLIGAN_SKIP_PERMISSIONS]"')
-
-    assert (content(default), content(agents.work.run(lease))) == (UNASKED[provider], "asks: [true]")
+    assert content(agents.run(own, skip_permissions=True)) == "skip: [true]"
+    assert content(agents.work.run(agents.lease(provider=provider, skip_permissions=True))) == UNASKED[provider]
     assert OPTIONS[provider] in UNASKED[provider]
 
 
