@@ -400,10 +400,15 @@ def test_what_has_changed_is_known_to_who_asks(live_file: Live) -> None:
         "- shell: echo more >> old.txt\n"
         "- shell: echo new > 'a new.txt'\n"
         "- {id: step, shell: 'echo \"${step.files_added}|${step.files_modified}\"'}\n"
-        "- {id: run, shell: 'echo \"${workflow.files_changed}|${workflow.commit_count}|${workflow.insertions}\"'}\n",
+        "- {id: run, shell: 'echo \"${workflow.files_changed}|${workflow.commit_count}|${workflow.insertions}\"'}\n"
+        "- {id: json, shell: \"echo '${workflow.files_changed:json}' '${workflow.commits:json}'\"}\n"
+        "- {id: csv, shell: 'echo \"${workflow.files_changed:old*:csv}|${workflow.files_added:*.md}\"'}\n"
+        "- {id: words, shell: 'for f in ${workflow.files_changed:lines}; do echo \"[$f]\"; done'}\n",
     )
 
     assert (output(ran, "step"), output(ran, "run")) == ("a new.txt|old.txt", "a new.txt old.txt|0|1")
+    assert (output(ran, "json"), output(ran, "csv")) == ('["a new.txt", "old.txt"] []', "old.txt|")
+    assert output(ran, "words").split("\n") == ["[a]", "[new.txt]", "[old.txt]"]
 
 
 def test_outside_of_a_repository_nothing_has_changed(live_file: Live) -> None:

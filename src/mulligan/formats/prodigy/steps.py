@@ -29,14 +29,13 @@ from mulligan.formats.prodigy.forms import (
     script_title,
     with_slash,
 )
+from mulligan.formats.prodigy.git_variables import after_tracking, look_up_changes, track_for_next
 from mulligan.formats.prodigy.keys import FOREACH, KINDS, STEP, TEST, WRITE_FILE, format_seconds
 from mulligan.formats.prodigy.repository import (
-    after_tracking,
     commit_required_at,
     find_output_files,
-    look_up_changes,
+    head_file,
     remember_head,
-    track_for_next,
     warn_of_squash,
 )
 from mulligan.formats.prodigy.variables import (
@@ -295,7 +294,7 @@ class _StepTranslation:
         asked = self.form.node.get(self.written_as)
         if asked is None or self._is_nested():
             return self.context
-        looks, seen = look_up_changes(asked, self.title, self.context)
+        looks, seen = look_up_changes(asked, self.title, self.context, self.translation)
         self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 
@@ -327,7 +326,7 @@ class _StepTranslation:
         keys |= exit_code_keys(self.form, keys, self.context, self.translation, translate_step)
         around = {"when": keys["when"]} if keys["when"] else {}
         context = context_after(self.form, self.kind, self.slot, self.context, is_certain=self._is_certain())
-        context = after_tracking(context, commit_required_at(self.form) or self.form.node)
+        context = after_tracking(context, head_file(commit_required_at(self.form) or self.form.node))
         if output := self.slot.output:
             # Null if the handler did not run.
             captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}
