@@ -434,3 +434,34 @@ def test_a_file_that_a_step_did_not_make_is_a_failure(live_file: Live) -> None:
 
     said = "no file matches '*-plan.md', one of the step's 'outputs'"
     assert (ran.status, ran.steps["plan_outputs"]["failure"]["message"]) == ("failed", said)
+
+
+# -- computed variables ----------------------------------------------------------------------------------------------
+
+
+def test_computed_variables_are_in_the_environment_of_every_command(live_file: Live) -> None:
+    count = "echo x >> FILE; wc -l < FILE | tr -d ' '"
+    ran = run(
+        live_file,
+        "env:\n"
+        f'  ONCE: {{command: "{count.replace("FILE", "once")}", cache: true}}\n'
+        f'  EACH: {{command: "{count.replace("FILE", "each")}"}}\n'
+        "  WHERE: {condition: \"${ONCE} == '1'\", when_true: here, when_false: there}\n"
+        "commands:\n"
+        "  - {id: first, shell: 'echo $ONCE $EACH $WHERE'}\n"
+        "  - {id: second, shell: 'exit 1', on_failure: 'echo $ONCE $EACH'}\n"
+        "  - {id: own, shell: 'echo $EACH', env: {EACH: mine}}\n"
+        "  - {id: loop, foreach: [a], do: [{shell: 'echo $ONCE ${item} $WHERE'}]}\n"
+        "  - {id: ask, claude: 'say ${ONCE} ${WHERE}'}\n",
+    )
+
+    assert (output(ran, "first"), output(ran, "second"), output(ran, "own")) == ("1 2 here", "1 4", "mine")
+    assert ran.steps["loop"]["output"]["results"][0] == "1 a here"
+    assert "say 1 here" in str(output(ran, "ask"))
+
+
+def test_a_variable_whose_command_fails_is_a_failure_that_names_it(live_file: Live) -> None:
+    ran = run(live_file, "env: {N: {command: 'echo no >&2; exit 3', cache: true}}\ncommands: [{shell: echo}]\n")
+
+    said = "the command of the variable 'N' exited with 3: no"
+    assert (ran.status, ran.steps["environment"]["failure"]["message"]) == ("failed", said)

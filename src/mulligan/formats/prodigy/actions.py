@@ -28,7 +28,7 @@ from mulligan.formats.prodigy.variables import (
     translate_text,
     with_default,
 )
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
@@ -210,9 +210,11 @@ def node_for(words: str, node: Scalar) -> Node:
 def shell_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
     """A shell script with the environment variables that it needs."""
     found = translate_script(node, context, translation)
-    action: dict[str, Any] = {"shell": node_for(found.text, node)}
-    if found.env:
-        action["env"] = {name: made(value, node) for name, value in found.env.items()}
+    begin = "".join(f'{name}=$(eval "$PRODIGY_ENV_{name}") || exit\nexport {name}\n' for name in context.env_commands)
+    action: dict[str, Any] = {"shell": node_for(begin + found.text, node)}
+    env = {**found.env, **{f"PRODIGY_ENV_{name}": literal(text) for name, text in context.env_commands.items()}}
+    if env:
+        action["env"] = {name: made(value, node) for name, value in env.items()}
     return action
 
 

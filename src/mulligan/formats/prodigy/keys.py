@@ -376,12 +376,20 @@ _STEP_RECORDS: tuple[Record, ...] = (
 PROVIDERS = ("env", "file", "vault", "aws", "custom")
 _ANYTHING = r"(?s:.+)"
 
-SECRET_VALUE = Record(
-    "secret_value",
+ENV_VALUE = Record(
+    "env_value",
     {
-        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown", is_required=True),
-        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'", is_required=True),
+        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown"),
+        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'"),
+        "command": Key(COMMAND_TEXT, "a command that prints the value"),
+        "cache": Key(FLAG, "true: the command runs once in a run, not before each shell command (default false)"),
+        "condition": Key(
+            Template("a condition", ("string", "boolean")), "decides between 'when_true' and 'when_false'"
+        ),
+        "when_true": Key(ANY_TEXT, "the value if the condition is true"),
+        "when_false": Key(ANY_TEXT, "the value if the condition is false"),
     },
+    one_of=(("value",), ("command",), ("condition",)),
 )
 SECRET = Record(
     "secret",
@@ -392,12 +400,12 @@ SECRET = Record(
     },
 )
 VALUE_FORM = Either(
-    "a text, a number, true, false, or a secret",
+    "a text, a number, true, false, a secret, a command or a condition",
     text=ANY_TEXT,
     number=ANY_TEXT,
     flag=ANY_TEXT,
     empty=ANY_TEXT,
-    mapping=SECRET_VALUE,
+    mapping=ENV_VALUE,
 )
 SECRET_FORM = Either("'${env:NAME}' or a mapping", text=COMMAND_TEXT, mapping=SECRET)
 PROFILE = MapOf(ANY_TEXT)
@@ -411,7 +419,7 @@ ENVIRONMENT_KEYS = {
         "other values of variables, chosen with the input 'profile'",
     ),
 }
-_ENVIRONMENT_RECORDS: tuple[Record, ...] = (SECRET_VALUE, SECRET)
+_ENVIRONMENT_RECORDS: tuple[Record, ...] = (ENV_VALUE, SECRET)
 
 
 # -- MapReduce -------------------------------------------------------------------------------------------------------

@@ -292,9 +292,12 @@ class _StepTranslation:
     def _looked(self) -> Context:
         """The context of the action. Changes that it reads are looked up by a command before it."""
         asked = self.form.node.get(self.written_as)
+        own = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        computed = {name: text for name, text in self.context.env_commands.items() if name not in own}
+        context = msgspec.structs.replace(self.context, env_commands=computed)
         if asked is None or self._is_nested():
-            return self.context
-        looks, seen = look_up_changes(asked, self.title, self.context, self.translation)
+            return context
+        looks, seen = look_up_changes(asked, self.title, context, self.translation)
         self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 

@@ -9,6 +9,7 @@ from typing import Any
 _MODULES = {
     **dict.fromkeys(("changes_since", "find_outputs"), "git"),
     "list_items": "items",
+    "compute_variables": "environment",
     **dict.fromkeys(("capture_variables", "judge_completion", "run_checks", "write_file"), "outputs"),
     **dict.fromkeys(("close_run", "merge_item", "merge_run", "open_item", "open_run", "report_worktree"), "worktrees"),
 }
