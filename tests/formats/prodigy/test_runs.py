@@ -465,3 +465,13 @@ def test_a_variable_whose_command_fails_is_a_failure_that_names_it(live_file: Li
 
     said = "the command of the variable 'N' exited with 3: no"
     assert (ran.status, ran.steps["environment"]["failure"]["message"]) == ("failed", said)
+
+
+def test_a_parameter_that_breaks_its_rule_fails_the_run_before_anything_else(live_file: Live) -> None:
+    text = "parameters: {n: {type: number, validation: value > 1}}\ncommands: [{id: use, shell: 'echo ${n}'}]\n"
+
+    ran = run(live_file, text, n="1")
+
+    said = "'n' is '1', but must be > 1"
+    assert (ran.status, ran.steps["parameters"]["failure"]["message"]) == ("failed", said)
+    assert ran.steps["use"]["status"] != "completed"

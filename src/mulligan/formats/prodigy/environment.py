@@ -64,8 +64,12 @@ class _EnvVariable(NamedTuple):
 class _EnvironmentReader:
     """The variables of a file that have been read so far."""
 
-    def __init__(self, translation: Translation, overrides: dict[str, dict[str, Scalar]]) -> None:
+    def __init__(
+        self, translation: Translation, overrides: dict[str, dict[str, Scalar]], parameters: Dict[str, str]
+    ) -> None:
         self.translation = translation
+        # Parameters of the workflow, each with its expression.
+        self.parameters = parameters
         self.overrides = overrides
         self.variables: dict[str, _EnvVariable] = {}
         self.secrets: dict[str, Any] = {}
@@ -91,17 +95,20 @@ class _EnvironmentReader:
         """The expression of a value that may refer to variables set before. Unknown references stay as written."""
         parts, position = [], 0
         for match in _REFERENCE.finditer(text):
-            known = self.variables.get(match[1] or match[2])
+            name = match[1] or match[2]
+            known = self.variables[name].expression if name in self.variables else self.parameters.get(name)
             if known is not None:
-                parts += [quoted(text[position : match.start()]), f"string({known.expression})"]
+                parts += [quoted(text[position : match.start()]), f"string({known})"]
                 position = match.end()
         parts.append(quoted(text[position:]))
         return " + ".join(part for part in parts if part != "''") or "''"
 
 
-def translate_environment(fields: Fields, translation: Translation) -> Environment:
-    """Translate the keys of the environment."""
-    reading = _EnvironmentReader(translation, _overrides(fields))
+def translate_environment(
+    fields: Fields, translation: Translation, parameters: Dict[str, str] | None = None
+) -> Environment:
+    """Translate the keys of the environment. Values may refer to `parameters`, each with its expression."""
+    reading = _EnvironmentReader(translation, _overrides(fields), parameters or {})
     _read_files(fields, reading)
     _read_secrets(fields, reading)
     _read_env(fields, reading)
@@ -271,7 +278,7 @@ def _read_command(name: str, form: Fields, reading: _EnvironmentReader, *, is_se
 
 def _read_conditional(name: str, form: Fields, reading: _EnvironmentReader) -> None:
     """A value that depends on a condition about other variables, the environment, or the Git branch."""
-    known = {each: found.expression for each, found in reading.variables.items()}
+    known = {**reading.parameters, **{each: found.expression for each, found in reading.variables.items()}}
     for word in _CONDITION_NAMES.findall(form["condition"].text):
         known.setdefault(word, f"(has(env.{word}) ? env.{word} : '')")
     known |= {"branch": _BRANCH, "git.branch": _BRANCH}

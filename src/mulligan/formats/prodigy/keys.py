@@ -422,6 +422,37 @@ ENVIRONMENT_KEYS = {
 _ENVIRONMENT_RECORDS: tuple[Record, ...] = (ENV_VALUE, SECRET)
 
 
+# -- composition -----------------------------------------------------------------------------------------------------
+
+
+IMPORT = Record(
+    "import",
+    {
+        "path": Key(COMMAND_TEXT, "the file", is_required=True),
+        "alias": Key(COMMAND_TEXT, "a name for 'extends' and 'template': its steps are not added"),
+        "selective": Key(
+            as_node(ListOf(COMMAND_TEXT, at_least=1, or_one=True)), "only these steps and parameters, by their names"
+        ),
+    },
+)
+TEMPLATE_USE = Record(
+    "template",
+    {
+        "name": Key(COMMAND_TEXT, "what it is called; the name of the file without a 'source'"),
+        "source": Key(as_node(Json()), "the file, or {file: …}"),
+        "with": Key(as_node(Json()), "values of its parameters"),
+        "override": Key(as_node(Json()), "other values for its keys: {env: …, commands.0.timeout: 60}"),
+    },
+)
+COMPOSITION_KEYS = {
+    "imports": Key(as_node(Json()), "files whose steps come first"),
+    "extends": Key(as_node(Json()), "the file that this one is based on"),
+    "template": Key(as_node(Json()), "a file with parameters, whose steps come first"),
+    "defaults": Key(as_node(Json()), "values of parameters and variables that nothing else sets"),
+}
+_COMPOSITION_RECORDS: tuple[Record, ...] = (IMPORT, TEMPLATE_USE)
+
+
 # -- MapReduce -------------------------------------------------------------------------------------------------------
 
 
@@ -608,6 +639,8 @@ MAPREDUCE = Record(
         "name": Key(ANY_TEXT, "the name of the workflow"),
         "description": Key(ANY_TEXT, "what it is for"),
         "mode": Key(Choice(("mapreduce",)), "what it is"),
+        "parameters": Key(as_node(Json()), "inputs of the workflow"),
+        **COMPOSITION_KEYS,
         **ENVIRONMENT_KEYS,
         "setup": Key(Either("a list of steps or a mapping", list=STEP_LIST, mapping=SETUP), "the steps before the map"),
         "map": Key(MAP, "what runs for each item", is_required=True),
@@ -624,4 +657,4 @@ _MAPREDUCE_RECORDS: tuple[Record, ...] = (
     *(CIRCUIT_BREAKER, ITEM_RETRY, ITEM_BACKOFF),
     *(BACKOFF_FIXED, BACKOFF_LINEAR, BACKOFF_EXPONENTIAL, BACKOFF_FIBONACCI),
 )
-RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS)
+RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS, *_COMPOSITION_RECORDS)

@@ -10,6 +10,7 @@ _MODULES = {
     **dict.fromkeys(("changes_since", "find_outputs"), "git"),
     "list_items": "items",
     "compute_variables": "environment",
+    "check_parameters": "parameters",
     **dict.fromkeys(("capture_variables", "judge_completion", "run_checks", "write_file"), "outputs"),
     **dict.fromkeys(("close_run", "merge_item", "merge_run", "open_item", "open_run", "report_worktree"), "worktrees"),
 }
