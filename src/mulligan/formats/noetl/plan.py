@@ -409,7 +409,9 @@ class Plan:
 def _writes_programs(step: Step) -> bool:
     """Whether its commands, queries, or names of tables or scripts may contain templates."""
     kinds = {tool.kind for tool in step.tools.all}
-    return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
+    if not _PROGRAMS.isdisjoint(kinds) or any(has_templates(tool.node.get("code")) for tool in step.tools.all):
+        return True
+    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
 
 
 def _keys(step: Step) -> tuple[Node | None, ...]:
