@@ -10,7 +10,7 @@ from .asking import python, reported, result
 
 WORKLOAD = {
     "n": 3,
-    "name": "O'Brien \"x\"\n\\n {{ n }}",
+    "name": 'O\'Brien "x"\n\\n {{ n }}',
     "list": [1, "a'b", None, True],
     "flag": False,
     "nothing": None,

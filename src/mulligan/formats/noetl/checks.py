@@ -75,7 +75,7 @@ def _template(text: str) -> _Mistake | None:
 
 def _without_values(code: str) -> str:
     """Code with a name in place of each template. Statements of templates may write any code, so then there is none."""
-    if "{{" not in code and "{%" not in code or _template(code):
+    if ("{{" not in code and "{%" not in code) or _template(code):
         return code
     return "" if "{%" in code else _VALUE.sub("value", code)
 

@@ -280,6 +280,8 @@ class Plan:
             one["auth"] = self._auth(step, reads)
             if one.get("tool") is not None or one.get("cases"):
                 one |= self._trust(step, reads, one.get("item"))
+        if step.after_failure == "fail_fast":
+            body = {**body, "fail_fast": True}
         self._at[name] = PlannedStep(name, step.at, body, actions, reads, next)
         self.planned.append(self._at[name])
 

@@ -1,7 +1,7 @@
 """Templates in Python code: values from the file are text of the code, other values stay values.
 
-Each other value is a name while the code is parsed. In a string it becomes part of that string; by itself it becomes the
-value that its text is in Python or JSON; anywhere else, where it would be code, it is refused.
+Each other value is a name while the code is parsed. In a string it becomes part of that string; by itself it becomes
+the value that its text is in Python or JSON; anywhere else, where it would be code, it is refused.
 """
 
 from __future__ import annotations
