@@ -11,10 +11,11 @@ from typing import Any
 
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.parameter_rules import find_problem, parse_rules
+from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, literal_value, made
 from mulligan.language.action_keys import ANY_TEXT, as_node
 from mulligan.language.nodes import Mapping, Node, Scalar, describe, plain, shorten
-from mulligan.language.shapes import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Record, Value
+from mulligan.language.shapes import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Value
 from mulligan.language.suggestions import quote_list
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
@@ -28,7 +29,7 @@ def _read_type(value: Any) -> str:
 
 # Prodigy's documents write them with a capital letter, its files without.
 TYPE = Value("one of " + quote_list(_TYPES), _read_type, {"type": "string"})
-PARAMETER = Record(
+PARAMETER = LenientRecord(
     "parameter",
     {
         "name": Key(TEXT, "the name of the input"),
@@ -39,14 +40,14 @@ PARAMETER = Record(
     },
 )
 _PARAMETER = Either("a parameter", text=as_node(TEXT), mapping=PARAMETER)
-PARAMETER_LISTS = Record(
+PARAMETER_LISTS = LenientRecord(
     "parameters",
     {
         "required": Key(ListOf(_PARAMETER), "those without a default"),
         "optional": Key(ListOf(_PARAMETER), "those that may be left out"),
     },
 )
-PARAMETER_DEFINITIONS = Record(
+PARAMETER_DEFINITIONS = LenientRecord(
     "parameter_definitions", {"definitions": Key(MapOf(_PARAMETER), "parameters by their names", is_required=True)}
 )
 PARAMETERS_KEY = Key(

@@ -12,6 +12,7 @@ from mulligan.formats.prodigy.keys import RECORDS as KEY_RECORDS
 from mulligan.formats.prodigy.mapreduce import is_mapreduce, translate_mapreduce
 from mulligan.formats.prodigy.parameters import PARAMETER_RECORDS, PARAMETERS_KEY, translate_parameters
 from mulligan.formats.prodigy.steps import translate_steps
+from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation
 from mulligan.language.action_keys import ANY_TEXT, as_node
 from mulligan.language.nodes import Mapping, Node, Refusal, Sequence
@@ -34,7 +35,7 @@ def refuse_sub_workflows(form: Fields, translation: Translation) -> None:
 # -- regular workflows -----------------------------------------------------------------------------------------------
 
 
-REGULAR = Record(
+REGULAR = LenientRecord(
     "regular",
     {
         "name": Key(ANY_TEXT, "the name of the workflow"),
@@ -50,6 +51,7 @@ REGULAR = Record(
         **{key: Key(as_node(Json()), "refused: import the steps of the other files") for key in _SUB_WORKFLOWS},
     },
     one_of=tuple((key,) for key in LISTS),
+    needed=LISTS,
 )
 
 
@@ -93,7 +95,7 @@ def _step_list(form: Fields, translation: Translation) -> Sequence:
         at = root if not found else root.key(found[1])
         raise translation.source.refuse("prodigy", message, at, hint="write all steps in one list, 'commands:'")
     node = root.entries[found[0]][1]
-    if not isinstance(node, Sequence) or not node.items:
+    if not isinstance(node, Sequence):
         raise translation.source.refuse("type", f"'{found[0]}' has no steps, a list of steps is expected", node)
     return node
 
