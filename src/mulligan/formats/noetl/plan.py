@@ -280,6 +280,8 @@ class Plan:
             one["auth"] = self._auth(step, reads)
             if one.get("tool") is not None or one.get("cases"):
                 one |= self._trust(step, reads, one.get("item"))
+        if step.after_failure == "fail_fast":
+            body = {**body, "fail_fast": True}
         self._at[name] = PlannedStep(name, step.at, body, actions, reads, next)
         self.planned.append(self._at[name])
 
@@ -409,7 +411,9 @@ class Plan:
 def _writes_programs(step: Step) -> bool:
     """Whether its commands, queries, or names of tables or scripts may contain templates."""
     kinds = {tool.kind for tool in step.tools.all}
-    return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
+    if not _PROGRAMS.isdisjoint(kinds) or any(has_templates(tool.node.get("code")) for tool in step.tools.all):
+        return True
+    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
 
 
 def _keys(step: Step) -> tuple[Node | None, ...]:
