@@ -52,6 +52,7 @@ REGULAR = LenientRecord(
     },
     one_of=tuple((key,) for key in LISTS),
     needed=LISTS,
+    may_extend=True,
 )
 
 
