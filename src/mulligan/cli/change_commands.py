@@ -144,8 +144,14 @@ def retry(
     """
     asked = asked_capacity(parallel, memory, gpus)
     with service_at(home) as service:
-        corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
+        correction = partial(
+            _correction, file, inputs, system, trust_templates, force=force, keep_completed=keep_completed
+        )
+        corrected = correction()
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
+        if corrected is not None and (options := service.format_options(run_id)):
+            # The run was started with them.
+            corrected = correction(options=options)
         chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
@@ -158,12 +164,13 @@ def _correction(
     *,
     force: bool,
     keep_completed: bool,
+    options: Mapping[str, Any] | None = None,
 ) -> CorrectedWorkflow | None:
     """The corrected workflow with its options, if --file was given."""
     if file is None and (inputs or force or keep_completed):
         option = "--input" if inputs else "--force" if force else "--keep-completed"
         raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
-    workflow = _corrected(file, system, trust_templates)
+    workflow = _corrected(file, system, trust_templates, options)
     if workflow is None or file is None:
         return None
     return CorrectedWorkflow(
@@ -330,12 +337,16 @@ def fork(
         return continue_run(service, new, is_wanted=False, as_json=as_json, home=home)
 
 
-def _corrected(file: Path | None, system: str | None, trust_templates: bool) -> Workflow | None:
+def _corrected(
+    file: Path | None, system: str | None, trust_templates: bool, options: Mapping[str, Any] | None = None
+) -> Workflow | None:
     """The workflow of --file, if it was given."""
     if file is None and (system is not None or trust_templates):
         option = "--format" if system is not None else "--trust-templates"
         raise UsageRefused(f"{option} needs --file", hint="name the file: --file FILE")
-    return Service.load_workflow(file, named=system, trust_templates=trust_templates) if file else None
+    if file is None:
+        return None
+    return Service.load_workflow(file, named=system, trust_templates=trust_templates, options=options)
 
 
 def _show_fork_plan(planned: ForkPlan, *, as_json: bool) -> None:

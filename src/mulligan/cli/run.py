@@ -8,6 +8,7 @@ from typing import Annotated
 from mulligan.cli.background_start import Detach, Key, start
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
+from mulligan.cli.format_options import MapPatterns, MaxIterations, given_options
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
@@ -38,6 +39,8 @@ def run(
     forced: Forced = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
+    patterns: MapPatterns = None,
+    iterations: MaxIterations = None,
     key: Key = "",
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -57,7 +60,8 @@ def run(
     """
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus)
-    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates)
+    options = given_options(patterns, iterations)
+    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates, options=options)
     show_warnings(examined.warnings)
     if dry_run:
         given = given_inputs(inputs or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
-from mulligan.formats.translation import Translation, scalar
+from mulligan.formats.translation import OPTION_MARK, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
@@ -28,27 +29,45 @@ _YAML = frozenset({"", ".yaml", ".yml"})
 
 
 def examine(
-    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
+    path: str | Path,
+    *,
+    named: str | None = None,
+    text: str | None = None,
+    trust_templates: bool = False,
+    options: Dict[str, Any] | None = None,
 ) -> LoadResult:
     """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
     `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
-    become part of a command or a query of a NoETL file.
+    become part of a command or a query of a NoETL file. `options` are those of its system: `FormatPlugin.options`.
     """
-    reader = _reader(Path(path), named, trust_templates)
+    reader = _reader(Path(path), named, trust_templates, options)
     try:
         examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
         raise reader.explain(refused) from None
     reader.refuse_idle_trust()
+    reader.refuse_idle_options()
     return examined
 
 
 def load(
-    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
+    path: str | Path,
+    *,
+    named: str | None = None,
+    text: str | None = None,
+    trust_templates: bool = False,
+    options: Dict[str, Any] | None = None,
 ) -> Workflow:
     """The checked workflow in the file of any system."""
-    return examine(path, named=named, text=text, trust_templates=trust_templates).workflow
+    return examine(path, named=named, text=text, trust_templates=trust_templates, options=options).workflow
+
+
+def options_of(workflow: Workflow) -> dict[str, Any]:
+    """The options of its system with which a workflow was read. They are defaults of its inputs."""
+    system = FORMATS.get(workflow.origin)
+    given = {name: each for name, each in workflow.inputs.items() if each.description.startswith(OPTION_MARK)}
+    return {name: given[name].default for name in (system.options if system else ()) if name in given}
 
 
 # How many warnings of one kind a converted file begins with: it is kept, and read when the original is gone.
@@ -113,18 +132,19 @@ def parse_file(source: Source, named: str | None = None) -> Node:
     return parse(source)
 
 
-def _reader(path: Path, named: str | None, trust_templates: bool) -> _Reader:
+def _reader(path: Path, named: str | None, trust_templates: bool, options: Dict[str, Any] | None = None) -> _Reader:
     if named is not None and check_system(named) != OURS and python_files.as_python_file(path) is not None:
         message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reader(str(path), named, trust_templates)
+    return _Reader(str(path), named, trust_templates, options or {})
 
 
 class _Reader:
     """Reads a file and those that it includes: recognizes and translates each. `named` is the system of the first."""
 
-    def __init__(self, first: str, named: str | None, trusts_templates: bool) -> None:
+    def __init__(self, first: str, named: str | None, trusts_templates: bool, options: Dict[str, Any]) -> None:
         self._first = first
+        self._options = options
         self._named = named
         self._trusts_templates = trusts_templates
         self._advice = ""
@@ -206,11 +226,23 @@ class _Reader:
             message = "--trust-templates is for NoETL files, and this is not one"
             raise LanguageError([Problem("language.format", message, self._first)])
 
+    def refuse_idle_options(self) -> None:
+        """Refuse options that are only for files of another system."""
+        system = find_format(self._translations[0].source.origin) if self._translations else None
+        for name in self._options:
+            if system is None or name not in system.options:
+                theirs = [each.title for each in FORMATS.values() if name in each.options]
+                message = f"--{name.replace('_', '-')} is for {' and '.join(theirs)} files, and this is not one"
+                raise LanguageError([Problem("language.format", message, self._first)])
+
     def _translate(self, root: Node, source: Source) -> Node:
         is_included = source.file != self._first
-        translation = Translation(source, is_included=is_included, trusts_templates=self._trusts_templates)
         system = find_format(source.origin)
         assert system is not None, f"'{source.origin}' was found a moment ago"
+        options = {} if is_included else {key: self._options[key] for key in system.options if key in self._options}
+        translation = Translation(
+            source, is_included=is_included, trusts_templates=self._trusts_templates, options=options
+        )
         try:
             ours: Node = _call(system, system.translate, source, root, translation)
         except Refusal as refusal:

@@ -593,14 +593,30 @@ class Service:
         return workflow_files.validate(path, named=named, trust_templates=trust_templates)
 
     @staticmethod
-    def load_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Workflow:
+    def load_workflow(
+        path: str | Path,
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> Workflow:
         """The workflow in a file. `LanguageError` where it is refused."""
-        return formats.load(path, named=named, trust_templates=trust_templates)
+        return formats.load(path, named=named, trust_templates=trust_templates, options=options)
+
+    def format_options(self, run_id: int) -> dict[str, Any]:
+        """The options for files of another system with which the workflow of a run was read."""
+        return formats.options_of(self.reader.state(run_id).workflow)
 
     @staticmethod
-    def examine_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Examined:
-        """The workflow in a file, and the warnings about it."""
-        return formats.examine(path, named=named, trust_templates=trust_templates)
+    def examine_workflow(
+        path: str | Path,
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> Examined:
+        """The workflow in a file, and the warnings about it. `options` are only for files of some systems."""
+        return formats.examine(path, named=named, trust_templates=trust_templates, options=options)
 
     @staticmethod
     def convert_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
