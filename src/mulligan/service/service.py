@@ -588,24 +588,35 @@ class Service:
     # -- workflows: no store is needed -------------------------------------------------------------------------------
 
     @staticmethod
-    def validate(path: Path, *, named: str | None = None, trust_templates: bool = False) -> Validation:
+    def validate(
+        path: Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    ) -> Validation:
         """Check a workflow file, of ours or of another system (`named`)."""
-        return workflow_files.validate(path, named=named, trust_templates=trust_templates)
+        return workflow_files.validate(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
-    def load_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Workflow:
-        """The workflow in a file. `LanguageError` where it is refused."""
-        return formats.load(path, named=named, trust_templates=trust_templates)
+    def load_workflow(path: str | Path, **how: Any) -> Workflow:
+        """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
+        return formats.load(path, **how)
 
     @staticmethod
-    def examine_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Examined:
-        """The workflow in a file, and the warnings about it."""
-        return formats.examine(path, named=named, trust_templates=trust_templates)
+    def examine_workflow(
+        path: str | Path,
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        catalogue: Path | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> Examined:
+        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with."""
+        return formats.examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given)
 
     @staticmethod
-    def convert_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
+    def convert_workflow(
+        path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    ) -> Converted:
         """The text of another system's file as one of ours."""
-        return formats.convert(path, named=named, trust_templates=trust_templates)
+        return formats.convert(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
     def schema_text() -> str:

@@ -92,7 +92,9 @@ class Plan:
         for step in self._steps:
             if step.tools.child is not None:
                 with self._source.noting:
-                    found[step.name] = read_call(step.tools.child, step.input, self._source)
+                    found[step.name] = read_call(
+                        step.tools.child, step.input, self._credentials.workload, self._translation
+                    )
         self._warn_about_waiting(found)
         return found
 
@@ -224,7 +226,7 @@ class Plan:
         self, step: Step, call: Call, item: dict[str, Any]
     ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
         """The commands for a child run of an item: its inputs, the run, and the cases for its result."""
-        rendering = self._action(step, "", render=call.rendered, item=item) if call.is_rendered else None
+        rendering = self._action(step, "", **call.rendering, item=item) if call.is_rendered else None
         commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
         if step.item_cases:
@@ -232,7 +234,7 @@ class Plan:
             ending = self._action(step, "", result=f"${{{call.result_in('output')}}}", item=item, cases=cases)
             commands.append({"noetl": ending})
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-        return commands, actions, [call.rendered if call.is_rendered else None, *step.item_cases]
+        return commands, actions, [*call.reads, *step.item_cases]
 
     def _results(self, step: Step, names: Parts) -> str:
         """The output of the map, with the result of each child run as the result of its item."""
@@ -248,9 +250,9 @@ class Plan:
         if call is None:
             return  # the problem was noted
         if call.is_rendered:
-            action = self._action(step, names.entry, render=call.rendered)
+            action = self._action(step, names.entry, **call.rendering)
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
-            self._put(names.entry, step, body, action, call.rendered, next=[names.own])
+            self._put(names.entry, step, body, action, *call.reads, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
         body = {**self._description(step), "workflow": call.action(inputs), **self._timeout_and_retry(step)}
         self._put(names.own, step, body, (), next=[names.route])
@@ -311,7 +313,8 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "derived", "seen", "auth")
+        order = ["tool", "render", "pinned", "result", "loop", "failure", "input", "item"]
+        order += ["workload", "derived", "seen", "auth"]
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.name if place != step.name else None
         words = ("name", *order, "set", "cases", "next", "defaults", "trust_templates")
