@@ -130,6 +130,8 @@ class ResumeRequested(Report):
     by: str = ""
     reason: str = ""
     step: str = ""
+    # How many steps may run before the run is paused again; 0 for all of them.
+    steps: int = 0
 
 
 class Revised(msgspec.Struct, frozen=True, omit_defaults=True):

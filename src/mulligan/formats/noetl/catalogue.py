@@ -15,8 +15,8 @@ from tempfile import gettempdir
 import msgspec
 
 from mulligan.errors import LanguageError
+from mulligan.formats.noetl.yaml_1_1 import parse
 from mulligan.formats.recognition import recognize
-from mulligan.language.document import parse
 from mulligan.language.loading import file_bytes, read_tree
 from mulligan.language.nodes import Mapping, Scalar, Sequence
 from mulligan.language.suggestions import quote_list

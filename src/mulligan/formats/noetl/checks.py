@@ -22,6 +22,7 @@ _JINJA = Environment(extensions=["jinja2.ext.do"])  # noqa: S701
 _NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
 # Keys that name the kind of a tool, in any dialect.
 _KINDS = ("kind", "type", "tool")
+_VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _RAW = "write text that is not a template between '{% raw %}' and '{% endraw %}'"
 
 
@@ -46,7 +47,7 @@ def refuse_unreadable(nodes: Iterable[Node], source: Source) -> None:
 def _check_mapping(node: Mapping, source: Source) -> None:
     code = node.get("code")
     is_python = any(is_word(node.get(key), "python") for key in _KINDS)
-    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text)):
+    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text) and _python(_without_values(code.text))):
         source.note(_refusal(code, wrong, f"this Python code is invalid: {wrong.message}", "", source))
     inner = (value for key, (_, value) in node.entries.items() if key not in _NO_TEMPLATES)
     refuse_unreadable(inner, source)
@@ -70,6 +71,13 @@ def _template(text: str) -> _Mistake | None:
     except TemplateSyntaxError as wrong:
         return _Mistake(_in_our_style(wrong.message or "it cannot be read"), wrong.lineno)
     return None
+
+
+def _without_values(code: str) -> str:
+    """Code with a name in place of each template. Statements of templates may write any code, so then there is none."""
+    if ("{{" not in code and "{%" not in code) or _template(code):
+        return code
+    return "" if "{%" in code else _VALUE.sub("value", code)
 
 
 @lru_cache(maxsize=1024)
