@@ -81,6 +81,8 @@ def run(
     with service_at(home) as service:
         for text in service.capacity_notes(examined.workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
+        if permissions := service.permission_note(examined.workflow):
+            complain(f"note: {permissions}")
         return start(
             service,
             prepared,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
+        agent_permissions,
         attempt_progress,
         breakers,
         capacity_checks,
@@ -115,10 +116,10 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
-        "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
-        "run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes usage waiting "
-        "worker_loop workers workflow_files"
+        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor drawing driver "
+        "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
+        "run_control run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes "
+        "usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -196,6 +197,10 @@ class Service:
         None in a shared store, where a suitable worker may still be started.
         """
         return [] if self.home.store_url else capacity_checks.notes(workflow, capacity)
+
+    def permission_note(self, workflow: Workflow) -> str:
+        """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""
+        return agent_permissions.first_run_note(self.reader, workflow)
 
     def start(
         self,
