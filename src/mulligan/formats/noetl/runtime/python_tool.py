@@ -128,6 +128,9 @@ def _program(code: str, filename: str, given: dict[str, Any]) -> tuple[CodeType,
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise invalid_input(f"the Python code is invalid{line}: {reason}") from None
+    except (RecursionError, MemoryError):
+        reason = "it is nested too deep, or a calculation in it is too long"
+        raise invalid_input(f"the Python code is invalid: {reason}") from None
 
 
 def _wrap(tree: ast.Module, given: dict[str, Any]) -> ast.Module:
