@@ -16,6 +16,7 @@ from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.
@@ -157,8 +158,18 @@ class _Reader:
 
     def __call__(self, source: Source) -> Node:
         is_first = source.file == self._first
-        root = parse_file(source, self._named if is_first else None)
-        origin = self._origin(root, is_first=is_first)
+        named = self._named if is_first else None
+        try:
+            root = parse_file(source, named)
+        except Refusal:
+            # The system of the file may allow what YAML 1.2 refuses, such as a key that appears twice.
+            found = _parse_as_other_yaml(source, named)
+            if found is None:
+                raise
+            root, origin = found
+        else:
+            origin = self._origin(root, is_first=is_first)
+            root = _parse_own_yaml(source, origin) or root
         if not origin:
             return root
         source.origin = origin
@@ -207,10 +218,33 @@ class _Reader:
             source.problems.append(refusal.problem)
         except TooManyProblems:
             pass  # the problems so far are enough
+        except LIMIT_ERRORS as error:
+            source.problems.append(refuse_excess(error, source).problem)
         if source.problems:
             raise LanguageError(source.problems)
         self._translations.append(translation)
         return ours
+
+
+def _parse_own_yaml(source: Source, origin: str) -> Node | None:
+    """The tree of a YAML file as its system reads it; None where that is YAML 1.2, or the file is not YAML."""
+    system = find_format(origin) if origin and Path(source.file).suffix.lower() in _YAML else None
+    if system is None or system.yaml is None:
+        return None
+    node: Node = _call(system, system.yaml, source, source)
+    return node
+
+
+def _parse_as_other_yaml(source: Source, named: str | None) -> tuple[Node, str] | None:
+    """The tree of a file that is not YAML 1.2, and its system, where a system reads it; otherwise None."""
+    for name in FORMATS if named is None else [named]:
+        try:
+            root = _parse_own_yaml(source, name)
+        except (Refusal, LanguageError):
+            continue
+        if root is not None and (named is not None or recognize(root) == name):
+            return root, name
+    return None
 
 
 def _call(system: FormatPlugin, function: str, source: Source, *args: Any) -> Any:

@@ -29,16 +29,20 @@ _COPIED_KEYS = ("max_parallel", "offset", "max_items", "on_item_failure", "max_f
 
 
 def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
-    """A map, and the scope of its commands, which knows the item and `index`."""
+    """A map, and the scope of its commands, which knows the item and `index`; `previous` where items have an order."""
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
     inner = msgspec.structs.replace(scope, names=scope.names | {name, "index"})
-    return Map(
+    mapped = Map(
         name=name,
         **_over_fields(fields, scope, settings),
         **_selection_fields(fields, inner),
         **fields.pick(*_COPIED_KEYS),
-    ), inner
+    )
+    # Of items that run at the same time, which one is before would depend on which was faster.
+    if mapped.max_parallel == 1:
+        inner = msgspec.structs.replace(inner, names=inner.names | {"previous"})
+    return mapped, inner
 
 
 def _item_name(fields: Fields, scope: Scope) -> str:

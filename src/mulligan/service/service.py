@@ -480,9 +480,9 @@ class Service:
         """Start nothing more until `resume`. How many commands still run."""
         return self.control.pause(run_id, reason)
 
-    def resume(self, run_id: int) -> None:
-        """Let a paused run continue."""
-        self.control.lift_pause(run_id)
+    def resume(self, run_id: int, reason: str = "", *, steps: int = 0) -> None:
+        """Let a paused run continue; with `steps`, let so many steps of a run continue, and pause it after them."""
+        self.control.lift_pause(run_id, reason, steps)
 
     def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
         """Hold a step, or all steps of a matrix. Which of them still run."""

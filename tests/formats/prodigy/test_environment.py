@@ -122,12 +122,6 @@ def test_an_env_file_that_cannot_be_read_is_refused_by_name(here: Path) -> None:
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "a file that is not there": (
-        "env_files: [no.env]\n",
-        "error[language.prodigy]: flow.yml:1:13: there is no file 'no.env'\n"
-        "  1 | env_files: [no.env]\n"
-        "    |             ^^^^^^ remove the entry, or create the file before the run",
-    ),
     "a line that sets nothing": (
         "env_files: [bad.env]\n",
         "error[language.prodigy]: flow.yml:1:13: line 2 of 'bad.env' is not NAME=VALUE\n"

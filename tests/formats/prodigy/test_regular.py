@@ -144,12 +144,6 @@ REFUSED = [
         "    | ^ write all steps in one list, 'commands:'",
     ),
     (
-        "commands: []\n",
-        "error[language.type]: flow.yml:1:11: 'commands' has no steps, a list of steps is expected\n"
-        "  1 | commands: []\n"
-        "    |           ^",
-    ),
-    (
         "parameters: [a]\ncommands: [shell: a]\n",
         "error[language.type]: flow.yml:1:13: 'parameters' is a list, a mapping is expected\n"
         "  1 | parameters: [a]\n"

@@ -102,6 +102,33 @@ def test_a_handler_mends_and_the_command_is_run_again(live_file: Live) -> None:
     assert (ran.status, output(ran, "next")) == ("completed", "went on")
 
 
+def test_what_a_step_printed_can_be_read_also_if_it_may_fail(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- {id: a, shell: 'echo out; echo oops >&2; exit 3', capture: x, allow_failure: true}\n"
+        "- {id: b, shell: 'echo \"${x}, ${x.stderr}, ${x.exit_code}, ${x.success}\"'}\n"
+        "- {id: c, shell: 'echo fine; echo by the way >&2', capture: y}\n"
+        "- {id: d, shell: 'echo \"${y}, ${y.stderr}\"', when: '${y.duration} < 60'}\n"
+        "- foreach: [1, 2]\n  id: e\n  do:\n"
+        "    - {shell: 'echo ${item}; exit ${item}', capture: z, allow_failure: true}\n"
+        "    - shell: echo ${z} ended with ${z.exit_code}\n",
+    )
+
+    assert (ran.status, ran.steps["a"]["status"]) == ("completed", "failed")
+    assert (output(ran, "b"), output(ran, "d")) == ("out, oops, 3, false", "fine, by the way")
+    assert ran.steps["e"]["output"]["results"] == ["1 ended with 1", "2 ended with 2"]
+
+
+def test_a_failed_handler_that_is_fatal_fails_the_workflow_that_would_continue(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- {id: a, shell: exit 1, on_failure: {shell: exit 2, fail_workflow: false, handler_failure_fatal: true}}\n"
+        "- {id: b, shell: echo never}\n",
+    )
+
+    assert (ran.status, ran.steps["b"]["status"]) == ("failed", "cancelled")
+
+
 def test_a_failure_that_may_not_be_ends_the_workflow_after_the_last_attempt(live_file: Live) -> None:
     ran = run(
         live_file,

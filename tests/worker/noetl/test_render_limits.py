@@ -100,7 +100,8 @@ def test_a_function_that_python_cannot_interrupt_ends_with_its_process() -> None
 def test_a_child_stays_warm_after_templates_and_its_death_of_one_is_no_reason_to_retry(work: Work) -> None:
     def run(code: str, template: str) -> TaskEnded:
         args = {"tool": python(code, input={"x": template})}
-        return work.run(work.lease("noetl", {"call": "mulligan.formats.noetl.runtime:run", "package": "mulligan", "args": args}))
+        call = {"call": "mulligan.formats.noetl.runtime:run", "package": "mulligan", "args": args}
+        return work.run(work.lease("noetl", call))
 
     pids = [run("import os\nresult = os.getpid()", "{{ 'a'|upper }}").output["result"] for _ in range(2)]
     ended = run("import os, signal\nos.kill(os.getpid(), signal.SIGVTALRM)", "{{ 'a'|upper }}").outcome

@@ -59,6 +59,7 @@ _STEP_POLICIES: dict[str, Any] = {
     "undo": None,
     "max_visits": 0,
     "is_start": False,
+    "fail_fast": None,
     "budget": None,
 }
 # The keys of fields in a file, if they differ.

@@ -277,6 +277,8 @@ class Step(Command):
     matrix: dict[str, Any] = {}
     # For a step of a matrix: the name of the matrix.
     sweep: str = ""
+    # Which failures of this step stop the run; None: those that the workflow says.
+    fail_fast: FailFast | None = None
     # What the agents of the step, its items, handlers and scripts may spend in all visits.
     budget: Budget | None = None
 

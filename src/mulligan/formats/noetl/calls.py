@@ -13,9 +13,9 @@ from mulligan.errors import LanguageError
 from mulligan.formats.expressions import entry
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.tools import Tool, input_of, merged
+from mulligan.formats.noetl.yaml_1_1 import parse
 from mulligan.formats.recognition import recognize
 from mulligan.formats.translation import scalar
-from mulligan.language.document import parse
 from mulligan.language.loading import file_bytes, read_tree
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.suggestions import did_you_mean

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2 import Environment, TemplateSyntaxError
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import TemplateAssertionError
+from jinja2.nodes import EvalContextModifier, Impossible
 
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import is_word
@@ -25,9 +26,9 @@ class _WithoutConstants(CodeGenerator):
     """Calls no filter of a constant when it compiles, which could fill the memory of this process."""
 
     def _output_child_to_const(self, *_: object) -> str:
-        raise nodes.Impossible
+        raise Impossible
 
-    def visit_EvalContextModifier(self, node: nodes.EvalContextModifier, frame: Frame) -> None:
+    def visit_EvalContextModifier(self, node: EvalContextModifier, frame: Frame) -> None:  # noqa: N802
         pass
 
 
@@ -40,6 +41,7 @@ _TOO_DEEP = "it is nested too deep, or a calculation in it is too long"
 _NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
 # Keys that name the kind of a tool, in any dialect.
 _KINDS = ("kind", "type", "tool")
+_VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _RAW = "write text that is not a template between '{% raw %}' and '{% endraw %}'"
 
 
@@ -64,7 +66,7 @@ def refuse_unreadable(nodes: Iterable[Node], source: Source) -> None:
 def _check_mapping(node: Mapping, source: Source) -> None:
     code = node.get("code")
     is_python = any(is_word(node.get(key), "python") for key in _KINDS)
-    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text)):
+    if is_python and isinstance(code, Scalar) and (wrong := _python(code.text) and _python(_without_values(code.text))):
         source.note(_refusal(code, wrong, f"this Python code is invalid: {wrong.message}", "", source))
     inner = (value for key, (_, value) in node.entries.items() if key not in _NO_TEMPLATES)
     refuse_unreadable(inner, source)
@@ -96,6 +98,13 @@ def _template(text: str) -> _Mistake | None:
     except (ValueError, OverflowError):
         return _Mistake("a number in it is too long", 0)
     return None
+
+
+def _without_values(code: str) -> str:
+    """Code with a name in place of each template. Statements of templates may write any code, so then there is none."""
+    if ("{{" not in code and "{%" not in code) or _template(code):
+        return code
+    return "" if "{%" in code else _VALUE.sub("value", code)
 
 
 @lru_cache(maxsize=1024)

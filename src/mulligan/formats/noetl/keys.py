@@ -134,7 +134,9 @@ STEP_POLICY = Record(
     {
         "admit": Key(ANY, "not honoured, nor by NoETL: a warning"),
         "lifecycle": Key(ANY, "not honoured, nor by NoETL: a warning"),
-        "failure": Key(ANY, "'best_effort' is 'continue_on_error' (NoETL does not read it)"),
+        "failure": Key(
+            ANY, "'best_effort' is 'continue_on_error', 'fail_fast' is 'fail_fast: true' (NoETL reads neither)"
+        ),
         "emit": Key(ANY, "not honoured, nor by NoETL: a warning"),
     },
 )

@@ -10,7 +10,7 @@ from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.oldest import in_newer_dialect
 from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, actions_of_case, check_sink, read_next, read_router, split_loop_cases
-from mulligan.formats.noetl.texts import is_word, words, workload_name
+from mulligan.formats.noetl.texts import has_key, has_templates, is_word, words, workload_name
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
 from mulligan.formats.translation import Translation, made
@@ -30,6 +30,8 @@ class Step(msgspec.Struct, eq=False):
     input: Node | None = None
     loop: Loop | None = None
     set: Node | None = None
+    # In a loop: what is set after each item. `set` is then what is set after the last.
+    set_of_items: Node | None = None
     timeout: Node | None = None
     # The value of `spec.policy.failure`: best_effort, fail_fast or "".
     after_failure: str = ""
@@ -41,8 +43,21 @@ class Step(msgspec.Struct, eq=False):
     def is_setter(self) -> bool:
         """Whether it may set values that other steps read."""
         arcs = any(arc.set is not None or arc.args is not None for arc in self.router.arcs)
-        spec = [tool.node.get("spec") for tool in self.tools.all]
-        return self.set is not None or arcs or not {"set", "args"}.isdisjoint(words(*self.router.cases, *spec))
+        cases = not {"set", "args", "collect"}.isdisjoint(words(*self.router.cases))
+        return self.set is not None or arcs or cases or self.sets_in_items
+
+    @property
+    def sets_in_items(self) -> bool:
+        """Whether its tools, or what follows each item of its loop, may set values."""
+        if self.set_of_items is not None or any(has_key(tool.node.get("spec"), "set") for tool in self.tools.all):
+            return True
+        actions = [action for case in self.item_cases for action in actions_of_case(case)]
+        return any(not {"set", "collect"}.isdisjoint(action.entries) for action in actions)
+
+    @property
+    def acts_after_items(self) -> bool:
+        """Whether something is done after each item of its loop."""
+        return self.set_of_items is not None or bool(self.item_cases)
 
     @property
     def can_be_end(self) -> bool:
@@ -80,7 +95,17 @@ class Reader:
             step.loop = read_loop(form["loop"], self._workload, self._source)
             own, step.router = split_loop_cases(step.router)
             step.item_cases = (*own, *step.item_cases)
+            step.set_of_items, step.set = _split_set(step)
+            self._warn_about_collecting(step)
         return step
+
+    def _warn_about_collecting(self, step: Step) -> None:
+        """Warn where items that run at the same time collect into one list."""
+        found = [action for case in step.item_cases for action in actions_of_case(case) if "collect" in action.entries]
+        if step.loop is not None and step.loop.max_parallel != 1 and found:
+            message = "items run at the same time, so only what the last item collects is kept"
+            hint = "write 'mode: sequential', or read the results of the step"
+            self._translation.warn("noetl", message, found[0].key("collect"), hint=hint)
 
     def _newer(self, form: Fields, named: Node, label: str) -> Step:
         tools = self._book.tools(form.node, label)
@@ -168,6 +193,27 @@ class Reader:
             CASE_PAGES.read(node, "'retry'", self._source)
             return None
         return read_retry(node, self._source)
+
+
+# Names in a template that mean the results of all items of a loop.
+_OF_ALL_ITEMS = frozenset({"results", "stats"})
+
+
+def _split_set(step: Step) -> tuple[Node | None, Node | None]:
+    """Split `set` of a loop: values for each item, as NoETL sets them, and values made of the results of all items."""
+    if not isinstance(step.set, Mapping) or step.loop is None:
+        return None, step.set
+    items, after = Mapping(step.set.line, step.set.column), Mapping(step.set.line, step.set.column)
+    for key, (place, value) in step.set.entries.items():
+        (items if _is_of_item(value, step, step.loop) else after).entries[key] = (place, value)
+    return items if items.entries else None, after if after.entries else None
+
+
+def _is_of_item(value: Node, step: Step, loop: Loop) -> bool:
+    read = words(value)
+    if not {"iter", loop.iterator}.isdisjoint(read):
+        return True
+    return has_templates(value) and _OF_ALL_ITEMS.isdisjoint(read) and step.name not in read
 
 
 def _retries(case: Mapping) -> list[Node]:

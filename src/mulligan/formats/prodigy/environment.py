@@ -6,6 +6,7 @@ A profile overrides `env`, and `env` overrides a file.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping as Dict
@@ -124,6 +125,10 @@ def _read_files(fields: Fields, reading: _EnvironmentReader) -> None:
 def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
     """Read a file of variables. Variables with secret names are not copied: workers read them from the file."""
     path = _find_file(entry, reading)
+    if path is None:
+        message = f"there is no file '{shorten(entry.text)}', so it is skipped"
+        reading.translation.warn("prodigy", message, entry)
+        return
     for name, value in _assignments(path, entry, reading):
         if _SECRET_NAME.search(name):
             script = f'set -a; . {shlex.quote(_sourceable(path))}; printf %s "${name}"'
@@ -132,15 +137,10 @@ def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
             reading.set(name, quoted(value), entry)
 
 
-def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str:
-    """The path of a file: relative to the current folder, or to the file that names it."""
-    source = reading.translation.source
-    beside = Path(source.file).parent / entry.text
-    for path in (Path(entry.text), beside):
-        if path.is_file():
-            return str(path)
-    message = f"there is no file '{shorten(entry.text)}'"
-    raise source.refuse("prodigy", message, entry, hint="remove the entry, or create the file before the run")
+def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str | None:
+    """The path of a file: relative to the current folder, or to the file that names it; None if there is none."""
+    beside = Path(reading.translation.source.file).parent / entry.text
+    return next((str(path) for path in (Path(entry.text), beside) if path.is_file()), None)
 
 
 def _sourceable(path: str) -> str:
@@ -269,7 +269,10 @@ _LITERAL_NUMBER = re.compile(r"'(\d+(?:\.\d+)?)'")
 
 
 def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str], translation: Translation) -> Any:
-    """The number at `key`, or None. A variable must have its value before the run, since the map needs it."""
+    """The number at `key`, or None. A variable must have its value before the run, since the map needs it.
+
+    `env` of the file comes before the environment of this process.
+    """
     if key not in form:
         return None
     node = form.at(key)
@@ -280,9 +283,10 @@ def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str],
 
 
 def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], translation: Translation) -> Node:
-    written = _LITERAL_NUMBER.fullmatch(variables.get(name, ""))
+    given = variables[name] if name in variables else quoted(os.environ.get(name, ""))
+    written = _LITERAL_NUMBER.fullmatch(given)
     if written is None:
-        message = f"'{key}' is '${name}', but 'env' has no number with that name"
-        hint = f"add 'env: {{{name}: 5}}': the number must be known before the run starts"
+        message = f"'{key}' is '${name}', but neither 'env' nor the environment has a number with that name"
+        hint = f"add 'env: {{{name}: 5}}', or set {name}: the number must be known before the run starts"
         raise translation.source.refuse("prodigy", message, node, hint=hint)
     return made(float(written[1]) if "." in written[1] else int(written[1]), node)

@@ -51,7 +51,11 @@ def _merge_steps(
     if form is None or "merge" not in form:
         return [merge_run(run, at, translation)]
     node, merge = form.at("merge"), form["merge"]
-    own = translate_steps(step_list(node, "merge", translation), context, translation).commands
+    steps = step_list(node, "merge", translation)
+    if not steps.items:
+        translation.warn("prodigy", "'merge' has no steps: the branch is merged as without it", form.key("merge"))
+        return [merge_run(run, at, translation)]
+    own = translate_steps(steps, context, translation).commands
     timeout = merge.get("timeout") if isinstance(merge, Fields) else None
     return [*with_timeout(own, timeout), close_run(run, node, translation)]
 
@@ -59,7 +63,7 @@ def _merge_steps(
 def step_list(node: Node, key: str, translation: Translation) -> Sequence:
     """The steps of a phase: the list itself, or its `commands`."""
     inner = node.get("commands") if isinstance(node, Mapping) else node
-    if isinstance(inner, Sequence) and inner.items:
+    if isinstance(inner, Sequence):
         return inner
     message = f"'{key}' has no steps, a list of steps is expected"
     raise translation.source.refuse("type", message, inner or node)

@@ -243,9 +243,15 @@ def open_item_worktree(run: Worktree, context: Context, at: Node, translation: T
     )
 
 
-def merge_item(run: Worktree, item: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The last command of an item: it merges, and passes on the output of the command before it."""
-    args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", "result": "${output}"}
+def merge_item(
+    run: Worktree, item: Worktree, at: Node, translation: Translation, *, item_id: str = ""
+) -> dict[str, Any]:
+    """The last command of an item: it merges, and passes on the output of the command before it.
+
+    With `item_id`, an expression, its output is an entry of Prodigy's `map.results`.
+    """
+    entry = {"result": "${outputs}", "item_id": f"${{{item_id}}}"} if item_id else {"result": "${output}"}
+    args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", **entry}
     return {**_call("merge_item", args, at, translation, ""), **_NO_RETRY}
 
 

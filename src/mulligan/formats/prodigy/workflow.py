@@ -12,6 +12,7 @@ from mulligan.formats.prodigy.keys import ENVIRONMENT_KEYS, LISTS, MERGE_KEY, ST
 from mulligan.formats.prodigy.keys import RECORDS as KEY_RECORDS
 from mulligan.formats.prodigy.mapreduce import is_mapreduce, translate_mapreduce
 from mulligan.formats.prodigy.steps import translate_steps
+from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, made
 from mulligan.language.action_keys import ANY_TEXT, as_node
 from mulligan.language.nodes import Mapping, Node, Refusal, Sequence, describe
@@ -28,7 +29,7 @@ _ALTERNATIVES = {
 }
 COMPOSITION = {key: Key(as_node(Json()), f"refused: {instead}") for key, instead in _ALTERNATIVES.items()}
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
-PARAMETER = Record(
+PARAMETER = LenientRecord(
     "parameter",
     {
         "name": Key(TEXT, "the name of the input"),
@@ -39,7 +40,7 @@ PARAMETER = Record(
     },
 )
 _PARAMETER = Either("a parameter", text=as_node(TEXT), mapping=PARAMETER)
-PARAMETER_LISTS = Record(
+PARAMETER_LISTS = LenientRecord(
     "parameters",
     {
         "required": Key(ListOf(_PARAMETER), "those without a default"),
@@ -105,7 +106,7 @@ def _parameter_input(each: Fields | Node, translation: Translation, *, is_option
 # -- regular workflows -----------------------------------------------------------------------------------------------
 
 
-REGULAR = Record(
+REGULAR = LenientRecord(
     "regular",
     {
         "name": Key(ANY_TEXT, "the name of the workflow"),
@@ -120,6 +121,7 @@ REGULAR = Record(
         **COMPOSITION,
     },
     one_of=tuple((key,) for key in LISTS),
+    needed=LISTS,
 )
 
 
@@ -162,7 +164,7 @@ def _step_list(form: Fields, translation: Translation) -> Sequence:
         at = root if not found else root.key(found[1])
         raise translation.source.refuse("prodigy", message, at, hint="write all steps in one list, 'commands:'")
     node = root.entries[found[0]][1]
-    if not isinstance(node, Sequence) or not node.items:
+    if not isinstance(node, Sequence):
         raise translation.source.refuse("type", f"'{found[0]}' has no steps, a list of steps is expected", node)
     return node
 

@@ -90,7 +90,7 @@ def _route_failure(failure: dict[str, Any], context: Context, routes: Routes) ->
         str(failure.get("code") or "EXCEPTION"),
         str(failure.get("message") or ""),
         retryable=False,
-        details=dict(failure.get("details") or {}),
+        details=failures.with_cause(dict(failure.get("details") or {}), failure.get("cause")),
     )
     view = failures.view(error)
     context.know({"status": "error", "error": view})
