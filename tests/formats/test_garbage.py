@@ -7,7 +7,9 @@ import functools
 import json
 import random
 import re
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -126,8 +128,8 @@ EXCESS: dict[str, Any] = {
     "filters": "${x" + "|upper" * 500 + "}",
     "an index": "$" + "[0]" * 3000,
     "a large number": 10**400,
-    "a list in lists": functools.reduce(lambda inner, _: [inner], range(60), "x"),
-    "a mapping in mappings": functools.reduce(lambda inner, _: {"a": inner}, range(60), "x"),
+    "a list in lists": json.loads("[" * 60 + "1" + "]" * 60),
+    "a mapping in mappings": json.loads('{"a":' * 60 + "1" + "}" * 60),
 }
 OURS = Path(__file__).parents[2] / "examples" / "failure-filters.yaml"
 
@@ -151,6 +153,60 @@ def test_what_asks_too_much_of_python_is_read_or_refused_in_words(system: str, t
                 shown = refused.render()
                 assert all(problem.line and problem.message for problem in refused.problems), what
                 assert not PYTHON.search(shown), shown
+
+
+DEEP = "it is nested too deep, or a calculation in it is too long"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("input", "{{ " + "(" * 100 + "1" + ")" * 100 + " }}", f"this template is invalid: {DEEP}"),
+        ("input", "{{ " + "not " * 400 + "x }}", f"this template is invalid: {DEEP}"),
+        ("input", "{% if x %}" * 400 + "{% endif %}" * 400, f"this template is invalid: {DEEP}"),
+        ("input", "{% for x in y %}" * 25 + "{% endfor %}" * 25, f"this template is invalid: {DEEP}"),
+        ("input", "{{ " + "+".join(["1"] * 3000) + " }}", f"this template is invalid: {DEEP}"),
+        ("input", "{{ " + "9" * 5000 + " }}", "this template is invalid: a number in it is too long"),
+        ("code", "result = " + "+".join(["1"] * 20_000), f"this Python code is invalid: {DEEP}"),
+        ("code", "result = " + "-" * 100_000 + "1", f"this Python code is invalid: {DEEP}"),
+        ("code", "result = " + "-" * 1_500 + "1", f"this Python code is invalid: {DEEP}"),
+    ],
+)
+def test_a_playbook_that_asks_too_much_of_python_is_refused_at_its_place(
+    key: str, text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "playbook.yaml"
+    tool = {"kind": "python", "code": "result = 1"} | {key: text if key == "code" else {"x": text}}
+    steps = f"- step: start\n  tool: {json.dumps(tool)}\n"
+    path.write_text(f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: x}}\nworkflow:\n{steps}")
+
+    with pytest.raises(LanguageError) as refused:
+        examine(path)
+
+    assert [(problem.message, problem.line) for problem in refused.value.problems] == [(message, 6)]
+
+
+def test_a_constant_is_not_calculated_when_a_playbook_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "playbook.yaml"
+    text = "{{ 'a'|center(3000000000) }}" + "{% autoescape 'a'|center(3000000000) %}{% endautoescape %}" + "x" * 200
+    tool = {"kind": "shell", "cmds": [text]}
+    steps = f"- step: start\n  tool: {json.dumps(tool)}\n"
+    path.write_text(f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: x}}\nworkflow:\n{steps}")
+
+    with limited_memory():
+        assert len(examine(path).workflow.steps) == 1
+
+
+@contextmanager
+def limited_memory() -> Iterator[None]:
+    """No more than a gibibyte beyond what this process has."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _all_of(workflow: Any) -> Any:

@@ -17,7 +17,7 @@ from ..work import Work
 from .asking import python, reported
 
 MEMORY = "it needs more than 512 MiB of memory: do this work in a 'python' tool"
-SMALL = Limits(cpu_seconds=5, memory_bytes=32 << 20)
+SMALL = Limits(cpu_seconds=5, memory_bytes=8 << 20)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_condition_that_fills_the_memory_is_not_taken_for_false() -> None:
 @pytest.mark.parametrize(
     ("template", "limits", "reason"),
     [
-        ("{{ workload|slice(1000000000)|list }}", SMALL, "it needs more than 32 MiB of memory"),
+        ("{{ workload|slice(1000000000)|list }}", SMALL, "it needs more than 8 MiB of memory"),
         (
             "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
             Limits(cpu_seconds=0.05),
