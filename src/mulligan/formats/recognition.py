@@ -126,6 +126,8 @@ def is_prodigy(root: Node) -> bool:
         return True
     if any(isinstance(root.get(key), Sequence) for key in ("commands", "tasks")):
         return True
+    if steps is None and any(key in root.entries for key in ("imports", "extends", "template")):
+        return True
     return isinstance(steps, Sequence) and _are_prodigy_steps(steps, _PRODIGY_STEP)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
-from mulligan.formats.noetl.oldest import in_newer_dialect
+from mulligan.formats.noetl.oldest import in_newer_dialect, kind_of
 from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, actions_of_case, check_sink, read_next, read_router, split_loop_cases
 from mulligan.formats.noetl.texts import has_key, has_templates, is_word, words, workload_name
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
-from mulligan.formats.noetl.tools import Tools, Workbook, input_of
+from mulligan.formats.noetl.tools import Tools, Workbook, input_of, keys_of_oldest_tool
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
@@ -85,7 +85,7 @@ class Reader:
         named = node.get("step")
         name = named.text if isinstance(named, Scalar) else ""
         label = f"step '{shorten(name)}'" if name else "the step"
-        form: Fields = (STEP if self._is_newer else OLDER_STEP).read(node, label, self._source)
+        form = STEP.read(node, label, self._source) if self._is_newer else self._read_older(node, label)
         if "step" not in form or named is None:
             return None
         step = self._newer(form, named, label) if self._is_newer else self._older(form, named, label)
@@ -98,6 +98,16 @@ class Reader:
             step.set_of_items, step.set = _split_set(step)
             self._warn_about_collecting(step)
         return step
+
+    def _read_older(self, node: Mapping, label: str) -> Fields:
+        """The keys of a step. In the oldest dialect some belong to its tool, and are checked with it."""
+        kind = kind_of(node)
+        of_tool = keys_of_oldest_tool(kind.text) if kind is not None else frozenset()
+        own = Mapping(node.line, node.column)
+        own.entries = {key: entry for key, entry in node.entries.items() if key not in of_tool}
+        form: Fields = OLDER_STEP.read(own, label, self._source)
+        form.node.entries.update({key: entry for key, entry in node.entries.items() if key in of_tool})
+        return form
 
     def _warn_about_collecting(self, step: Step) -> None:
         """Warn where items that run at the same time collect into one list."""

@@ -384,12 +384,20 @@ _STEP_RECORDS: tuple[Record, ...] = (
 PROVIDERS = ("env", "file", "vault", "aws", "custom")
 _ANYTHING = r"(?s:.+)"
 
-SECRET_VALUE = LenientRecord(
-    "secret_value",
+ENV_VALUE = LenientRecord(
+    "env_value",
     {
-        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown", is_required=True),
-        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'", is_required=True),
+        "secret": Key(FLAG, "true: the value is hidden wherever it would be shown"),
+        "value": Key(ANY_TEXT, "the value, preferably '${env:NAME}'"),
+        "command": Key(COMMAND_TEXT, "a command that prints the value"),
+        "cache": Key(FLAG, "true: the command runs once in a run, not before each shell command (default false)"),
+        "condition": Key(
+            Template("a condition", ("string", "boolean")), "decides between 'when_true' and 'when_false'"
+        ),
+        "when_true": Key(ANY_TEXT, "the value if the condition is true"),
+        "when_false": Key(ANY_TEXT, "the value if the condition is false"),
     },
+    one_of=(("value",), ("command",), ("condition",)),
 )
 SECRET = LenientRecord(
     "secret",
@@ -400,12 +408,12 @@ SECRET = LenientRecord(
     },
 )
 VALUE_FORM = Either(
-    "a text, a number, true, false, or a secret",
+    "a text, a number, true, false, a secret, a command or a condition",
     text=ANY_TEXT,
     number=ANY_TEXT,
     flag=ANY_TEXT,
     empty=ANY_TEXT,
-    mapping=SECRET_VALUE,
+    mapping=ENV_VALUE,
 )
 SECRET_FORM = Either("'${env:NAME}' or a mapping", text=COMMAND_TEXT, mapping=SECRET)
 PROFILE = MapOf(ANY_TEXT)
@@ -419,7 +427,38 @@ ENVIRONMENT_KEYS = {
         "other values of variables, chosen with the input 'profile'",
     ),
 }
-_ENVIRONMENT_RECORDS: tuple[Record, ...] = (SECRET_VALUE, SECRET)
+_ENVIRONMENT_RECORDS: tuple[Record, ...] = (ENV_VALUE, SECRET)
+
+
+# -- composition -----------------------------------------------------------------------------------------------------
+
+
+IMPORT = LenientRecord(
+    "import",
+    {
+        "path": Key(COMMAND_TEXT, "the file", is_required=True),
+        "alias": Key(COMMAND_TEXT, "a name for 'extends' and 'template': its steps are not added"),
+        "selective": Key(
+            as_node(ListOf(COMMAND_TEXT, at_least=1, or_one=True)), "only these steps and parameters, by their names"
+        ),
+    },
+)
+TEMPLATE_USE = LenientRecord(
+    "template",
+    {
+        "name": Key(COMMAND_TEXT, "what it is called; the name of the file without a 'source'"),
+        "source": Key(as_node(Json()), "the file, or {file: …}"),
+        "with": Key(as_node(Json()), "values of its parameters"),
+        "override": Key(as_node(Json()), "other values for its keys: {env: …, commands.0.timeout: 60}"),
+    },
+)
+COMPOSITION_KEYS = {
+    "imports": Key(as_node(Json()), "files whose steps come first"),
+    "extends": Key(as_node(Json()), "the file that this one is based on"),
+    "template": Key(as_node(Json()), "a file with parameters, whose steps come first"),
+    "defaults": Key(as_node(Json()), "values of parameters and variables that nothing else sets"),
+}
+_COMPOSITION_RECORDS: tuple[Record, ...] = (IMPORT, TEMPLATE_USE)
 
 
 # -- MapReduce -------------------------------------------------------------------------------------------------------
@@ -610,6 +649,8 @@ MAPREDUCE = LenientRecord(
         "name": Key(ANY_TEXT, "the name of the workflow"),
         "description": Key(ANY_TEXT, "what it is for"),
         "mode": Key(Choice(("mapreduce",)), "what it is"),
+        "parameters": Key(as_node(Json()), "inputs of the workflow"),
+        **COMPOSITION_KEYS,
         **ENVIRONMENT_KEYS,
         "setup": Key(Either("a list of steps or a mapping", list=STEP_LIST, mapping=SETUP), "the steps before the map"),
         "map": Key(MAP, "what runs for each item", is_required=True),
@@ -626,4 +667,4 @@ _MAPREDUCE_RECORDS: tuple[Record, ...] = (
     *(CIRCUIT_BREAKER, ITEM_RETRY, ITEM_BACKOFF),
     *(BACKOFF_FIXED, BACKOFF_LINEAR, BACKOFF_EXPONENTIAL, BACKOFF_FIBONACCI),
 )
-RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS)
+RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS, *_COMPOSITION_RECORDS)

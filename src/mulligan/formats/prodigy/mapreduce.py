@@ -16,6 +16,7 @@ from mulligan.formats.prodigy.environment import read_number, translate_environm
 from mulligan.formats.prodigy.forms import as_mapping, is_step, join_steps, parse_text
 from mulligan.formats.prodigy.frame import build_workflow, step_list, with_timeout, wrap_steps
 from mulligan.formats.prodigy.keys import LISTS, MAPREDUCE, POLICY_KEYS, SECONDS, fibonacci_numbers, format_seconds
+from mulligan.formats.prodigy.parameters import translate_parameters
 from mulligan.formats.prodigy.queries import parse_filter, parse_order, parse_path
 from mulligan.formats.prodigy.repository import Worktree, merge_item, open_item_worktree
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
@@ -247,19 +248,20 @@ def is_mapreduce(root: Node) -> bool:
 def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
     """Translate a MapReduce workflow."""
     form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
-    context = Context(StepSlots())
+    inputs, context, checks = translate_parameters(form, Context(StepSlots()), translation)
     name = form.node.get("name")
     handling = translate_policy(form, name.text if isinstance(name, Scalar) else "mapreduce", translation)
     top, steps = wrap_steps(
         form,
         at=root,
         context=context,
-        environment=translate_environment(form, translation),
+        environment=translate_environment(form, translation, context.variables),
         body=lambda run: _phases(_Workflow(form, handling, run, translation)),
         translation=translation,
     )
     head = {key: form.node.get(key) for key in ("name", "description")}
-    return build_workflow({**head, **top, "breakers": handling.breakers or None}, steps, context, root)
+    tree = {**head, **top, "breakers": handling.breakers or None, "inputs": {**top["inputs"], **inputs}}
+    return build_workflow(tree, [*checks, *steps], context, root)
 
 
 def _with_setup(root: Node) -> Node:

@@ -29,14 +29,13 @@ from mulligan.formats.prodigy.forms import (
     script_title,
     with_slash,
 )
+from mulligan.formats.prodigy.git_variables import after_tracking, look_up_changes, track_for_next
 from mulligan.formats.prodigy.keys import FOREACH, KINDS, STEP, TEST, WRITE_FILE, format_seconds
 from mulligan.formats.prodigy.repository import (
-    after_tracking,
     commit_required_at,
     find_output_files,
-    look_up_changes,
+    head_file,
     remember_head,
-    track_for_next,
     warn_of_squash,
 )
 from mulligan.formats.prodigy.variables import (
@@ -299,9 +298,12 @@ class _StepTranslation:
     def _looked(self) -> Context:
         """The context of the action. Changes that it reads are looked up by a command before it."""
         asked = self.form.node.get(self.written_as)
+        own = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        computed = {name: text for name, text in self.context.env_commands.items() if name not in own}
+        context = msgspec.structs.replace(self.context, env_commands=computed)
         if asked is None or self._is_nested():
-            return self.context
-        looks, seen = look_up_changes(asked, self.title, self.context)
+            return context
+        looks, seen = look_up_changes(asked, self.title, context, self.translation)
         self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 
@@ -341,7 +343,7 @@ class _StepTranslation:
             is_certain=self._is_certain(),
             streams=streams[1].output if streams else "",
         )
-        context = after_tracking(context, commit_required_at(self.form) or self.form.node)
+        context = after_tracking(context, head_file(commit_required_at(self.form) or self.form.node))
         if output := self.slot.output:
             # Null if the handler did not run.
             captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}

@@ -18,18 +18,23 @@ from mulligan.language.shapes import Fields
 
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
 _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
+GIT_FIELDS = tuple(
+    "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
+)
+# A variable about changes in Git, with a modifier or without.
+_GIT_PATH = rf"(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b"
+GIT_REFERENCE = re.compile(r"\$\{(?P<root>step|workflow)\.(?P<field>\w+)(?::(?!-)(?P<modifier>[^{}]*))?\}")
 REFERENCE = re.compile(
-    rf"\$(?:\{{(?P<path>{_PATH}|\d+)(?:(?::-|\|default:)(?P<default>[^{{}}]*))?\}}|(?P<bare>[A-Za-z_]\w*|\d))", re.A
+    rf"\$(?:\{{(?P<path>{_PATH}|\d+|{_GIT_PATH}:(?!-)[^{{}}]*)(?:(?::-|\|default:)(?P<default>[^{{}}]*))?\}}"
+    r"|(?P<bare>[A-Za-z_]\w*|\d))",
+    re.A,
 )
 _FIELDS = re.compile(_FIELD, re.A)
 _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
 # Prodigy evaluates these while it fills in a text.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
 _MODIFIED = re.compile(r"\$\{[A-Za-z_][\w.-]*\|(?!default:)\w[^}]*\}", re.A)
-GIT_FIELDS = tuple(
-    "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
-)
-_GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b[^}}]*\}}")
+_GIT_CONTEXT = re.compile(rf"\$\{{{_GIT_PATH}[^}}]*\}}")
 
 _CONDITION = re.compile(r"\([^?]*(?: in \['true', 'yes', '1', 'on'\]| == 'completed'| != null)\)")
 
@@ -188,7 +193,7 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bo
     (
         _GIT_CONTEXT,
         lambda found, context: found.group()[2:-1] in context.variables,
-        "is only available in the text of a step that follows another step, and without a filter",
+        "is only available in the action of a step, not in a handler or a condition",
         "run 'git diff --name-only HEAD~1' in a shell step with 'capture: NAME' and write ${NAME}",
     ),
 )
