@@ -92,7 +92,9 @@ class Plan:
         for step in self._steps:
             if step.tools.child is not None:
                 with self._source.noting:
-                    found[step.name] = read_call(step.tools.child, step.input, self._source)
+                    found[step.name] = read_call(
+                        step.tools.child, step.input, self._credentials.workload, self._translation
+                    )
         self._warn_about_waiting(found)
         return found
 
@@ -220,15 +222,14 @@ class Plan:
                 (action,),
                 [*self._texts(step), *step.item_cases],
             )
-        rendering = self._action(step, "", render=call.rendered, **place) if call.is_rendered else None
+        rendering = self._action(step, "", **call.rendering, **place) if call.is_rendered else None
         commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
         if step.acts_after_items:
             result = f"${{{call.result_in('output')}}}"
             commands.append({"noetl": self._action(step, "", result=result, **place, **after)})
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-        given = call.rendered if call.is_rendered else None
-        return commands, actions, [given, step.set_of_items, *step.item_cases]
+        return commands, actions, [*call.reads, step.set_of_items, *step.item_cases]
 
     def _results(self, step: Step, names: Parts) -> str:
         """The output of the map, with the result of each child run as the result of its item."""
@@ -244,9 +245,9 @@ class Plan:
         if call is None:
             return  # the problem was noted
         if call.is_rendered:
-            action = self._action(step, names.entry, render=call.rendered)
+            action = self._action(step, names.entry, **call.rendering)
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
-            self._put(names.entry, step, body, action, call.rendered, next=[names.own])
+            self._put(names.entry, step, body, action, *call.reads, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
         body = {**self._description(step), "workflow": call.action(inputs), **self._timeout_and_retry(step)}
         self._put(names.own, step, body, (), next=[names.route])
@@ -309,7 +310,7 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "result", "loop", "failure", "input", "item", "previous")
+        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous")
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.name if place != step.name else None
         words = (
