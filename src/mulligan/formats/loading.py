@@ -17,6 +17,7 @@ from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.
@@ -250,6 +251,8 @@ class _Reader:
             source.problems.append(refusal.problem)
         except TooManyProblems:
             pass  # the problems so far are enough
+        except LIMIT_ERRORS as error:
+            source.problems.append(refuse_excess(error, source).problem)
         if source.problems:
             raise LanguageError(source.problems)
         self._translations.append(translation)
