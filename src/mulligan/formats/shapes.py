@@ -64,12 +64,20 @@ class LenientRecord(Record, frozen=True):
         for word, (key, value) in node.entries.items():
             if word in self.keys and self._is_absent(word, value):
                 continue
-            if word in self.keys or word in self.foreign or closest_key(word, self.keys) in lacking:
+            if self.known(word) or self.is_foreign(word) or closest_key(word, self.keys) in lacking:
                 known.entries[word] = (key, value)
             else:
                 message = f"'{shorten(word)}' is not a key of {label} and is ignored"
-                source.warn("unknown_key", message, key, hint=key_hint(word, self.keys))
+                source.warn("unknown_key", message, key, hint=self.hint(word))
         return super().read(known, label, source)
+
+    def is_foreign(self, word: str) -> bool:
+        """Whether an unknown key is an error."""
+        return word in self.foreign
+
+    def hint(self, word: str) -> str:
+        """What to write instead of an unknown key."""
+        return key_hint(word, self.keys)
 
     def _is_absent(self, word: str, value: Node) -> bool:
         """Whether a known key has no value, and may have none."""

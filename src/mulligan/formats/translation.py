@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as Dict
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,9 +28,15 @@ class Translation:
         *,
         is_included: bool = False,
         trusts_templates: bool = False,
+        catalogue: Path | None = None,
+        given: Dict[str, Any] | None = None,
         options: Dict[str, Any] | None = None,
     ) -> None:
         self.source = source
+        # The folder in which called playbooks are looked up by their paths; None: found from the file.
+        self.catalogue = catalogue
+        # The inputs that the run will be started with, where they are known already.
+        self.given = given or {}
         # Options of `mulligan run` for files of this system: see `FormatPlugin.options`.
         self.options: Dict[str, Any] = options or {}
         # Whether any value may become part of a command or a query, as in NoETL.

@@ -23,7 +23,8 @@ def test_every_form_of_a_file_has_the_same_steps_one_after_the_other(text: str) 
     found = tree(text)
 
     assert [step["step"] for step in found["steps"]] == ["worktree", "a", "b", "merge"]
-    assert (found["order"], found["defaults"]) == ("sequential", {"shell": "sh", "strict": False})
+    unattended = {"PRODIGY_AUTOMATION": "true"}
+    assert (found["order"], found["defaults"]) == ("sequential", {"shell": "sh", "strict": False, "env": unattended})
 
 
 def test_the_name_of_a_file_is_kept() -> None:

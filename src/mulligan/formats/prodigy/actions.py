@@ -195,10 +195,11 @@ WRITE = "mulligan.formats.prodigy.runtime:write_file"
 def agent_action(
     node: Scalar, context: Context, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
 ) -> dict[str, Any]:
-    """A prompt for the agent, followed by `words`."""
+    """A prompt for the agent, followed by `words`. Prodigy starts it so that it never asks for permission."""
     prompt = node_for(translate_text(node, context, translation) + words, node)
     answer = "json" if has_to_answer_json else None
-    return {"agent": made({"provider": "claude", "prompt": prompt, "answer": answer}, node)}
+    keys = {"provider": "claude", "prompt": prompt, "answer": answer, "skip_permissions": True}
+    return {"agent": made(keys, node)}
 
 
 def node_for(words: str, node: Scalar) -> Node:

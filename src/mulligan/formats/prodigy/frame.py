@@ -20,6 +20,8 @@ from mulligan.language.nodes import Mapping, Node, Sequence
 from mulligan.language.shapes import Fields
 
 SHELL = "sh"
+# Prodigy's commands for Claude look at this variable: with it they ask no questions.
+_AUTOMATION = {"PRODIGY_AUTOMATION": "true"}
 _ARGUMENTS = re.compile(re.escape(ARGUMENTS))
 
 
@@ -42,10 +44,11 @@ def wrap_steps(
     if environment.late_env:
         _add_late_env([*late[len(computed) :], *_edge_targets(context)], environment.late_env)
     steps = [run.command, *late]
+    env = {**_AUTOMATION, **environment.env} if _has_agent([*steps, *_edge_targets(context)]) else environment.env
     head = {
         "inputs": environment.inputs,
         "secrets": environment.secrets or None,
-        "defaults": {"shell": SHELL, "strict": False, "env": environment.env or None},
+        "defaults": {"shell": SHELL, "strict": False, "env": env or None},
         "end": report_worktree(run, at, translation),
     }
     return head, steps
@@ -75,6 +78,13 @@ def _compute_variables(environment: Environment, run: Worktree) -> list[dict[str
 def _edge_targets(context: Context) -> list[dict[str, Any]]:
     assert isinstance(context.slots, StepSlots)
     return context.slots.edge_targets
+
+
+def _has_agent(tree: Any) -> bool:
+    """Whether an agent is called anywhere in these steps."""
+    if isinstance(tree, dict):
+        return "agent" in tree or any(map(_has_agent, tree.values()))
+    return isinstance(tree, list) and any(map(_has_agent, tree))
 
 
 def _add_late_env(steps: list[dict[str, Any]], env: Dict[str, Node]) -> None:
@@ -119,11 +129,10 @@ def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dic
 
 def build_workflow(head: dict[str, Any], steps: list[dict[str, Any]], context: Context, at: Node) -> Mapping:
     """The translated workflow: `head`, the steps in order, then the steps that only an edge leads to."""
-    assert isinstance(context.slots, StepSlots)
     inputs = head.get("inputs") or {}
     tree = {"name": None, "description": None, **head, "inputs": None}
     end = tree.pop("end")
-    in_order = [*add_needs(steps), *context.slots.edge_targets]
+    in_order = [*add_needs(steps), *_edge_targets(context)]
     tree |= {"order": "sequential", "steps": [mapping(step, first_node(step, at)) for step in in_order], "end": end}
     whole = mapping(tree, at)
     if mentions(whole, _ARGUMENTS):

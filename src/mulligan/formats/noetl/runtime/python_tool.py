@@ -119,7 +119,7 @@ def _program(tree: ast.Module, filename: str, given: dict[str, Any]) -> tuple[Co
     is_wrapped = any(_returns(tree.body))
     try:
         return compile(_wrap(tree, given) if is_wrapped else tree, filename, "exec", dont_inherit=True), is_wrapped
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise invalid_code(error) from None
 
 
@@ -169,7 +169,7 @@ def _identifiers(given: dict[str, Any]) -> dict[str, Any]:
 def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
     """The modules, or names in modules, that `libs` asks for, by their aliases."""
     found = {}
-    for alias, library in (tool.get("libs") or {}).items():
+    for alias, library in _aliases(tool.get("libs") or {}):
         module, name = (
             (library.get("from", ""), library.get("import", "")) if isinstance(library, dict) else (library, "")
         )
@@ -179,6 +179,29 @@ def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
             where = f"'{name}' of '{module}'" if name else f"'{module}'"
             raise invalid_input(f"the code needs {where}, which this worker does not have") from None
     return found
+
+
+def _aliases(libs: Any) -> Iterator[tuple[str, Any]]:
+    """Each alias with its library. A list names modules, which have their own names in the code."""
+    if isinstance(libs, dict):
+        yield from libs.items()
+        return
+    for one in libs if isinstance(libs, list) else [libs]:
+        if isinstance(one, dict):
+            yield from one.items()
+        elif isinstance(one, str) and one:
+            # As `import a.b`: the code says `a.b`.
+            _import_module(one)
+            yield one.partition(".")[0], one.partition(".")[0]
+        else:
+            raise invalid_input(f"'libs' has {one!r}, the name of a module is expected")
+
+
+def _import_module(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except (ImportError, ValueError):
+        raise invalid_input(f"the code needs '{module}', which this worker does not have") from None
 
 
 def _import(module: str, name: str) -> Any:
