@@ -214,7 +214,10 @@ MAP = Record(
             is_required=True,
         ),
         "as": Key(TEXT, "the item's name (default item)"),
-        "max_parallel": Key(whole(1), "how many items run at the same time"),
+        "max_parallel": Key(
+            as_node(Either("a whole number or an expression", number=whole(1), text=EXPRESSION)),
+            "how many items run at the same time",
+        ),
         "filter": Key(as_node(CONDITION), "only items for which this is true"),
         "sort_by": Key(as_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
         "distinct": Key(as_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),

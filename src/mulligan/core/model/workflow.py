@@ -248,6 +248,8 @@ class Map(_Frozen):
     lister: Command | None = None
     name: str = "item"
     max_parallel: int | None = None
+    # In place of the number: evaluated whenever an item may be entered.
+    parallel: Expression | None = None
     filter: Expression | None = None
     sort_by: Expression | None = None
     sort_descending: bool = False

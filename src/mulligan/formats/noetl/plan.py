@@ -113,7 +113,7 @@ class Plan:
     def _parts(self, step: Step, own: str, names: Names) -> Parts:
         entry = route = own
         call = self._calls.get(step.name)
-        if step.loop is not None and not _is_written_out(step.loop.over):
+        if step.loop is not None and (step.loop.parallel is not None or not _is_written_out(step.loop.over)):
             entry = names.fit(f"{own}_items")
         elif step.loop is None and call is not None and call.is_rendered:
             entry = names.fit(f"{own}_input")
@@ -176,10 +176,15 @@ class Plan:
         loop = step.loop
         assert loop is not None
         items: Any = f"{output_of(names.entry)}.result"
+        max_parallel: Any = loop.max_parallel
         if names.entry != names.own:
-            action = self._action(step, names.entry, render=foreign(loop.over))
+            rendered = foreign(loop.over)
+            if loop.parallel is not None:
+                max_parallel, items = f"${{{items}.max_in_flight}}", f"{items}.items"
+                rendered = made({"items": rendered, "max_in_flight": foreign(loop.parallel)}, loop.over)
+            action = self._action(step, names.entry, render=rendered)
             body = {"description": f"the items of '{step.name}'", "noetl": action}
-            self._put(names.entry, step, body, action, loop.over, next=[names.own])
+            self._put(names.entry, step, body, action, loop.over, loop.parallel, next=[names.own])
         else:
             items = foreign(loop.over)
         item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
@@ -188,7 +193,7 @@ class Plan:
         commands, inner, reads = self._commands(step, item)
         mapped = {
             "over": f"${{{items}}}" if isinstance(items, str) else items,
-            "max_parallel": loop.max_parallel,
+            "max_parallel": max_parallel,
             "max_items": loop.max_items,
             "on_item_failure": _after_failed_item(step),
         }
