@@ -321,6 +321,14 @@ class Service:
         """A page of the list of runs: how each stands, why it failed, what it waits for."""
         return run_list.list_runs(self.reader, query)
 
+    def count_runs(self, query: RunQuery, limit: int = 10_000) -> int:
+        """How many runs match, over all pages; at most `limit`, since counting takes time for each of them."""
+        return run_list.count_runs(self.reader, query, limit)
+
+    def status_counts(self) -> dict[str, int]:
+        """How many runs there are with each status, without those that other runs called."""
+        return run_list.status_counts(self.reader)
+
     def summarize_runs(self, run_ids: Iterable[int]) -> list[RunLine]:
         """These runs as the list shows them."""
         return run_list.summarize_runs(self.reader, run_ids)
