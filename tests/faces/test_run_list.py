@@ -307,6 +307,23 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
     assert chosen("--label", "team=data") == [2, 1]
 
 
+def test_labels_of_a_file_are_those_of_its_runs_unless_others_are_given(folder: Path):
+    ran(f"{HELLO}labels: {{team: data, app.io/tier: 1}}\n", "--label", "team=web", "--label", "day=friday")
+
+    labels = {"app.io/tier": "1", "day": "friday", "team": "web"}
+    assert (
+        mulligan("list", "--json", "--label", "app.io/tier=1").json[0]["labels"],
+        chosen("--label", "team=data"),
+    ) == (
+        labels,
+        [],
+    )
+    shown = mulligan("show", 1, "--json").json
+    assert shown["labels"] == labels
+    with Service(find_home()) as service:
+        assert next(service.reader.events(1)).fact.labels == labels
+
+
 def test_runs_are_chosen_by_who_started_them_by_words_and_by_the_code_of_their_failure(folder: Path, monkeypatch):
     ran(HELLO, "-i", "region=Far East")
     monkeypatch.setenv("MULLIGAN_BY", "ann")

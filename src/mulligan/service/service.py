@@ -164,6 +164,12 @@ class Service:
         """The name under which changes are recorded."""
         return self.control.by
 
+    def in_the_name_of(self, by: str) -> Service:
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+        other = Service(self.home, by)
+        other.reader = self.reader
+        return other
+
     # -- starting runs -----------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -210,7 +216,10 @@ class Service:
         return self.control.start(prepared, driver, times=times, kept=kept, key=key)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
-        """The run with this key: a new one, unless there is one already. For callers that ask again."""
+        """The run with this key: a new one, unless there is one already. For callers that ask again.
+
+        `KeyMismatch` if that one is of another workflow, or has other inputs.
+        """
         return self.control.start_once(prepared, key)
 
     def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
@@ -225,7 +234,7 @@ class Service:
         return starting.detach(self.reader, run_id, asked=asked, wait=wait)
 
     def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-        """The run that was started with the key. `KeyUsed` where its inputs differ."""
+        """The run that was started with the key. `KeyMismatch` where its inputs differ."""
         return starting.find_existing_run(self.reader, prepared, key, used)
 
     def plan_fork(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.model.events import Entry, RunRevised
-from mulligan.core.model.workflow import END
+from mulligan.core.model.workflow import END, LABEL_CHARS_MAX
 from mulligan.core.state.state import FailureRecord
 
 # What a run can be found by, besides workflow, status and time.
@@ -19,7 +19,7 @@ AttributeKind = Literal["input", "label"]
 # kind, name, value
 Attribute = tuple[AttributeKind, str, str]
 # Longer values are not indexed.
-ATTRIBUTE_CHARS_MAX = 200
+ATTRIBUTE_CHARS_MAX = LABEL_CHARS_MAX
 # How much of a run can be found by its words: of one word, of one failure's message, and how many failures.
 WORD_CHARS_MAX, MESSAGE_CHARS_MAX, FAILURES_MAX = 40, 300, 10
 _WORD = re.compile(r"[^\W_]+")
