@@ -255,7 +255,7 @@ def test_labels_are_texts_for_all_runs() -> None:
             "the name 'a b' in 'labels' may contain only letters, digits, '_', '-', '.' and '/', at most 63",
         ),
         (f"{{a: {'x' * 201}}}", "the label 'a' must be one line of at most 200 characters"),
-        ("{%s}" % ", ".join(f"l{n}: x" for n in range(51)), "51 labels are too many: a run has at most 50"),
+        (f"{{{', '.join(f'l{n}: x' for n in range(51))}}}", "51 labels are too many: a run has at most 50"),
     ],
 )
 def test_a_label_that_no_run_could_have_is_refused(labels: str, message: str) -> None:

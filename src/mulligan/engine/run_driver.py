@@ -32,6 +32,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import follow
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from mulligan.language import check_recorded_inputs
