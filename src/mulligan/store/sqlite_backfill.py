@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import apsw
 
 from mulligan.store.backfill import FilledRun, StoredRun, backfill_search
 from mulligan.store.encoding import encoded
-from mulligan.store.sqlite_file import fetch_all
-from mulligan.store.sqlite_tickets import SQL
+from mulligan.store.statements import statements
+
+# Not those of `sqlite_tickets`, which imports the file that calls this module.
+SQL = statements("sqlite")
 
 
 def backfill(db: apsw.Cursor) -> None:
@@ -21,17 +24,20 @@ class _Tables:
     def __init__(self, db: apsw.Cursor) -> None:
         self._db = db
 
+    def _rows(self, name: str, *params: Any) -> list[Any]:
+        return self._db.execute(SQL[name], params).fetchall()
+
     def stored_runs(self, after: int, limit: int) -> list[StoredRun]:
-        rows = fetch_all(self._db, SQL["stored_runs"], after, limit)
+        rows = self._rows("stored_runs", after, limit)
         return [
             StoredRun(run_id, name, bool(failed), bool(child), first) for run_id, name, failed, child, first in rows
         ]
 
     def stored_attributes(self, run_ids: Collection[int]) -> list[tuple[int, str, str, str]]:
-        return fetch_all(self._db, SQL["stored_attributes"], _array(run_ids))
+        return self._rows("stored_attributes", _array(run_ids))
 
     def stored_failures(self, run_ids: Collection[int]) -> list[tuple[int, bytes]]:
-        return fetch_all(self._db, SQL["stored_failures"], _array(run_ids))
+        return self._rows("stored_failures", _array(run_ids))
 
     def fill(self, runs: Iterable[FilledRun]) -> None:
         filled = list(runs)
