@@ -25,6 +25,7 @@ from mulligan.language.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY
 from mulligan.language.shapes import (
     DURATION,
     FLAG,
+    LABEL,
     LIMIT,
     PLAIN,
     SIZE,
@@ -214,7 +215,10 @@ MAP = Record(
             is_required=True,
         ),
         "as": Key(TEXT, "the item's name (default item)"),
-        "max_parallel": Key(whole(1), "how many items run at the same time"),
+        "max_parallel": Key(
+            as_node(Either("a whole number or an expression", number=whole(1), text=EXPRESSION)),
+            "how many items run at the same time",
+        ),
         "filter": Key(as_node(CONDITION), "only items for which this is true"),
         "sort_by": Key(as_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
         "distinct": Key(as_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
@@ -363,6 +367,12 @@ WORKFLOW = Record(
     {
         "name": Key(TEXT, "its name (default: the name of the file)"),
         "description": Key(TEXT, "what it is for"),
+        "labels": Key(
+            MapOf(
+                LABEL, r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,62}", names="letters, digits, '_', '-', '.' and '/', at most 63"
+            ),
+            "labels of its runs, to find them with 'mulligan list --label'; 'run --label' adds to them",
+        ),
         "inputs": Key(
             MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
             "typed inputs",

@@ -156,3 +156,19 @@ def test_a_step_that_fails_fast_cancels_what_runs_beside_it_and_a_failure_that_i
         'cmds: ["exit 3"]}\n    next: {arcs: [{step: after, when: "{{ output.status == \'error\' }}"}]}',
     )
     assert mulligan("run", written(handled), "--json").json["status"] == "completed"
+
+
+def test_how_many_items_run_at_once_may_be_a_template_that_a_run_overrides():
+    text = newer("""
+        workload: {width: 2}
+        workflow:
+          - step: visit
+            loop: {in: [1, 2], iterator: n, spec: {mode: parallel, max_in_flight: "{{ (workload.width * 2) | int }}"}}
+            tool: {kind: python, input: {n: "{{ n }}"}, code: "result = n"}
+        """)
+
+    found = steps(text)["visit"]["map"]
+    assert found["max_parallel"] == "${steps.visit_items.output.result.max_in_flight}"
+    assert ran(text)["outputs"]["result"]["results"] == [1, 2]
+    failed = mulligan("run", "playbook.yaml", "--json", "-i", "width=0").json["steps"]["visit"]["failure"]
+    assert failed["message"] == "'max_parallel' gave 0, not a whole number of at least 1"

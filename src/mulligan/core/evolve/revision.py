@@ -195,7 +195,7 @@ def _without_policies(command: Command) -> Command:
 
 
 def _map_without_policies(listed: Map) -> Map:
-    return _replace(listed, max_parallel=None, lister=listed.lister and _without_policies(listed.lister))
+    return _replace(listed, max_parallel=None, parallel=None, lister=listed.lister and _without_policies(listed.lister))
 
 
 def _called_file(command: Command) -> str:

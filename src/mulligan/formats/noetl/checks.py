@@ -12,13 +12,32 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from jinja2 import Environment, TemplateSyntaxError
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import TemplateAssertionError
+from jinja2.nodes import EvalContextModifier, Impossible
 
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tools import Tool, input_of
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
-_JINJA = Environment(extensions=["jinja2.ext.do"])  # noqa: S701
+
+class _WithoutConstants(CodeGenerator):
+    """Calls no filter of a constant when it compiles, which could fill the memory of this process."""
+
+    def _output_child_to_const(self, *_: object) -> str:
+        raise Impossible
+
+    def visit_EvalContextModifier(self, node: EvalContextModifier, frame: Frame) -> None:  # noqa: N802
+        pass
+
+
+_JINJA = Environment(extensions=["jinja2.ext.do"], optimized=False)  # noqa: S701
+_JINJA.code_generator_class = _WithoutConstants
+# A shorter text cannot be nested too deep for Python, whose code Jinja2 makes of it.
+_DEEP_CHARS_MIN = 200
+_DEEP_CODE_CHARS_MIN = 900
+_TOO_DEEP = "it is nested too deep, or a calculation in it is too long"
 _NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
 # Keys that name the kind of a tool, in any dialect.
 _KINDS = ("kind", "type", "tool")
@@ -68,8 +87,16 @@ def _template(text: str) -> _Mistake | None:
         return None
     try:
         _JINJA.parse(text)
+        if len(text) > _DEEP_CHARS_MIN:
+            _JINJA.compile(text)
+    except TemplateAssertionError:
+        pass  # such as an unknown filter: it counts only where it is called
     except TemplateSyntaxError as wrong:
         return _Mistake(_in_our_style(wrong.message or "it cannot be read"), wrong.lineno)
+    except (RecursionError, MemoryError, SyntaxError):
+        return _Mistake(_TOO_DEEP, 0)
+    except (ValueError, OverflowError):
+        return _Mistake("a number in it is too long", 0)
     return None
 
 
@@ -84,12 +111,25 @@ def _without_values(code: str) -> str:
 def _python(code: str) -> _Mistake | None:
     """What is wrong with Python code. A `return` outside of functions is allowed."""
     try:
-        ast.parse(code)
+        tree = ast.parse(code)
     except SyntaxError as wrong:
         return _Mistake(_in_our_style(wrong.msg), wrong.lineno or 0)
+    except (RecursionError, MemoryError):
+        return _Mistake(_TOO_DEEP, 0)
     except ValueError as wrong:  # a NUL
         return _Mistake(_in_our_style(str(wrong)), 0)
-    return None
+    return _Mistake(_TOO_DEEP, 0) if len(code) > _DEEP_CODE_CHARS_MIN and _is_too_deep(tree) else None
+
+
+def _is_too_deep(tree: ast.Module) -> bool:
+    """Whether Python reads the code, but cannot compile it."""
+    try:
+        compile(tree, "<code>", "exec", dont_inherit=True)
+    except (RecursionError, MemoryError):
+        return True
+    except (SyntaxError, ValueError):
+        pass  # a `return` outside of functions is allowed
+    return False
 
 
 def _in_our_style(message: str) -> str:

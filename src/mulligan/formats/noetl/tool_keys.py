@@ -316,7 +316,7 @@ TOOLS: dict[str, Dialect] = {
     "playbook": _tool(
         "playbook",
         {
-            "path": "the other file: beside this one, or by its 'metadata.path' or name",
+            "path": "the other file: beside this one or in the catalogue, by its place or its 'metadata.path'",
             "version": "ignored: the file that is found",
             "return_step": "the step whose result is the result",
             "timeout": "the step's 'timeout', in seconds",

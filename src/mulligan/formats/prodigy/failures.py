@@ -338,7 +338,7 @@ def _uncapped_delays(form: Fields, retries: int, translation: Translation) -> li
         return [first * base**index for index in range(min(retries, 60))] + [first * base**60] * max(0, retries - 60)
     if kind == "fibonacci":
         return [first * figure for figure in fibonacci_numbers(retries)]
-    if kind == "custom" and options:
+    if kind == "custom" and options and options["delays"]:
         named = list(options["delays"])
         return (named + [named[-1]] * retries)[:retries]
     return [first] * retries

@@ -71,7 +71,10 @@ def _parse(code: str, filename: str) -> ast.Module:
 def invalid_code(error: BaseException) -> StepError:
     """The failure of code that Python cannot read."""
     line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-    reason = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deep"
+    if isinstance(error, RecursionError | MemoryError):
+        reason = "it is nested too deep, or a calculation in it is too long"
+    else:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
     return invalid_input(f"the Python code is invalid{line}: {reason}")
 
 

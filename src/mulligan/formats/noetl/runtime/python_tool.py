@@ -119,7 +119,7 @@ def _program(tree: ast.Module, filename: str, given: dict[str, Any]) -> tuple[Co
     is_wrapped = any(_returns(tree.body))
     try:
         return compile(_wrap(tree, given) if is_wrapped else tree, filename, "exec", dont_inherit=True), is_wrapped
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise invalid_code(error) from None
 
 
