@@ -21,6 +21,7 @@ NOETL = ActionPlugin(
         "seen": "the outputs of earlier steps, by name: {a: ${steps.a.output}}",
         "item": "in a loop: {name, value, index, length}; is_written, or of (a key of 'defaults'): it is from the file",
         "previous": "in a sequential loop: ${previous}; the item reads what the items before it have set",
+        "before": "in a list of tools that a called playbook divides: the results so far, [{result}, {name, result}]",
         "loop": "for a step that follows a loop: the output of the map",
         "set": "the values to set after a success: {ctx.x: …, vars.y: …}; templates",
         "cases": "what to do after which event: [{when, then}]",
