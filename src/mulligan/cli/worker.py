@@ -70,7 +70,7 @@ def _capacity(asked: HostCapacity | None, labels: str | None) -> Capacity:
     if not all(names):
         raise UsageRefused(f"'{labels}' contains an empty label", hint="write them like --labels a,b")
     found = capacity_for(asked)
-    return Capacity(found.cpus, found.memory, found.gpus, names)
+    return found.with_labels(names)
 
 
 def _describe(capacity: Capacity) -> str:

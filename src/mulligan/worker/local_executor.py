@@ -24,7 +24,7 @@ from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import SPAWNED, called_action
-from mulligan.worker.actions.called_actions import is_built_in
+from mulligan.worker.actions.called_actions import runs_own_code
 from mulligan.worker.background_jobs import BackgroundJobs
 from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.deadlines import seconds_left, with_local_deadline
@@ -95,6 +95,7 @@ class LocalExecutor:
         clock: Clock | None = None,
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
+        counts_waiting: bool = False,
     ) -> None:
         raise_fd_limit()
         self.name = name
@@ -112,7 +113,9 @@ class LocalExecutor:
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts)
         self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
-        self._resources = ResourcePool(cpus, memory, gpus, labels, environ=self._environment)
+        self._resources = ResourcePool(
+            cpus, memory, gpus, labels, environ=self._environment, counts_waiting=counts_waiting
+        )
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
         self._exit_reader = ExitReader(name, self._task_files, self._log_limit, self._programs)
@@ -333,7 +336,7 @@ class LocalExecutor:
                 self._children.retire(child)
                 continue
             running.child, running.pipes = child.key, child.pipes
-            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not is_built_in(lease.task))
+            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
             self._schedule_log_naming(running, now)
             self._wake_for(child_task.due)
             if lease.task.memory is not None:
