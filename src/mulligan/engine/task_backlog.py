@@ -19,7 +19,7 @@ class BacklogEntry(NamedTuple):
 
 
 class TaskBacklog:
-    """Two queues, numbered together: thousands of tasks that wait for another machine must not hide one that computes."""
+    """Two queues, numbered together: thousands of tasks that wait for another machine must not hide one other."""
 
     def __init__(self) -> None:
         self._computing: deque[BacklogEntry] = deque()
