@@ -1,10 +1,10 @@
 """Tasks that wait for another machine: queries at databases, and requests, beside an earlier source tree.
 
-    python bench/waiting.py [--queries 1000] [--requests 200] [--rounds 1] [--before OTHER/src]
+    python bench/waiting.py [--queries 1000] [--requests 200] [--answer 0.05] [--rounds 1] [--before OTHER/src]
 
 A map of queries at PostgreSQL and at SQLite, the same loop in a playbook of NoETL, and a map of requests to a server on
-loopback that answers after 50 ms. Each is one `mulligan run`, timed from outside, with the processor time of all its
-processes. Prints the cost of one item without that of a run with one item, and the ratio to the earlier tree.
+loopback that answers after `--answer` seconds. Each is one `mulligan run`, timed from outside, with the processor time
+of all its processes. Prints the cost of one item without that of a run with one item, and the ratio to the earlier tree.
 PostgreSQL is the one of `$MULLIGAN_TEST_POSTGRES`, otherwise a server of the tests.
 """
 
@@ -27,7 +27,6 @@ from typing import NamedTuple
 from mulligan.testing.postgres import own_server
 
 SRC = Path(__file__).parent.parent / "src"
-ANSWER_SECONDS = 0.05
 # NoETL's loop is slow enough in an earlier tree to be measured with fewer items.
 PLAYBOOK_SHARE = 5
 
@@ -84,7 +83,7 @@ def cases(queries: int, requests: int, url: str, address: str, folder: Path) -> 
             {"BENCH_DB": "-"},
         ),
         Case("NoETL's postgres", queries // PLAYBOOK_SHARE, "loop.yaml", PLAYBOOK, {"NOETL_DB": url}),
-        Case("http, 50 ms", requests, "web.yaml", mapped("web", f'http: {{url: "{address}"}}'), {"BENCH_DB": "-"}),
+        Case("http", requests, "web.yaml", mapped("web", f'http: {{url: "{address}"}}'), {"BENCH_DB": "-"}),
     ]
 
 
@@ -117,8 +116,10 @@ def per_item(src: Path, case: Case, folder: Path, rounds: int) -> Spent:
 
 
 class _Slow(BaseHTTPRequestHandler):
+    answer_seconds = 0.0
+
     def do_GET(self) -> None:
-        time.sleep(ANSWER_SECONDS)
+        time.sleep(self.answer_seconds)
         self.send_response(200)
         self.send_header("content-length", "2")
         self.end_headers()
@@ -129,7 +130,8 @@ class _Slow(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def slow_server() -> Iterator[str]:
+def slow_server(answer_seconds: float) -> Iterator[str]:
+    _Slow.answer_seconds = answer_seconds
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Slow)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -151,17 +153,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--answer", type=float, default=0.05, help="how long the server takes, in seconds")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", default="", help="only cases whose name has this text")
     parser.add_argument("--before", type=Path, help="the source tree to compare with")
     asked = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER", "/var/tmp")) as name,
         database() as url,
-        slow_server() as address,
+        slow_server(asked.answer) as address,
     ):
         print("| one item | items | ms | cpu ms | before ms | before cpu ms | faster | cpu |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|")
         for case in cases(asked.queries, asked.requests, url, address, Path(name)):
+            if asked.only not in case.name:
+                continue
             now = per_item(SRC, case, Path(name), asked.rounds)
             line = f"| {case.name} | {case.items:,} | {now.seconds * 1000:.1f} | {now.cpu * 1000:.1f} |"
             if asked.before:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Secret
 from mulligan.worker.databases import kept_connections
 from mulligan.worker.databases.kept_connections import CONNECTIONS_MAX, KEPT, KeptConnections
 from mulligan.worker.databases.postgres import open_session
@@ -204,3 +206,48 @@ def test_a_child_keeps_its_connection_for_a_moment_and_closes_it_when_it_is_idle
     with psycopg.connect(schema_url, autocommit=True) as watching:
         query = "select count(*) from pg_stat_activity where pid = %s"
         wait_for(lambda: (work.executor.collect(0.05), watching.execute(query, [pids[0]]).fetchone() == (0,))[1])
+
+
+# -- steps of a playbook
+
+
+def noetl(work: Work, tool: dict[str, Any], url: str, name: str = "run_without_code") -> Any:
+    """A step of a playbook that reads a secret: the address of its database."""
+    params = {
+        "call": f"mulligan.formats.noetl.runtime:{name}",
+        "package": "mulligan",
+        "args": {"tool": tool, "auth": {"pg": {"${}": "pg"}}},
+    }
+    late = {"pg": [{"secret": "secrets.pg"}]}
+    report = work.run(work.lease("noetl", params, secrets={"pg": Secret(env="KEPT_PG")}, late=late))
+    return report.output["result"] if report.output else report.outcome.reported[0]["message"]
+
+
+@pytest.fixture
+def known_url(schema_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("KEPT_PG", schema_url)
+    return schema_url
+
+
+def test_steps_of_a_playbook_without_code_share_a_child_and_its_connection(known_url: str, tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    query = {"kind": "postgres", "auth": "pg", "query": ME}
+
+    first, second = (noetl(work, query, known_url)["rows"][0]["me"] for _ in range(2))
+    code = "import os, sys\nresult = [os.getpid(), 'psycopg' in sys.modules]"
+    found = [noetl(work, {"kind": "python", "code": code}, known_url, "run") for _ in range(2)]
+
+    assert first == second
+    # Code that may know the secret has a process that runs nothing else, before or after.
+    assert found[0][0] != found[1][0]
+    assert [loaded for _, loaded in found] == [False, False]
+    work.close()
+
+
+def test_code_is_refused_in_a_process_that_keeps_connections(known_url: str, tmp_path: Path) -> None:
+    work = Work(tmp_path)
+
+    for kind in ("python", "shell"):
+        message = noetl(work, {"kind": kind, "code": "result = 1", "cmds": ["true"]}, known_url)
+        assert message == f"the tool '{kind}' cannot run in a process that keeps connections"
+    work.close()
