@@ -4,7 +4,7 @@
 
 A map of queries at PostgreSQL and at SQLite, the same loop in a playbook of NoETL, and a map of requests to a server on
 loopback that answers after `--answer` seconds. Each is one `mulligan run`, timed from outside, with the processor time
-of all its processes. Prints the cost of one item without that of a run with one item, and the ratio to the earlier tree.
+of all its processes. Prints the cost of one item, without that of a run with one item, and the ratio to that tree.
 PostgreSQL is the one of `$MULLIGAN_TEST_POSTGRES`, otherwise a server of the tests.
 """
 
