@@ -125,9 +125,10 @@ class FormatPlugin:
 
     `recognize(root)` says whether the tree of a file is that of a file of the system. `translate(root, translation)`
     makes the tree of a Mulligan workflow of it. `syntaxes` maps the ending of a file name to the function that parses
-    such files where they are not YAML or JSON: `parse(source)` returns the tree. `log(entries)` yields the events of a
-    run as the system would have written them, as JSON values. All functions are given by name, and imported when they
-    are needed. `install` is what to install where a module that they need is missing.
+    such files where they are not YAML or JSON: `parse(source)` returns the tree. `yaml(source)` parses its YAML files
+    where they are not to be read as YAML 1.2. `log(entries)` yields the events of a run as the system would have
+    written them, as JSON values. All functions are given by name, and imported when they are needed. `install` is what
+    to install where a module that they need is missing.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class FormatPlugin:
         recognize: str,
         translate: str,
         syntaxes: Mapping[str, str] | None = None,
+        yaml: str | None = None,
         log: str | None = None,
         install: str = "",
     ) -> None:
@@ -146,6 +148,7 @@ class FormatPlugin:
         self.recognize = _checked_call(recognize)
         self.translate = _checked_call(translate)
         self.syntaxes = {suffix.lower(): _checked_call(call) for suffix, call in (syntaxes or {}).items()}
+        self.yaml = None if yaml is None else _checked_call(yaml)
         self.log = None if log is None else _checked_call(log)
         self.install = install
         if wrong := [suffix for suffix in self.syntaxes if not suffix.startswith(".")]:

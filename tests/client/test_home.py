@@ -236,6 +236,20 @@ def test_a_run_is_paused_and_resumed():
     assert run.resume().status == "completed"
 
 
+def test_a_run_is_resumed_for_one_step_after_the_other():
+    run = mulligan.open().start(good().step("t", needs=["s"], shell="true"))
+    run.pause()
+
+    stepped = run.resume(steps=1, reason="look")
+    assert (stepped.status, stepped.reason) == ("paused", "1 step ran, as asked")
+    assert [one.status for one in run.steps.values()][:2] == ["completed", "ready"]
+    for wrong in ({"steps": 0}, {"step": "t", "steps": 1}):
+        with pytest.raises(InputInvalid, match="`steps` is how many"):
+            run.resume(**wrong)
+
+    assert run.resume(steps=1).status == "completed"
+
+
 def test_a_step_is_paused_and_resumed():
     run = mulligan.run(asking().step("s", needs=["ask"], shell="true"))
     run.pause("s")

@@ -110,6 +110,9 @@ def test_nothing_is_created_if_the_workflow_or_its_inputs_are_refused(folder: Pa
         ({"name": "Ada", "times": "many"}, "input 'times' is 'many', a whole number such as 3 is expected", ""),
         ({"name": "Ada", "inputs": {"name": "Ada"}}, "input 'name' is given twice", "as a keyword or in inputs"),
         ({"name": "Ada", "parallel": 0}, "parallel must be a whole number, at least 1, not 0", "inputs={'parallel': …"),
+        ({"name": "Ada", "gpus": True}, "gpus must be a whole number, at least 0, not True", "inputs={'gpus': …"),
+        ({"name": "Ada", "memory": 0}, "memory must be a size, not 0", "'4GiB', or in bytes"),
+        ({"name": "Ada", "memory": "lots"}, "'lots' is not a size", "write it like"),
         ({"name": "Ada", "key": 3}, "key must be a text, not 3", "inputs={'key': …}"),
         # Otherwise `key=os.environ.get("DAY", "")` would do the work twice.
         ({"name": "Ada", "key": ""}, "key is empty", "leave it out to start a run without a key"),
@@ -130,6 +133,19 @@ def test_a_wrong_input_or_option_is_refused_with_what_to_write(given: dict[str, 
     assert hint in refused.value.hint
     # A traceback shows the notes below the message.
     assert [refused.value.hint] * bool(refused.value.hint) == getattr(refused.value, "__notes__", [])
+
+
+def test_a_run_remembers_the_capacity_that_it_was_started_with():
+    flow = Workflow("train").step("fit", shell="test -e mended", resources={"gpus": 3, "memory": "2TiB"})
+    with pytest.raises(InputInvalid, match="asks for"):
+        mulligan.run(flow, memory="1TiB", gpus=3)
+
+    run = mulligan.run(flow, memory="2TiB", gpus=3)
+    assert run.status == "failed"
+    Path("mended").touch()
+
+    # Another program finds the run and continues it: this machine has no such capacity.
+    assert mulligan.open().get(run.id).retry().status == "completed"
 
 
 def test_inputs_with_the_names_of_options_go_into_inputs():

@@ -16,7 +16,7 @@ from mulligan.errors import InputInvalid, MulliganError
 from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
-    from mulligan.service import Driver, Service
+    from mulligan.service import Capacity, Driver, HostCapacity, Service
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT = "10m"
@@ -25,7 +25,8 @@ WAIT = "10m"
 class DrivingOptions(NamedTuple):
     """How a run is driven here, and shown."""
 
-    parallel: int | None = None
+    # What replaces the capacity of this machine, and what the run was started with.
+    capacity: HostCapacity | None = None
     wait_seconds: float = 600.0
     show: bool | None = None
 
@@ -34,14 +35,33 @@ DEFAULT_OPTIONS = DrivingOptions()
 
 
 def read_options(
-    parallel: int | None = None, wait: str | float | timedelta = WAIT, show: bool | None = None
+    parallel: int | None = None,
+    memory: str | int | None = None,
+    gpus: int | None = None,
+    wait: str | float | timedelta = WAIT,
+    show: bool | None = None,
 ) -> DrivingOptions:
     """The options as a program gives them, checked."""
-    if parallel is not None and (not isinstance(parallel, int) or isinstance(parallel, bool) or parallel < 1):
-        raise InputInvalid(f"parallel must be a whole number, at least 1, not {parallel!r}", hint=_as_input("parallel"))
     if show not in (None, True, False):
         raise InputInvalid(f"show must be True, False or None, not {show!r}", hint=_as_input("show"))
-    return DrivingOptions(parallel, read_seconds(wait), show)
+    return DrivingOptions(_read_capacity(parallel, memory, gpus), read_seconds(wait), show)
+
+
+def _read_capacity(parallel: int | None, memory: str | int | None, gpus: int | None) -> HostCapacity | None:
+    """What replaces the capacity of this machine; None if nothing does."""
+    if parallel is memory is gpus is None:
+        return None
+    for name, number, least in (("parallel", parallel, 1), ("gpus", gpus, 0)):
+        if number is not None and not _is_whole(number, least):
+            raise InputInvalid(f"{name} must be a whole number, at least {least}, not {number!r}", hint=_as_input(name))
+    if memory is not None and not isinstance(memory, str) and not _is_whole(memory, 1):
+        raise InputInvalid(f"memory must be a size, not {memory!r}", hint="write it like '4GiB', or in bytes")
+    size = services.parse_size(memory) if isinstance(memory, str) else memory
+    return services.HostCapacity(parallel, size, gpus)
+
+
+def _is_whole(number: object, least: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 def read_seconds(value: str | float | timedelta) -> float:
@@ -59,8 +79,16 @@ def _as_input(name: str) -> str:
     return f"if '{name}' is an input of the workflow, give it as inputs={{'{name}': …}}"
 
 
-def drive(session: Session, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+def drive(
+    session: Session,
+    begin: Callable[[Service, Driver], int],
+    options: DrivingOptions,
+    *,
+    like_run: int | None = None,
+) -> int:
     """Drive the run that `begin` starts or finds, and return its number.
+
+    It has the capacity of the options, otherwise that with which `like_run` was started.
 
     A signal that interrupts it is passed on to the program after the run is left in order: Ctrl-C raises
     `KeyboardInterrupt` here, as it would have without us, and the run can be resumed.
@@ -74,7 +102,12 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
 
     try:
         with session.service() as service:
-            interrupted_by = _drive(session, service, begin_noted, options)
+            capacity = (
+                services.capacity_for(options.capacity)
+                if like_run is None
+                else service.capacity_of(like_run, options.capacity)
+            )
+            interrupted_by = _drive(session, service, begin_noted, capacity, options)
         if interrupted_by:
             signal.raise_signal(interrupted_by)
     except KeyboardInterrupt as interrupt:
@@ -84,9 +117,14 @@ def drive(session: Session, begin: Callable[[Service, Driver], int], options: Dr
     return run_id
 
 
-def _drive(session: Session, service: Service, begin: Callable[[Service, Driver], int], options: DrivingOptions) -> int:
+def _drive(
+    session: Session,
+    service: Service,
+    begin: Callable[[Service, Driver], int],
+    capacity: Capacity,
+    options: DrivingOptions,
+) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
-    capacity = services.machine(options.parallel)
     display = choose_display(options.show, service, session, capacity.cpus)
     if display is not None:
         begin_here = partial(begin, service)

@@ -19,7 +19,7 @@ from mulligan.errors import InputInvalid, KeyUsed
 from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
-    from mulligan.service import PendingEntry, Prepared, WorkerLine
+    from mulligan.service import HostCapacity, PendingEntry, Prepared, WorkerLine
 
 Status = Literal["running", "paused", "completed", "failed", "cancelled", "open", "ended"]
 # What `home.runs(status=…)` accepts, and the statuses in the store that each means.
@@ -70,6 +70,8 @@ class Home:
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
         parallel: int | None = None,
+        memory: str | int | None = None,
+        gpus: int | None = None,
         wait: str | float | timedelta = WAIT,
         changed_only: bool = False,
         force: Iterable[str] = (),
@@ -79,8 +81,10 @@ class Home:
     ) -> Run:
         """Run a workflow to its end in this process. Returns the run, also if it failed: see `mulligan.run`."""
         with ExplainedErrors():
-            options = read_options(parallel, wait, show)
-            prepared = _prepare(flow, inputs, given, labels, changed_only=changed_only, force=force)
+            options = read_options(parallel, memory, gpus, wait, show)
+            prepared = _prepare(
+                flow, inputs, given, labels, changed_only=changed_only, force=force, capacity=options.capacity
+            )
             checked_key = _read_key(key)
         found = Run(self._session, self._run(prepared, checked_key, options), options, is_driven_here=True)
         return found.raise_for_status() if check else found
@@ -94,7 +98,7 @@ class Home:
                 record = service.wait_for_driver(run_id)
         if record.status in (*RUN_ENDED, "paused"):
             return run_id
-        return drive(self._session, lambda service, driver: run_id, options)
+        return drive(self._session, lambda service, driver: run_id, options, like_run=run_id)
 
     def start(
         self,
@@ -219,6 +223,8 @@ def run(
     key: str | None = None,
     labels: Mapping[str, str] | None = None,
     parallel: int | None = None,
+    memory: str | int | None = None,
+    gpus: int | None = None,
     wait: str | float | timedelta = WAIT,
     changed_only: bool = False,
     force: Iterable[str] = (),
@@ -244,6 +250,7 @@ def run(
     - `key`: start the run only once. The same key gives the same run, which is waited for or continued.
     - `labels`: to find the run with `home.runs(labels=…)`.
     - `parallel`: how many steps run at once, by default one per processor.
+    - `memory` ("64GiB") and `gpus`: what steps may use, by default all of this machine. The run remembers all three.
     - `wait`: how long to wait for a timer if everything else waits for a person.
     - `changed_only`: steps that are up to date take their results from earlier runs, except those in `force`.
     - `by`: the name that is recorded.
@@ -256,6 +263,8 @@ def run(
         key=key,
         labels=labels,
         parallel=parallel,
+        memory=memory,
+        gpus=gpus,
         wait=wait,
         changed_only=changed_only,
         force=force,
@@ -280,6 +289,7 @@ def _prepare(
     *,
     changed_only: bool,
     force: Iterable[str],
+    capacity: HostCapacity | None = None,
 ) -> Prepared:
     for option, one in (("inputs", inputs), ("labels", labels)):
         if one is not None and not isinstance(one, Mapping):
@@ -287,7 +297,7 @@ def _prepare(
     for label, text in (labels or {}).items():
         if not isinstance(label, str) or not isinstance(text, str):
             raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
-    workflow, file = find_workflow(flow)
+    workflow, file = find_workflow(flow, {**(inputs or {}), **given})
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
     every = plain_inputs({**(inputs or {}), **given})
@@ -300,6 +310,7 @@ def _prepare(
             labels=labels or {},
             changed_only=changed_only,
             forced=_words(force),
+            capacity=capacity,
         )
     except InputInvalid as error:
         wrong = error.data.get("input")

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
@@ -31,7 +32,6 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import follow
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
@@ -365,7 +365,6 @@ class RunDriver:
         run, record = self.state.run, self.record
         if record.parent_run_id is None:
             return
-        failures = tuple(found.failure for found in unhandled(self.state))
         status: Any = run.status
         report = r.ChildEnded(
             at=now,
@@ -374,8 +373,9 @@ class RunDriver:
             child_run_id=run.run_id,
             status=status,
             outputs=run.outputs,
-            failures=failures,
+            failures=failures_of_child(self.state),
             usage=run.spent.as_usage,
+            reason=run.reason,
         )
         pending.outgoing.append((record.parent_run_id, report))
 

@@ -33,6 +33,7 @@ FORMATS = {
         "NoETL",
         recognize="mulligan.formats.recognition:is_noetl",
         translate="mulligan.formats.noetl.workflow:translate",
+        yaml="mulligan.formats.noetl.yaml_1_1:parse",
         log="mulligan.formats.noetl.log:noetl_events",
         install="mulligan[noetl]",
     ),

@@ -477,7 +477,7 @@ _Rule = Callable[[StoryWriter, Any, datetime], _Sentence | None]
 _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
     e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
-    e.RunResumed: lambda t, f, at: ("", f"resumed{_by(f)}", "plain"),
+    e.RunResumed: lambda t, f, at: ("", f"resumed{_for_steps(f)}{_by(f)}", "plain"),
     e.StepPaused: lambda t, f, at: (f.step, f"paused{_by(f)}", "wait"),
     e.StepResumed: lambda t, f, at: (f.step, f"resumed{_by(f)}", "plain"),
     e.RunStopping: _stopping,
@@ -548,6 +548,10 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.UndoStarted: lambda t, f, at: iter([(f.step, "undo started", "try")]),
     e.ReportRefused: lambda t, f, at: iter([(f.place, f"late report on attempt {f.attempt} ignored", "plain")]),
 }
+
+
+def _for_steps(fact: e.RunResumed) -> str:
+    return f" for {pluralize(fact.steps, 'step')}" if fact.steps else ""
 
 
 def _by(fact: Any) -> str:

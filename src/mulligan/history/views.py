@@ -354,8 +354,10 @@ def _of_place(state: State, place: Place) -> Wait:
 
 
 def _of_ready(state: State, place: Place) -> Wait:
-    if is_on_hold(state, place):
-        step = state.step_of(place)
+    step = state.step_of(place)
+    if step.pause is None and is_on_hold(state, place):
+        return Wait("pause", "a person to resume the run for more steps", place.key, place.attempt)
+    if step.pause is not None and is_on_hold(state, place):
         name = "it" if place is step else f"step '{step.key}'"
         text = f"a person to resume {name} (paused{describe_pause(step)})"
         return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)

@@ -423,9 +423,9 @@ class RunControl:
             self.reader.refuse_unknown(run_id, place)
             raise
 
-    def lift_pause(self, run_id: int) -> None:
-        """Let a paused run continue."""
-        self.send(run_id, r.ResumeRequested(_now(), self.by))
+    def lift_pause(self, run_id: int, reason: str = "", steps: int = 0) -> None:
+        """Let a paused run continue; with `steps`, also one that is not paused, until so many steps have run."""
+        self.send(run_id, r.ResumeRequested(_now(), self.by, reason, steps=steps))
 
     def send(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, wait for the answer, and raise if it was refused."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from mulligan.formats import translation
 from mulligan.formats.noetl.workflow import translate
-from mulligan.language.document import parse
+from mulligan.formats.noetl.yaml_1_1 import parse
 from mulligan.language.nodes import Source, plain
 
 from ...faces.commands import mulligan

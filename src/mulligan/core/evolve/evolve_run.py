@@ -29,7 +29,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
-from mulligan.core.state.held_steps import held_places
+from mulligan.core.state.held_steps import begin_stepping, held_places, release
 from mulligan.core.state.state import (
     NO_CLIMB,
     FailureRecord,
@@ -125,11 +125,13 @@ def _run_resumed(state: State, fact: e.RunResumed, entry: e.Entry) -> None:
     run = state.run
     run.due = fact.due
     _lift_pause(run)
+    if fact.steps:
+        begin_stepping(state, fact.steps, fact.released)
 
 
 def _lift_pause(run: Run) -> None:
     """Clear everything that belongs to a pause."""
-    run.paused_at, run.reason, run.held, run.unstarted = None, "", (), ()
+    run.paused_at, run.reason, run.held, run.unstarted, run.stepping = None, "", (), (), None
 
 
 def _step_paused(state: State, fact: e.StepPaused, entry: e.Entry) -> None:
@@ -142,6 +144,8 @@ def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
     step, run = state.touch(fact.step), state.run
     step.pause = None
     run.paused_steps = tuple(name for name in run.paused_steps if name != fact.step)
+    if step.is_active:
+        release(state, step)
     if run.status == "paused":
         # They start when the run is resumed.
         own = (place.key for place in held_places(state, step) if is_engine_action(place.spec))
@@ -211,7 +215,7 @@ def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
     move_run(state, fact)
     _resume_all_steps(state)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
-    state.run.paused_at, state.run.held = None, ()
+    state.run.paused_at, state.run.held, state.run.stepping = None, (), None
 
 
 def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
@@ -239,6 +243,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.arrival, place.queue = place.queue[0], place.queue[1:]
     if fact.step != END:
         reopen_arrivals(state, fact.step)
+        release(state, place)
 
 
 def _keeps_items(state: State, place: Place) -> bool:

@@ -14,7 +14,7 @@ from mulligan.core.model.events import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
 from mulligan.core.model.paths import folder_of, literal_prefix
-from mulligan.core.model.place_keys import file_name
+from mulligan.core.model.place_keys import file_name, item_key
 from mulligan.core.model.workflow import AGENT, END, Action, Command, Expression, Template
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
@@ -238,7 +238,7 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
-    """Add the item and `index` if the place is inside a map. The evaluator provides `env` and `secrets`."""
+    """Add the item, `index` and `previous` if the place is inside a map. The evaluator provides `env` and `secrets`."""
     for above in state.ancestors(place):
         if above.role == "item":
             step = state.step(above.parent)
@@ -247,7 +247,18 @@ def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> N
                 found[root] = above.index
             elif step.map and root == step.map.name and items:
                 found[root] = items.values[above.index]
+            elif root == "previous":
+                found[root] = previous_output(state, above)
             return
+
+
+def previous_output(state: State, item: Place) -> Any:
+    """`previous`: the output of the nearest item before this one that completed; null if there is none."""
+    for index in range(item.index - 1, -1, -1):
+        before = state.places.get(item_key(item.parent, index))
+        if before is not None and before.status == "completed":
+            return before.output
+    return None
 
 
 def attempt_number(state: State, place: Place) -> int:

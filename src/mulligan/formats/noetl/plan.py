@@ -92,7 +92,9 @@ class Plan:
         for step in self._steps:
             if step.tools.child is not None:
                 with self._source.noting:
-                    found[step.name] = read_call(step.tools.child, step.input, self._source)
+                    found[step.name] = read_call(
+                        step.tools.child, step.input, self._credentials.workload, self._translation
+                    )
         self._warn_about_waiting(found)
         return found
 
@@ -111,7 +113,7 @@ class Plan:
     def _parts(self, step: Step, own: str, names: Names) -> Parts:
         entry = route = own
         call = self._calls.get(step.name)
-        if step.loop is not None and not _is_written_out(step.loop.over):
+        if step.loop is not None and (step.loop.parallel is not None or not _is_written_out(step.loop.over)):
             entry = names.fit(f"{own}_items")
         elif step.loop is None and call is not None and call.is_rendered:
             entry = names.fit(f"{own}_input")
@@ -174,10 +176,15 @@ class Plan:
         loop = step.loop
         assert loop is not None
         items: Any = f"{output_of(names.entry)}.result"
+        max_parallel: Any = loop.max_parallel
         if names.entry != names.own:
-            action = self._action(step, names.entry, render=foreign(loop.over))
+            rendered = foreign(loop.over)
+            if loop.parallel is not None:
+                max_parallel, items = f"${{{items}.max_in_flight}}", f"{items}.items"
+                rendered = made({"items": rendered, "max_in_flight": foreign(loop.parallel)}, loop.over)
+            action = self._action(step, names.entry, render=rendered)
             body = {"description": f"the items of '{step.name}'", "noetl": action}
-            self._put(names.entry, step, body, action, loop.over, next=[names.own])
+            self._put(names.entry, step, body, action, loop.over, loop.parallel, next=[names.own])
         else:
             items = foreign(loop.over)
         item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
@@ -186,9 +193,9 @@ class Plan:
         commands, inner, reads = self._commands(step, item)
         mapped = {
             "over": f"${{{items}}}" if isinstance(items, str) else items,
-            "max_parallel": loop.max_parallel,
+            "max_parallel": max_parallel,
             "max_items": loop.max_items,
-            "on_item_failure": {"best_effort": "collect", "fail_fast": "stop"}.get(step.after_failure),
+            "on_item_failure": _after_failed_item(step),
         }
         body = {**self._description(step), "map": mapped, "do": commands}
         self._put(names.own, step, body, inner, *reads, next=[names.route])
@@ -205,39 +212,29 @@ class Plan:
         self, step: Step, item: dict[str, Any]
     ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
         """The commands for each item; the actions among them, and what these read."""
-        own_set = step.set if _is_of_items(step) else None
         call = self._calls.get(step.name)
+        place = {"item": item, "previous": "${previous}" if _passes_values_on(step) else None}
+        after = {"set": _copied(step.set_of_items), "cases": [foreign(case) for case in step.item_cases] or None}
         if call is None:
-            cases = [foreign(case) for case in step.item_cases] or None
-            given = {"tool": self._tool(step), "input": _copied(step.input), "set": _copied(own_set), "cases": cases}
-            action = self._action(step, "", item=item, **given)
+            action = self._action(step, "", tool=self._tool(step), input=_copied(step.input), **place, **after)
             return (
                 [{"noetl": action, **self._timeout_and_retry(step)}],
                 (action,),
-                [*self._texts(step), own_set, *step.item_cases],
+                [*self._texts(step), *step.item_cases],
             )
-        if not call.is_rendered and not step.item_cases:
-            return [{"workflow": call.action("")}], (), []
-        return self._calling_commands(step, call, item)
-
-    def _calling_commands(
-        self, step: Step, call: Call, item: dict[str, Any]
-    ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
-        """The commands for a child run of an item: its inputs, the run, and the cases for its result."""
-        rendering = self._action(step, "", render=call.rendered, item=item) if call.is_rendered else None
+        rendering = self._action(step, "", **call.rendering, **place) if call.is_rendered else None
         commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
-        if step.item_cases:
-            cases = [foreign(case) for case in step.item_cases]
-            ending = self._action(step, "", result=f"${{{call.result_in('output')}}}", item=item, cases=cases)
-            commands.append({"noetl": ending})
+        if step.acts_after_items:
+            result = f"${{{call.result_in('output')}}}"
+            commands.append({"noetl": self._action(step, "", result=result, **place, **after)})
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-        return commands, actions, [call.rendered if call.is_rendered else None, *step.item_cases]
+        return commands, actions, [*call.reads, step.set_of_items, *step.item_cases]
 
     def _results(self, step: Step, names: Parts) -> str:
         """The output of the map, with the result of each child run as the result of its item."""
         call, output = self._calls.get(step.name), output_of(names.own)
-        if call is None or step.item_cases:
+        if call is None or step.acts_after_items:
             return output  # each is an envelope
         given = f"r == null ? null : {call.result_in('r')}"
         kept = ", ".join(f'"{key}": {output}.{key}' for key in ("total", "succeeded", "failed", "failures"))
@@ -248,9 +245,9 @@ class Plan:
         if call is None:
             return  # the problem was noted
         if call.is_rendered:
-            action = self._action(step, names.entry, render=call.rendered)
+            action = self._action(step, names.entry, **call.rendering)
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
-            self._put(names.entry, step, body, action, call.rendered, next=[names.own])
+            self._put(names.entry, step, body, action, *call.reads, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
         body = {**self._description(step), "workflow": call.action(inputs), **self._timeout_and_retry(step)}
         self._put(names.own, step, body, (), next=[names.route])
@@ -258,7 +255,7 @@ class Plan:
 
     def _add_gathering(self, step: Step, names: Parts, **given: Any) -> None:
         """Add the step that collects the results of a loop or a child run, and routes on."""
-        own_set = None if step.loop is not None and _is_of_items(step) else step.set
+        own_set = step.set
         action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
         body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._after_arcs(step)}
         reads = (own_set, *step.router.cases, *_conditions(step.router))
@@ -289,6 +286,8 @@ class Plan:
             one["auth"] = self._auth(step, reads)
             if one.get("tool") is not None or one.get("cases"):
                 one |= self._trust(step, reads, one.get("item"))
+        if step.after_failure == "fail_fast":
+            body = {**body, "fail_fast": True}
         self._at[name] = PlannedStep(name, step.at, body, actions, reads, next)
         self.planned.append(self._at[name])
 
@@ -311,10 +310,22 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "derived", "seen", "auth")
+        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous")
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.name if place != step.name else None
-        words = ("name", *order, "set", "cases", "next", "defaults", "trust_templates")
+        words = (
+            "name",
+            *order,
+            "workload",
+            "derived",
+            "seen",
+            "auth",
+            "set",
+            "cases",
+            "next",
+            "defaults",
+            "trust_templates",
+        )
         return {key: keys.get(key) for key in words}
 
     def _tool(self, step: Step) -> Node | None:
@@ -341,7 +352,7 @@ class Plan:
         return {"defaults": {key: node for key, node in found.items() if not has_templates(node)} or None}
 
     def _texts(self, step: Step) -> tuple[Node | None, ...]:
-        return (step.tools.node, step.input, step.set, *step.router.cases, *_conditions(step.router))
+        return (step.tools.node, step.input, step.set, step.set_of_items, *step.router.cases, *_conditions(step.router))
 
     def _description(self, step: Step) -> dict[str, Any]:
         own = self.names[step.name].own
@@ -406,7 +417,9 @@ class Plan:
 def _writes_programs(step: Step) -> bool:
     """Whether its commands, queries, or names of tables or scripts may contain templates."""
     kinds = {tool.kind for tool in step.tools.all}
-    return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
+    if not _PROGRAMS.isdisjoint(kinds) or any(has_templates(tool.node.get("code")) for tool in step.tools.all):
+        return True
+    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
 
 
 def _keys(step: Step) -> tuple[Node | None, ...]:
@@ -456,9 +469,15 @@ def _is_written_out(over: Node) -> bool:
     return isinstance(over, Sequence) and not has_templates(over)
 
 
-def _is_of_items(step: Step) -> bool:
-    """Whether `set` of a loop is for each item, and not for the whole loop."""
-    return step.loop is not None and not {"iter", step.loop.iterator}.isdisjoint(words(step.set))
+def _passes_values_on(step: Step) -> bool:
+    """Whether an item of a loop reads what the items before it have set."""
+    return step.loop is not None and step.loop.max_parallel == 1 and step.sets_in_items
+
+
+def _after_failed_item(step: Step) -> str | None:
+    """What a failed item means for the others. Where they read what it sets, those after it wait for its retry."""
+    modes = {"best_effort": "collect", "fail_fast": "stop"}
+    return modes.get(step.after_failure) or ("stop" if _passes_values_on(step) else None)
 
 
 def _length(items: Any) -> Any:

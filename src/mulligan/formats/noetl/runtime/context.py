@@ -34,6 +34,7 @@ class Context:
         derived: dict[str, Any] | None = None,
         seen: dict[str, Any] | None = None,
         item: dict[str, Any] | None = None,
+        previous: dict[str, Any] | None = None,
         auth: dict[str, Any] | None = None,
         input: dict[str, Any] | None = None,
         defaults: dict[str, Any] | None = None,
@@ -45,8 +46,9 @@ class Context:
         self._workload = self._with_derived(_mark_defaults(workload or {}, defaults or {}), derived or {})
         self._seen = seen or {}
         self._item = _mark_item(item or {}, defaults or {})
-        before = versions.merge_entries(_entries(envelope) for envelope in self._seen.values())
-        self._settings = Settings(before, self.step, self._item.get("index", 0))
+        passed_on = _entries(previous)
+        before = versions.merge_entries([*map(_entries, self._seen.values()), passed_on])
+        self._settings = Settings(before, self.step, self._item.get("index", 0), passed_on)
         self._iter = self._of_item()
         self._own: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
@@ -55,7 +57,7 @@ class Context:
 
     @property
     def set_here(self) -> versions.Entries:
-        """The values that this step set, for its envelope."""
+        """The values that this step set, for its envelope; in a loop also those that earlier items passed on."""
         return self._settings.own
 
     def names(self, **now: Any) -> dict[str, Any]:

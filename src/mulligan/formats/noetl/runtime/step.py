@@ -7,6 +7,7 @@ from typing import Any
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import failures
 from mulligan.formats.noetl.runtime.context import Context, result_of
+from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.pipeline import (
     failed_attempts,
     final_failure,
@@ -18,7 +19,7 @@ from mulligan.formats.noetl.runtime.pipeline import (
 )
 from mulligan.formats.noetl.runtime.policy import Decision
 from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from mulligan.formats.noetl.runtime.templates import render_value
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
 from mulligan.formats.noetl.runtime.tools import refuse_code
 from mulligan.worker.databases.kept_connections import KEPT
 
@@ -30,6 +31,7 @@ def run(
     *,
     tool: Any = None,
     render: Any = _ABSENT,
+    pinned: dict[str, str] | None = None,
     result: Any = _ABSENT,
     loop: dict[str, Any] | None = None,
     set: dict[str, Any] | None = None,
@@ -46,6 +48,7 @@ def run(
     if loop is not None:
         result = _collect_results(loop, context)
     elif render is not _ABSENT:
+        _refuse_other_playbook(pinned, context)
         result = render_value(render, context.names())
     if result is not _ABSENT:
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
@@ -61,6 +64,16 @@ def run_without_code(**keys: Any) -> dict[str, Any]:
     """Run a step that has no tool with code. Its process may keep a connection for the next such step."""
     with refuse_code(), KEPT.keep_connections():
         return run(**keys)
+
+
+def _refuse_other_playbook(pinned: dict[str, str] | None, context: Context) -> None:
+    """Refuse to call the pinned playbook where its path is another one now."""
+    if pinned is None:
+        return
+    path = render_text(pinned["path"], context.names()).strip()
+    if path != pinned["is"]:
+        message = f"the step calls '{path}', but '{pinned['is']}' was pinned when the run started: set it with -i there"
+        raise invalid_input(message)
 
 
 def _run_tool(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:
@@ -98,7 +111,7 @@ def _route_failure(failure: dict[str, Any], context: Context, routes: Routes) ->
         str(failure.get("code") or "EXCEPTION"),
         str(failure.get("message") or ""),
         retryable=False,
-        details=dict(failure.get("details") or {}),
+        details=failures.with_cause(dict(failure.get("details") or {}), failure.get("cause")),
     )
     view = failures.view(error)
     context.know({"status": "error", "error": view})
