@@ -39,11 +39,15 @@ def call_tool(tool: dict[str, Any], call: Call) -> Any:
     if kind in _CODE and not _is_code_allowed.get():
         raise invalid_input(f"the tool '{kind}' cannot run in a process that keeps connections")
     module, _, function = _TOOLS[kind].partition(":")
-    run = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    try:
-        return run(tool, call.of(tool))
-    except StepError as error:
-        raise failures.of_tool(error, kind).with_traceback(error.__traceback__) from None
+
+    def work() -> Any:
+        run = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        try:
+            return run(tool, call.of(tool))
+        except StepError as error:
+            raise failures.of_tool(error, kind).with_traceback(error.__traceback__) from None
+
+    return work() if call.parts is None else call.parts.run(tool, work)
 
 
 @contextmanager
