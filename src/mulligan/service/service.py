@@ -656,6 +656,10 @@ class Service:
         """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
         return formats.load(path, **how)
 
+    def format_options(self, run_id: int) -> dict[str, Any]:
+        """The options for files of another system with which the workflow of a run was read."""
+        return formats.options_of(self.reader.state(run_id).workflow)
+
     @staticmethod
     def examine_workflow(
         path: str | Path,
@@ -664,9 +668,15 @@ class Service:
         trust_templates: bool = False,
         catalogue: Path | None = None,
         given: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Examined:
-        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with."""
-        return formats.examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given)
+        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with.
+
+        `options` are only for files of some systems.
+        """
+        return formats.examine(
+            path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
+        )
 
     @staticmethod
     def convert_workflow(
