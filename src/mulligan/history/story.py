@@ -232,6 +232,7 @@ _SKIP_REASONS = {
     "no_arrival": "no edge to it was taken",
     "when": "condition not met",
     "unreachable": "it can no longer be reached",
+    "unsuccessful": "the run did not succeed, so its worktree is kept",
     "loop_limit": "max_visits reached",
 }
 

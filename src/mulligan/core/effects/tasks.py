@@ -29,6 +29,7 @@ from mulligan.core.state.scope import (
     reads_secrets,
 )
 from mulligan.core.state.state import Place, State
+from mulligan.core.state.workspace import folder_of
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -112,6 +113,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: Budget | None = None
     # The data of the run.
     data: dict[str, Any] = {}
+    # Where the run was started, if `home` is a worktree: programs, secrets and links to logs are found from there.
+    called_from: str = ""
+
+    @property
+    def started_in(self) -> str:
+        """The folder in which the run was started."""
+        return self.called_from or self.home
 
     @property
     def is_small(self) -> bool:
@@ -142,6 +150,10 @@ def make_task(state: State, key: str) -> Task:
         secrets = {**secrets, **{f"caller:{i}": secret for i, secret in enumerate(state.workflow.callers_secrets)}}
     late = _late_values(spec, place) if secrets and place.bindings else {}
     may_be_reused = state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes
+    home = state.run.cwd
+    if state.workflow.workspace is not None:
+        # A result of another run is in the worktree of that run.
+        may_be_reused, home = False, folder_of(state, place)
     # Positional, in field order: with so many fields, keywords take five times as long.
     return Task(
         state.run.run_id,
@@ -156,7 +168,7 @@ def make_task(state: State, key: str) -> Task:
         place.role,
         None if is_step else item_index(state, place),
         _environment(action.kind, action.params, place.bindings) if place.bindings and not late else {},
-        state.run.cwd,
+        home,
         "" if late else place.bindings.get("cwd", ""),
         spec.capture,
         spec.timeout if adjusted.timeout is None else adjusted.timeout,
@@ -184,6 +196,7 @@ def make_task(state: State, key: str) -> Task:
         reuse_of(state, place) if may_be_reused else None,
         remaining_budget(state, place) if context is not None else None,
         {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
+        state.run.cwd if home != state.run.cwd else "",
     )
 
 

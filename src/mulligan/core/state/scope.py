@@ -18,6 +18,7 @@ from mulligan.core.model.place_keys import file_name, item_key
 from mulligan.core.model.workflow import AGENT, END, Action, Command, Expression, Template
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
+from mulligan.core.state.workspace import workspace_view
 
 
 class Evaluator(Protocol):
@@ -329,6 +330,7 @@ def run_view(state: State, place: Place) -> dict[str, Any]:
     """`run`: with all steps and failures for `end`, without them for other places."""
     view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
     view["data"] = {name: one.value for name, one in state.run.data.items()}
+    view["workspace"] = workspace_view(state)
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
         view["failures"] = _failure_views(state)
