@@ -97,6 +97,7 @@ def _read(
     draft.read_group = lambda group, step, given: _group(root, draft, group, step, given, around)
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
+    workspace = read_workspace(fields.at("workspace"), draft, settings) if "workspace" in fields else None
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     add_needs(resolved, source, allows_unordered=fields.get("unordered_writers") == "warn")
     outputs = _outputs(fields, draft)
@@ -124,8 +125,7 @@ def _read(
         warn_of_idle_budget(fields, (*workflow.steps, workflow.end), "the workflow", source)
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
-    if "workspace" in fields:
-        workspace = read_workspace(fields.at("workspace"), draft, settings)
+    if workspace is not None:
         refuse_reserved_names(resolved.steps, fields.key("workspace"), source)
         workflow = workflow if source.problems else with_workspace(workflow, workspace)
     return workflow, draft

@@ -246,6 +246,9 @@ def _restore(work: Work) -> Git:
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     if _read_marker(worktree) is not None:
         _unlock(worktree)
+    elif _is_complete(worktree, work["branch"]):
+        # The user restored it.
+        _write_marker(worktree, work)
     else:
         _clear(worktree, checkout)
         what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
@@ -253,6 +256,14 @@ def _restore(work: Work) -> Git:
         Path(work["folder"]).mkdir(parents=True, exist_ok=True)
         _write_marker(worktree, work)
     return Git(worktree)
+
+
+def _is_complete(worktree: Path, branch: str) -> bool:
+    """Whether it is a worktree on this branch. Git locks one until it has checked out all files."""
+    if not worktree.is_dir() or Git(worktree).query("rev-parse", "--show-toplevel") != str(worktree.resolve()):
+        return False
+    git = Git(worktree)
+    return git.branch == branch and not (git.git_folder / "locked").exists()
 
 
 def _has_branch(work: Work) -> bool:

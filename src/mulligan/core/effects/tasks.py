@@ -149,7 +149,7 @@ def make_task(state: State, key: str) -> Task:
         # Under names that no expression can use.
         secrets = {**secrets, **{f"caller:{i}": secret for i, secret in enumerate(state.workflow.callers_secrets)}}
     late = _late_values(spec, place) if secrets and place.bindings else {}
-    may_be_reused = state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes
+    may_be_reused = bool(state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes)
     home = state.run.cwd
     if state.workflow.workspace is not None:
         # A result of another run is in the worktree of that run.
