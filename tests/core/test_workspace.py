@@ -12,8 +12,8 @@ from mulligan.testing.history import History
 from .writing import run_of, written
 
 WORK = {
-    "folder": "/home/worktrees/run-1",
-    "worktree": "/home/worktrees/run-1",
+    "folder": "/runs/worktrees/run-1",
+    "worktree": "/runs/worktrees/run-1",
     "branch": "mulligan/1",
     "target": "main",
 }
@@ -111,7 +111,7 @@ def test_without_a_merge_the_work_is_committed_and_kept():
 
     lines = [line.text for line in story(iter(run.log), run.state.workflow)]
     assert lines[0].startswith(
-        "completed: works in /home/worktrees/run-1 on branch 'mulligan/1'; without 2 uncommitted"
+        "completed: works in /runs/worktrees/run-1 on branch 'mulligan/1'; without 2 uncommitted"
     )
     assert "completed: 2 commits on branch 'mulligan/1'; to merge: git merge mulligan/1" in lines
     assert run_json(run.state)["workspace"] == {**WORK, "checkout": None, "merge": "none", "merged": False}
@@ -148,7 +148,7 @@ steps:
 
 def test_each_item_opens_a_worktree_works_in_it_and_is_merged_with_its_result():
     run = run_of(MAPPED).ok("workspace", output=WORK)
-    item = {"folder": "/home/worktrees/run-1-item-0", "branch": "mulligan/run-1-item-0"}
+    item = {"folder": "/runs/worktrees/run-1-item-0", "branch": "mulligan/run-1-item-0"}
     opening = make_task(run.state, "m[0].0")
 
     run.ok("m[0].0", output=item)
