@@ -54,6 +54,7 @@ PLAYED_PAGES = [
         "other-systems/alphred",
         "other-systems/prodigy",
         "other-systems/noetl",
+        "other-systems/a-day-with-noetl",
         "other-systems/torc",
         "concepts/handlers",
         "concepts/ladder",

@@ -675,3 +675,19 @@ def test_events_grow_with_the_items_and_no_faster() -> None:
 
     # ItemEntered, CommandEntered, AttemptScheduled, AttemptSucceeded, CommandCompleted, ItemCompleted.
     assert many - few == 6 * 1800
+
+
+@pytest.mark.parametrize(("most", "started"), [(1, 1), (2, 2), (2.0, 2), (9, 3)])
+def test_an_expression_says_how_many_items_run_at_the_same_time(most: Any, started: int) -> None:
+    run = run_of([1, 2, 3], mapped(parallel=expression("most")), answers={"most": most})
+
+    assert len(entered(run)) == started
+
+
+@pytest.mark.parametrize("most", [0, 1.5, -1, True, "2", None, [2]])
+def test_a_number_of_items_that_makes_no_sense_fails_the_step(most: Any) -> None:
+    run = run_of([1, 2], mapped(parallel=expression("most")), answers={"most": most})
+
+    assert run["m"].failure is not None
+    assert run["m"].failure.code == "EXPRESSION_FAILED"
+    assert run["m"].failure.message.startswith("'max_parallel' gave ")

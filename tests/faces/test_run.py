@@ -482,3 +482,22 @@ def test_a_step_that_may_never_run_is_only_noted():
 
     assert said.code == 0
     assert said.err.startswith("note: step 'train' asks for more than this machine can give: 3 gpus (there is none;")
+
+
+# -- agents that never ask -------------------------------------------------------------------------------------------
+
+UNASKED = "note: claude runs with --dangerously-skip-permissions: without asking, it edits files and runs commands"
+
+
+def test_the_first_run_says_that_an_agent_never_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("claude").write_text('#!/bin/sh\necho \'{"result": "done"}\'\n')
+    Path("claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(Path.cwd()), prepend=":")
+    file = workflow("name: fix\nsteps: [{step: a, agent: {prompt: fix it, skip_permissions: true}}]\n")
+
+    first, second = (mulligan("run", file) for _ in range(2))
+    monkeypatch.setenv("MULLIGAN_AGENT_CLAUDE", "echo done")
+    others = mulligan("run", file, "--home", "elsewhere")
+
+    assert (first.code, first.err.startswith(UNASKED)) == (0, True)
+    assert [UNASKED in said.err for said in (second, others)] == [False, False]

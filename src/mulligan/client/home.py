@@ -297,7 +297,7 @@ def _prepare(
     for label, text in (labels or {}).items():
         if not isinstance(label, str) or not isinstance(text, str):
             raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
-    workflow, file = find_workflow(flow)
+    workflow, file = find_workflow(flow, {**(inputs or {}), **given})
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
     every = plain_inputs({**(inputs or {}), **given})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.errors import LanguageError, Problem, bounded, first_of_each_kind
+from mulligan.errors import InputInvalid, LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
 from mulligan.formats.translation import Translation, scalar
@@ -16,6 +17,7 @@ from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.
@@ -28,27 +30,32 @@ _YAML = frozenset({"", ".yaml", ".yml"})
 
 
 def examine(
-    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
+    path: str | Path,
+    *,
+    named: str | None = None,
+    text: str | None = None,
+    trust_templates: bool = False,
+    catalogue: Path | None = None,
+    given: Dict[str, Any] | None = None,
 ) -> LoadResult:
     """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
     `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
-    become part of a command or a query of a NoETL file.
+    become part of a command or a query of a NoETL file. `catalogue` is the folder of the playbooks that a NoETL file
+    calls, and `given` are the inputs of the run, which may choose one of them.
     """
-    reader = _reader(Path(path), named, trust_templates)
+    reader = _reader(Path(path), named, trust_templates, catalogue, given)
     try:
         examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
         raise reader.explain(refused) from None
-    reader.refuse_idle_trust()
+    reader.refuse_idle_options()
     return examined
 
 
-def load(
-    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
-) -> Workflow:
-    """The checked workflow in the file of any system."""
-    return examine(path, named=named, text=text, trust_templates=trust_templates).workflow
+def load(path: str | Path, **how: Any) -> Workflow:
+    """The checked workflow in the file of any system; `how` are the arguments of `examine`."""
+    return examine(path, **how).workflow
 
 
 # How many warnings of one kind a converted file begins with: it is kept, and read when the original is gone.
@@ -63,17 +70,19 @@ class Converted(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
-def convert(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
+def convert(
+    path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+) -> Converted:
     """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
 
     A file of ours comes back unchanged.
     """
     path = Path(path)
-    workflow, warnings = examine(path, named=named, trust_templates=trust_templates)
+    workflow, warnings = examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
     if not workflow.origin:
         python = python_files.as_python_file(path)
         return Converted(decode(file_bytes(python.path if python else path), str(path)).text, "", warnings)
-    reader = _reader(path, named, trust_templates)
+    reader = _reader(path, named, trust_templates, catalogue)
     with pause_garbage_collection():
         _, root = read_tree(file_bytes(path), path, reader)
     if isinstance(root, Mapping) and "name" not in root.entries:
@@ -113,20 +122,37 @@ def parse_file(source: Source, named: str | None = None) -> Node:
     return parse(source)
 
 
-def _reader(path: Path, named: str | None, trust_templates: bool) -> _Reader:
+def _reader(
+    path: Path,
+    named: str | None,
+    trust_templates: bool,
+    catalogue: Path | None = None,
+    given: Dict[str, Any] | None = None,
+) -> _Reader:
+    if catalogue is not None and not catalogue.is_dir():
+        raise InputInvalid(f"--catalogue names '{catalogue}', which is not a folder")
     if named is not None and check_system(named) != OURS and python_files.as_python_file(path) is not None:
         message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reader(str(path), named, trust_templates)
+    return _Reader(str(path), named, trust_templates, catalogue, given)
 
 
 class _Reader:
     """Reads a file and those that it includes: recognizes and translates each. `named` is the system of the first."""
 
-    def __init__(self, first: str, named: str | None, trusts_templates: bool) -> None:
+    def __init__(
+        self,
+        first: str,
+        named: str | None,
+        trusts_templates: bool,
+        catalogue: Path | None,
+        given: Dict[str, Any] | None,
+    ) -> None:
         self._first = first
         self._named = named
         self._trusts_templates = trusts_templates
+        self._catalogue = catalogue
+        self._given = given
         self._advice = ""
         self._plugin_problems: list[str] = []
         self._translations: list[Translation] = []
@@ -200,15 +226,23 @@ class _Reader:
         joined = f"{first.hint} {self._advice}" if first.hint.endswith("?") else f"{first.hint}; {self._advice}"
         return LanguageError([msgspec.structs.replace(first, hint=joined if first.hint else self._advice), *others])
 
-    def refuse_idle_trust(self) -> None:
-        """Refuse `trust_templates` where no file is NoETL's: the user takes the file for something else."""
-        if self._trusts_templates and not any(each.source.origin == NOETL for each in self._translations):
-            message = "--trust-templates is for NoETL files, and this is not one"
+    def refuse_idle_options(self) -> None:
+        """Refuse options for NoETL's files where no file is one: the user takes the file for something else."""
+        option = "--trust-templates" if self._trusts_templates else "--catalogue" if self._catalogue is not None else ""
+        if option and not any(each.source.origin == NOETL for each in self._translations):
+            message = f"{option} is for NoETL files, and this is not one"
             raise LanguageError([Problem("language.format", message, self._first)])
 
     def _translate(self, root: Node, source: Source) -> Node:
         is_included = source.file != self._first
-        translation = Translation(source, is_included=is_included, trusts_templates=self._trusts_templates)
+        translation = Translation(
+            source,
+            is_included=is_included,
+            trusts_templates=self._trusts_templates,
+            catalogue=self._catalogue,
+            # The inputs of a called file are those that its caller gives it.
+            given=None if is_included else self._given,
+        )
         system = find_format(source.origin)
         assert system is not None, f"'{source.origin}' was found a moment ago"
         try:
@@ -217,6 +251,8 @@ class _Reader:
             source.problems.append(refusal.problem)
         except TooManyProblems:
             pass  # the problems so far are enough
+        except LIMIT_ERRORS as error:
+            source.problems.append(refuse_excess(error, source).problem)
         if source.problems:
             raise LanguageError(source.problems)
         self._translations.append(translation)

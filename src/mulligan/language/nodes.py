@@ -136,6 +136,25 @@ class Source:
         # A dict keeps them unique: a policy is read at each use, but its warnings are shown once.
         self.warnings: dict[Problem, None] = {}
         self._lines: list[str] | None = None
+        # Files that became part of this one: the index in `lines` of the first line of each, and its path.
+        self._included: list[tuple[int, str]] = []
+
+    def include(self, other: Source) -> int:
+        """Append the lines of another file, whose nodes become part of this tree.
+
+        Returns by how much the lines of its nodes must be shifted. Problems at such lines name the other file.
+        """
+        start = len(self.lines)
+        self._included.append((start, other.file))
+        self.lines.extend(other.lines)
+        return start
+
+    def _place(self, line: int) -> tuple[str, int]:
+        """The file of a line, and the index of the line in that file."""
+        for start, file in reversed(self._included):
+            if line >= start:
+                return file, line - start
+        return self.file, line
 
     @property
     def lines(self) -> list[str]:
@@ -148,7 +167,7 @@ class Source:
 
     def number(self, node: Node) -> int:
         """The line of a node, counted from 1."""
-        return node.line + 1
+        return self._place(node.line)[1] + 1
 
     def refuse(self, code: str, message: str, node: Node, *, hint: str = "") -> Refusal:
         """A refusal that points at the whole of `node`."""
@@ -166,7 +185,8 @@ class Source:
     def refuse_at(self, code: str, message: str, line: int, column: int, length: int = 1, *, hint: str = "") -> Refusal:
         shown = _mask_passwords(self.line(line))
         length = max(1, min(length, len(shown) - column))
-        return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))
+        file, number = self._place(line)
+        return Refusal(Problem(f"language.{code}", message, file, number + 1, column + 1, length, shown, hint))
 
     def hide(self, scalar: Scalar) -> None:
         """Forget the value of a scalar, so that no message or shown line contains it. Its position stays the same."""

@@ -28,7 +28,7 @@ from mulligan.language.suggestions import closest_key
 from mulligan.language.workflow_keys import END as END_SHAPE
 from mulligan.language.workflow_keys import STEP
 
-_COPIED_KEYS = ("take", "no_match", "join", "max_visits")
+_COPIED_KEYS = ("take", "no_match", "join", "max_visits", "fail_fast")
 # On a map step these are the defaults of its commands, not settings of the step itself.
 _COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
 

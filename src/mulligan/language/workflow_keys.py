@@ -214,7 +214,10 @@ MAP = Record(
             is_required=True,
         ),
         "as": Key(TEXT, "the item's name (default item)"),
-        "max_parallel": Key(whole(1), "how many items run at the same time"),
+        "max_parallel": Key(
+            as_node(Either("a whole number or an expression", number=whole(1), text=EXPRESSION)),
+            "how many items run at the same time",
+        ),
         "filter": Key(as_node(CONDITION), "only items for which this is true"),
         "sort_by": Key(as_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
         "distinct": Key(as_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
@@ -292,6 +295,8 @@ ITEM_WORKSPACE = Record(
     },
 )
 _A_NAME = "a name of letters, digits, '_' and '-'"
+FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
+
 STEP_KEYS = {
     "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
     "description": Key(TEXT, "what it is for"),
@@ -312,6 +317,7 @@ STEP_KEYS = {
     "undo": Key(COMMAND_FORMS, "undoes its work if the run does not complete"),
     "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
     "start": Key(FLAG, "true: its loop starts here"),
+    "fail_fast": Key(FAIL_FAST, "which of its failures stop the run (default: what the file says)"),
     "reads": Key(ListOf(TEXT, or_one=True), "files that it reads: names from 'files', or paths"),
     "writes": Key(ListOf(TEXT, or_one=True), "files that it writes: names from 'files', or paths"),
     "cache": Key(
@@ -379,7 +385,6 @@ GRACE = DurationShape(
     lambda value: None if value == FINISH else parse_duration(value),
     {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},
 )
-FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 _NAMES = r"[A-Za-z_][A-Za-z0-9_-]*"
 _NAMES_IN_WORDS = "letters, digits, '_' and '-'"
 WORKFLOW = Record(

@@ -23,6 +23,7 @@ from mulligan.language.likely_mistakes import (
 )
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
 from mulligan.language.plaintext_secrets import hide_plaintext_secrets
+from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.retry_policies import read_policy, read_retry
 from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
@@ -52,6 +53,8 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
         pass  # the problems so far are reported
     except RecursionError:
         source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
+    except LIMIT_ERRORS as error:
+        source.note(refuse_excess(error, source))
     if source.problems:
         raise LanguageError(source.problems)
     return workflow

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mulligan.language import schema
     from mulligan.ports import RunRecord, WorkerRecord
     from mulligan.service import (
+        agent_permissions,
         attempt_progress,
         breakers,
         capacity_checks,
@@ -115,10 +116,10 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempt_progress breakers capacity_checks corrections decisions doctor drawing driver forecast gc "
-        "handler_trial items log_following logs outcome overview page pending preview replay report run_control "
-        "run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes usage waiting "
-        "worker_loop workers workflow_files"
+        "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor drawing driver "
+        "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
+        "run_control run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes "
+        "usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -196,6 +197,10 @@ class Service:
         None in a shared store, where a suitable worker may still be started.
         """
         return [] if self.home.store_url else capacity_checks.notes(workflow, capacity)
+
+    def permission_note(self, workflow: Workflow) -> str:
+        """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""
+        return agent_permissions.first_run_note(self.reader, workflow)
 
     def start(
         self,
@@ -588,24 +593,35 @@ class Service:
     # -- workflows: no store is needed -------------------------------------------------------------------------------
 
     @staticmethod
-    def validate(path: Path, *, named: str | None = None, trust_templates: bool = False) -> Validation:
+    def validate(
+        path: Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    ) -> Validation:
         """Check a workflow file, of ours or of another system (`named`)."""
-        return workflow_files.validate(path, named=named, trust_templates=trust_templates)
+        return workflow_files.validate(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
-    def load_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Workflow:
-        """The workflow in a file. `LanguageError` where it is refused."""
-        return formats.load(path, named=named, trust_templates=trust_templates)
+    def load_workflow(path: str | Path, **how: Any) -> Workflow:
+        """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
+        return formats.load(path, **how)
 
     @staticmethod
-    def examine_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Examined:
-        """The workflow in a file, and the warnings about it."""
-        return formats.examine(path, named=named, trust_templates=trust_templates)
+    def examine_workflow(
+        path: str | Path,
+        *,
+        named: str | None = None,
+        trust_templates: bool = False,
+        catalogue: Path | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> Examined:
+        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with."""
+        return formats.examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given)
 
     @staticmethod
-    def convert_workflow(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
+    def convert_workflow(
+        path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
+    ) -> Converted:
         """The text of another system's file as one of ours."""
-        return formats.convert(path, named=named, trust_templates=trust_templates)
+        return formats.convert(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
     def schema_text() -> str:

@@ -168,7 +168,7 @@ class ChildServer:
             self._has_forked = True
             self._interpreter.export()
         elif event in LIMITING_EVENTS:
-            self._kernel.are_limits_changed = True
+            self._kernel.are_limits_set = True
         elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(values[0], values[1])):
             self._may_hide = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .playbooks import mulligan, newer, older, ran, steps, warned, written
+from .playbooks import mulligan, newer, older, ran, statuses, steps, warned, written
 
 SEEN = """
 workload: {seen: [], count: 0}
@@ -132,3 +132,43 @@ def test_what_items_collect_at_the_same_time_is_a_warning():
     )
 
     assert "only what the last item collects is kept" in said
+
+
+def test_a_step_that_fails_fast_cancels_what_runs_beside_it_and_a_failure_that_is_taken_up_does_not():
+    text = newer("""
+        workflow:
+          - step: start
+            tool: {kind: noop}
+            next: {spec: {mode: inclusive}, arcs: [{step: quick}, {step: slow}]}
+          - step: quick
+            spec: {policy: {failure: {mode: fail_fast}}}
+            tool: {kind: shell, cmds: ["exit 3"]}
+          - {step: slow, tool: {kind: shell, cmds: ["sleep 60"]}, next: {arcs: [{step: after}]}}
+          - {step: after, tool: {kind: noop}}
+        """)
+
+    run = mulligan("run", written(text), "--json").json
+    assert statuses(run) == {"start": "completed", "quick": "failed", "slow": "cancelled", "after": "cancelled"}
+    assert run["status"] == "failed"
+
+    handled = text.replace("sleep 60", "true").replace(
+        'cmds: ["exit 3"]}',
+        'cmds: ["exit 3"]}\n    next: {arcs: [{step: after, when: "{{ output.status == \'error\' }}"}]}',
+    )
+    assert mulligan("run", written(handled), "--json").json["status"] == "completed"
+
+
+def test_how_many_items_run_at_once_may_be_a_template_that_a_run_overrides():
+    text = newer("""
+        workload: {width: 2}
+        workflow:
+          - step: visit
+            loop: {in: [1, 2], iterator: n, spec: {mode: parallel, max_in_flight: "{{ (workload.width * 2) | int }}"}}
+            tool: {kind: python, input: {n: "{{ n }}"}, code: "result = n"}
+        """)
+
+    found = steps(text)["visit"]["map"]
+    assert found["max_parallel"] == "${steps.visit_items.output.result.max_in_flight}"
+    assert ran(text)["outputs"]["result"]["results"] == [1, 2]
+    failed = mulligan("run", "playbook.yaml", "--json", "-i", "width=0").json["steps"]["visit"]["failure"]
+    assert failed["message"] == "'max_parallel' gave 0, not a whole number of at least 1"

@@ -309,10 +309,13 @@ def fail_fast_after_pause(now: Now) -> Facts:
 
 
 def _stop_if_required(now: Now, records: Iterable[FailureRecord]) -> Facts:
-    policy, run = now.state.workflow.fail_fast, now.state.run
-    if policy == "never" or run.stop is not None or run.status == "paused":
+    run = now.state.run
+    if run.stop is not None or run.status == "paused":
         return
     for record in records:
+        policy = now.state.step(record.step).fail_fast or now.state.workflow.fail_fast
+        if policy == "never":
+            continue
         if policy == "always" or record.failure.severity == "critical":
             reason = f"{record.failure.code} in '{record.step}'"
             yield e.RunStopping("failed_fast", reason=reason)

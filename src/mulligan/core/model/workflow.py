@@ -252,6 +252,8 @@ class Map(_Frozen):
     lister: Command | None = None
     name: str = "item"
     max_parallel: int | None = None
+    # In place of the number: evaluated whenever an item may be entered.
+    parallel: Expression | None = None
     filter: Expression | None = None
     sort_by: Expression | None = None
     sort_descending: bool = False
@@ -281,6 +283,8 @@ class Step(Command):
     matrix: dict[str, Any] = {}
     # For a step of a matrix: the name of the matrix.
     sweep: str = ""
+    # Which failures of this step stop the run; None: those that the workflow says.
+    fail_fast: FailFast | None = None
     # What the agents of the step, its items, handlers and scripts may spend in all visits.
     budget: Budget | None = None
     # Each item works in its own worktree: its first command opens it, and its last one merges it into that of the run.

@@ -13,6 +13,7 @@ NOETL = ActionPlugin(
         "name": "the name of the step in the playbook, if it differs from ours",
         "tool": "what it runs: {kind: …}, or a pipeline, a list of {name, kind, …}; nothing without it",
         "render": "instead of a tool: a value; with its templates rendered it is the result",
+        "pinned": "with 'render': {path, is}; the path of the playbook to call, and what it was when the run started",
         "result": "instead of a tool: the result as it is, for a step that follows a child run",
         "input": "the input of the tool, by name; templates",
         "workload": "the playbook's workload: ${inputs}",
@@ -29,5 +30,5 @@ NOETL = ActionPlugin(
         "trust_templates": "true: any value may be part of a command or a query, as in NoETL",
         "failure": "for a step that a failure led to: ${failure}. It fails as well if no arc takes the failure up",
     },
-    program_keys=("tool", "render", "input", "set", "cases", "next", "derived", "defaults"),
+    program_keys=("tool", "render", "pinned", "input", "set", "cases", "next", "derived", "defaults"),
 )

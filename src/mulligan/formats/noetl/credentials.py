@@ -19,7 +19,7 @@ class Credentials:
     """The credentials that a playbook names."""
 
     def __init__(self, workload: dict[str, Any], source: Source) -> None:
-        self._workload = workload
+        self.workload = workload
         self._source = source
         self.secrets: dict[str, str] = {}
 
@@ -75,7 +75,7 @@ class Credentials:
         if not has_templates(node):
             return node.text
         key = workload_name(node.text)
-        value = self._workload.get(key) if key else None
+        value = self.workload.get(key) if key else None
         if isinstance(value, str) and value.strip() and "{{" not in value:
             return value
         message = f"the name of the credential '{node.text}' must be known when the file is read"

@@ -92,7 +92,9 @@ class Plan:
         for step in self._steps:
             if step.tools.child is not None:
                 with self._source.noting:
-                    found[step.name] = read_call(step.tools.child, step.input, self._source)
+                    found[step.name] = read_call(
+                        step.tools.child, step.input, self._credentials.workload, self._translation
+                    )
         self._warn_about_waiting(found)
         return found
 
@@ -111,7 +113,7 @@ class Plan:
     def _parts(self, step: Step, own: str, names: Names) -> Parts:
         entry = route = own
         call = self._calls.get(step.name)
-        if step.loop is not None and not _is_written_out(step.loop.over):
+        if step.loop is not None and (step.loop.parallel is not None or not _is_written_out(step.loop.over)):
             entry = names.fit(f"{own}_items")
         elif step.loop is None and call is not None and call.is_rendered:
             entry = names.fit(f"{own}_input")
@@ -174,10 +176,15 @@ class Plan:
         loop = step.loop
         assert loop is not None
         items: Any = f"{output_of(names.entry)}.result"
+        max_parallel: Any = loop.max_parallel
         if names.entry != names.own:
-            action = self._action(step, names.entry, render=foreign(loop.over))
+            rendered = foreign(loop.over)
+            if loop.parallel is not None:
+                max_parallel, items = f"${{{items}.max_in_flight}}", f"{items}.items"
+                rendered = made({"items": rendered, "max_in_flight": foreign(loop.parallel)}, loop.over)
+            action = self._action(step, names.entry, render=rendered)
             body = {"description": f"the items of '{step.name}'", "noetl": action}
-            self._put(names.entry, step, body, action, loop.over, next=[names.own])
+            self._put(names.entry, step, body, action, loop.over, loop.parallel, next=[names.own])
         else:
             items = foreign(loop.over)
         item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
@@ -186,7 +193,7 @@ class Plan:
         commands, inner, reads = self._commands(step, item)
         mapped = {
             "over": f"${{{items}}}" if isinstance(items, str) else items,
-            "max_parallel": loop.max_parallel,
+            "max_parallel": max_parallel,
             "max_items": loop.max_items,
             "on_item_failure": _after_failed_item(step),
         }
@@ -215,15 +222,14 @@ class Plan:
                 (action,),
                 [*self._texts(step), *step.item_cases],
             )
-        rendering = self._action(step, "", render=call.rendered, **place) if call.is_rendered else None
+        rendering = self._action(step, "", **call.rendering, **place) if call.is_rendered else None
         commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
         if step.acts_after_items:
             result = f"${{{call.result_in('output')}}}"
             commands.append({"noetl": self._action(step, "", result=result, **place, **after)})
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-        given = call.rendered if call.is_rendered else None
-        return commands, actions, [given, step.set_of_items, *step.item_cases]
+        return commands, actions, [*call.reads, step.set_of_items, *step.item_cases]
 
     def _results(self, step: Step, names: Parts) -> str:
         """The output of the map, with the result of each child run as the result of its item."""
@@ -239,9 +245,9 @@ class Plan:
         if call is None:
             return  # the problem was noted
         if call.is_rendered:
-            action = self._action(step, names.entry, render=call.rendered)
+            action = self._action(step, names.entry, **call.rendering)
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
-            self._put(names.entry, step, body, action, call.rendered, next=[names.own])
+            self._put(names.entry, step, body, action, *call.reads, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
         body = {**self._description(step), "workflow": call.action(inputs), **self._timeout_and_retry(step)}
         self._put(names.own, step, body, (), next=[names.route])
@@ -280,6 +286,8 @@ class Plan:
             one["auth"] = self._auth(step, reads)
             if one.get("tool") is not None or one.get("cases"):
                 one |= self._trust(step, reads, one.get("item"))
+        if step.after_failure == "fail_fast":
+            body = {**body, "fail_fast": True}
         self._at[name] = PlannedStep(name, step.at, body, actions, reads, next)
         self.planned.append(self._at[name])
 
@@ -302,7 +310,7 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "result", "loop", "failure", "input", "item", "previous")
+        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous")
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.name if place != step.name else None
         words = (
@@ -409,7 +417,9 @@ class Plan:
 def _writes_programs(step: Step) -> bool:
     """Whether its commands, queries, or names of tables or scripts may contain templates."""
     kinds = {tool.kind for tool in step.tools.all}
-    return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
+    if not _PROGRAMS.isdisjoint(kinds) or any(has_templates(tool.node.get("code")) for tool in step.tools.all):
+        return True
+    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
 
 
 def _keys(step: Step) -> tuple[Node | None, ...]:

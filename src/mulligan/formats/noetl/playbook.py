@@ -55,7 +55,7 @@ def read_playbook(root: Node, translation: Translation) -> Playbook | None:
     refuse_plain_credentials(fields.get("keychain", ()), source)
     keep_as_comments(fields, translation)
     workload = {key: plain(node) for key, node in (fields.get("workload") or {}).items()}
-    reader = Reader(_is_newer(fields), workload, Workbook(fields.get("workbook", ()), translation), translation)
+    reader = Reader(_is_newer(fields), Workbook(fields.get("workbook", ()), translation), translation)
     steps = _steps(fields.get("workflow", ()), reader, source)
     if not steps:
         return None

@@ -139,7 +139,7 @@ def _attempts(given: Any) -> int:
 
 def _then(rule: Mapping) -> Mapping | None:
     otherwise = rule.get("else")
-    found = otherwise.get("then") if isinstance(otherwise, Mapping) else rule.get("then")
+    found = otherwise.get("then") or otherwise if isinstance(otherwise, Mapping) else rule.get("then")
     return found if isinstance(found, Mapping) else None
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
-from mulligan.formats.noetl.oldest import in_newer_dialect
+from mulligan.formats.noetl.oldest import in_newer_dialect, kind_of
 from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, actions_of_case, check_sink, read_next, read_router, split_loop_cases
-from mulligan.formats.noetl.texts import has_key, has_templates, is_word, words, workload_name
+from mulligan.formats.noetl.texts import has_key, has_templates, is_word, words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
-from mulligan.formats.noetl.tools import Tools, Workbook, input_of
+from mulligan.formats.noetl.tools import Tools, Workbook, input_of, keys_of_oldest_tool
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
@@ -68,9 +68,8 @@ class Step(msgspec.Struct, eq=False):
 class Reader:
     """Reads the steps of one playbook."""
 
-    def __init__(self, is_newer: bool, workload: dict[str, Any], book: Workbook, translation: Translation) -> None:
+    def __init__(self, is_newer: bool, book: Workbook, translation: Translation) -> None:
         self._is_newer = is_newer
-        self._workload = workload
         self._book = book
         self._translation = translation
         self._source = translation.source
@@ -85,19 +84,29 @@ class Reader:
         named = node.get("step")
         name = named.text if isinstance(named, Scalar) else ""
         label = f"step '{shorten(name)}'" if name else "the step"
-        form: Fields = (STEP if self._is_newer else OLDER_STEP).read(node, label, self._source)
+        form = STEP.read(node, label, self._source) if self._is_newer else self._read_older(node, label)
         if "step" not in form or named is None:
             return None
         step = self._newer(form, named, label) if self._is_newer else self._older(form, named, label)
         if form.get("desc"):
             step.description = str(form["desc"])
         if "loop" in form:
-            step.loop = read_loop(form["loop"], self._workload, self._source)
+            step.loop = read_loop(form["loop"], self._source)
             own, step.router = split_loop_cases(step.router)
             step.item_cases = (*own, *step.item_cases)
             step.set_of_items, step.set = _split_set(step)
             self._warn_about_collecting(step)
         return step
+
+    def _read_older(self, node: Mapping, label: str) -> Fields:
+        """The keys of a step. In the oldest dialect some belong to its tool, and are checked with it."""
+        kind = kind_of(node)
+        of_tool = keys_of_oldest_tool(kind.text) if kind is not None else frozenset()
+        own = Mapping(node.line, node.column)
+        own.entries = {key: entry for key, entry in node.entries.items() if key not in of_tool}
+        form: Fields = OLDER_STEP.read(own, label, self._source)
+        form.node.entries.update({key: entry for key, entry in node.entries.items() if key in of_tool})
+        return form
 
     def _warn_about_collecting(self, step: Step) -> None:
         """Warn where items that run at the same time collect into one list."""
@@ -235,45 +244,40 @@ class Loop(msgspec.Struct, frozen=True, eq=False):
 
     over: Node
     iterator: str
-    # None: no limit.
+    # None: no limit, or that of the template `parallel`, which is rendered when the loop starts.
     max_parallel: int | None = 1
+    parallel: Node | None = None
     max_items: int | None = None
 
 
-def read_loop(form: Fields, workload: dict[str, Any], source: Source) -> Loop | None:
+def read_loop(form: Fields, source: Source) -> Loop | None:
     """Read a loop of either dialect. Notes missing keys."""
     over = form.node.get("in") or form.node.get("collection")
     iterator = form.get("iterator") or form.get("element")
-    for found, key in ((over, "in"), (iterator, "iterator")):
-        if (
-            found is None and not form.has_unknown_keys
-        ):  # otherwise it most likely has a misspelled name, which was noted
-            source.note(source.refuse("missing_key", f"'loop' has no '{key}'", form.node, hint=f"add '{key}: …'"))
+    for found, word in ((over, "in"), (iterator, "iterator")):
+        # With other keys it most likely has a misspelled name, which was noted.
+        if found is None and not form.has_unknown_keys:
+            source.note(source.refuse("missing_key", f"'loop' has no '{word}'", form.node, hint=f"add '{word}: …'"))
     if over is None or iterator is None:
         return None
     how = form.get("spec", form)
-    return Loop(over, iterator, _max_parallel(how, workload, source), form.get("limit"))
-
-
-def _max_parallel(how: Fields, workload: dict[str, Any], source: Source) -> int | None:
+    limit = form.get("limit")
     key = next((key for key in ("max_in_flight", "concurrency") if key in how), None)
-    if key is None:
-        return 1 if how.get("mode", "sequential") == "sequential" else None
+    mode = how.get("mode", "parallel" if key is not None else "sequential")
+    if mode == "sequential" or key is None:
+        return Loop(over, iterator, 1 if mode == "sequential" else None, max_items=limit)
     node = how.at(key)
-    number = _number(node, workload)
+    if has_templates(node):
+        return Loop(over, iterator, None, parallel=node, max_items=limit)
+    number = _number(node)
     if number is None or number < 1:
         message = f"'{key}' is {describe(node)}, a whole number of at least 1 is expected"
-        hint = "it must be known when the file is read: a number, or a key of 'workload' that has one"
-        raise source.refuse("type", message, node, hint=hint)
-    return number if how.get("mode") != "sequential" else 1
+        raise source.refuse("type", message, node, hint="write a number, or a template that gives one")
+    return Loop(over, iterator, number, max_items=limit)
 
 
-def _number(node: Node, workload: dict[str, Any]) -> int | None:
-    if not isinstance(node, Scalar):
-        return None
-    value = node.value
-    if isinstance(value, str) and (key := workload_name(value)):
-        value = workload.get(key)
+def _number(node: Node) -> int | None:
+    value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     return value if type(value) is int else None

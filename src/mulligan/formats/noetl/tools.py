@@ -147,7 +147,7 @@ class Workbook:
         self._warn(fields, label)
         if kind == "workbook":
             return self._from_workbook(fields, at, label)
-        return Tool(kind, _action_keys(node, kind), fields)
+        return Tool(kind, _action_keys(fields.node, kind), fields)
 
     def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
         source, written = self._translation.source, node.get("kind")
@@ -173,6 +173,10 @@ class Workbook:
         for key in ("before", "after", "finally"):
             if policy is not None and key in policy:
                 self._translation.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
+        for rule in policy.get("rules", ()) if policy is not None else ():
+            if "else" in rule and "do" in rule["else"]:
+                message = "'else' without 'then' is taken as it is meant; NoETL passes over it"
+                self._translation.warn("noetl", message, rule["else"].key("do"), hint="write 'else: {then: {do: …}}'")
 
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
         source = self._translation.source
@@ -232,8 +236,15 @@ def _oldest_tool(step: Mapping, tool: Node | None) -> Mapping | None:
         return None
     node = Mapping(kind.line, kind.column)
     node.entries["kind"] = (scalar("kind", kind), kind)
-    node.entries.update({key: entry for key, entry in step.entries.items() if key in _TOOL_KEYS})
+    of_tool = _TOOL_KEYS | keys_of_oldest_tool(kind.value)
+    node.entries.update({key: entry for key, entry in step.entries.items() if key in of_tool})
     return node
+
+
+def keys_of_oldest_tool(kind: str) -> frozenset[str]:
+    """The keys of a tool that a step of the oldest dialect may have as well, beside those of all steps."""
+    tool = TOOLS.get(kind.strip().lower())
+    return frozenset(tool.keys) - frozenset(OLDER_STEP.keys) if tool is not None else frozenset()
 
 
 def _action_keys(node: Mapping, kind: str) -> Mapping:

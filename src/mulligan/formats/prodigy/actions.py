@@ -28,7 +28,7 @@ from mulligan.formats.prodigy.variables import (
     translate_text,
     with_default,
 )
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
@@ -68,6 +68,7 @@ def assigned_variables(script: str) -> frozenset[str]:
 
 SCRIPT_VARIABLE = "PRODIGY_SCRIPT"
 ARGUMENTS_VARIABLE = "PRODIGY_ARGS"
+_WORDS_VARIABLE = "PRODIGY_WORDS_"
 EVALUATED_REMARK = "values become part of this script and are executed, as in Prodigy: use trusted values only"
 _PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|\"[^\"]*\")\])*", re.A)
 _POSITIONAL = re.compile(r"\$\{?[1-9]")
@@ -109,7 +110,7 @@ def shell_text(template: str, context: Context) -> Script:
     naive = replace_references(template, str, lambda match: _replace_in_shell(match, context, own))
     env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
     try:
-        text = _close_single_quotes(naive, context)
+        text = _close_single_quotes(naive, context, env)
     except UnknownName:
         raise
     except ShellRefused:
@@ -148,8 +149,11 @@ def _leave_to_shell(match: re.Match[str], context: Context) -> str:
     return match.group()
 
 
-def _close_single_quotes(naive: str, context: Context) -> str | None:
-    """Close single quotes around values; None if a value is meant as code or cannot be passed safely."""
+def _close_single_quotes(naive: str, context: Context, env: dict[str, str]) -> str | None:
+    """Close single quotes around values; None if a value is meant as code or cannot be passed safely.
+
+    A list of words without quotes becomes a shell variable, added to `env`, since the shell splits only those.
+    """
     names = Names(context.names, ROOTS)
     pieces, position = [], 0
     for slot in scan(naive, names).sites:
@@ -162,6 +166,11 @@ def _close_single_quotes(naive: str, context: Context) -> str | None:
             pieces += [naive[position : start - is_first], '"' if is_first else "'\"", naive[start:end]]
             pieces.append('"' if is_last else "\"'")
             position = end + is_last
+        elif slot.quoting == "bare" and slot.danger is None and slot.placeholder.source in context.word_lists:
+            name = f"{_WORDS_VARIABLE}{len(env) + 1}"
+            env[name] = f"${{{slot.placeholder.source}}}"
+            pieces += [naive[position:start], f"${{{name}}}"]
+            position = end
     text = "".join([*pieces, naive[position:]])
     return None if any(slot.danger for slot in scan(text, names).sites) else text
 
@@ -187,10 +196,11 @@ WRITE = "mulligan.formats.prodigy.runtime:write_file"
 def agent_action(
     node: Scalar, context: Context, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
 ) -> dict[str, Any]:
-    """A prompt for the agent, followed by `words`."""
+    """A prompt for the agent, followed by `words`. Prodigy starts it so that it never asks for permission."""
     prompt = node_for(translate_text(node, context, translation) + words, node)
     answer = "json" if has_to_answer_json else None
-    return {"agent": made({"provider": "claude", "prompt": prompt, "answer": answer}, node)}
+    keys = {"provider": "claude", "prompt": prompt, "answer": answer, "skip_permissions": True}
+    return {"agent": made(keys, node)}
 
 
 def node_for(words: str, node: Scalar) -> Node:
@@ -201,9 +211,11 @@ def node_for(words: str, node: Scalar) -> Node:
 def shell_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
     """A shell script with the environment variables that it needs."""
     found = translate_script(node, context, translation)
-    action: dict[str, Any] = {"shell": node_for(found.text, node)}
-    if found.env:
-        action["env"] = {name: made(value, node) for name, value in found.env.items()}
+    begin = "".join(f'{name}=$(eval "$PRODIGY_ENV_{name}") || exit\nexport {name}\n' for name in context.env_commands)
+    action: dict[str, Any] = {"shell": node_for(begin + found.text, node)}
+    env = {**found.env, **{f"PRODIGY_ENV_{name}": literal(text) for name, text in context.env_commands.items()}}
+    if env:
+        action["env"] = {name: made(value, node) for name, value in env.items()}
     return action
 
 

@@ -29,27 +29,27 @@ from mulligan.formats.prodigy.forms import (
     script_title,
     with_slash,
 )
+from mulligan.formats.prodigy.git_variables import after_tracking, look_up_changes, track_for_next
 from mulligan.formats.prodigy.keys import FOREACH, KINDS, STEP, TEST, WRITE_FILE, format_seconds
 from mulligan.formats.prodigy.repository import (
-    after_tracking,
     commit_required_at,
     find_output_files,
-    look_up_changes,
+    head_file,
     remember_head,
-    track_for_next,
     warn_of_squash,
 )
 from mulligan.formats.prodigy.variables import (
     capture_key,
     captured_names,
     context_after,
+    keep_streams,
     mentions,
     must_answer_json,
     redirection,
     translate_text,
 )
 from mulligan.formats.translation import Translation, literal_value, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
 from mulligan.language.suggestions import quote_list
 
@@ -148,6 +148,7 @@ def _bounded_total(total: str, most: int | None) -> str:
 
 
 # A handler reads the output of its command by one of these.
+_READ_STREAMS = "mulligan.formats.prodigy.runtime:read_streams"
 _READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
@@ -225,6 +226,8 @@ def _step_kind(form: Fields, translation: Translation) -> str:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
+    if form.has_unknown_keys:
+        raise Refusal(translation.source.problems[-1])  # an unknown key was meant as the action, which is noted
     message, hint = "the step has no action", f"add one of {quote_list(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
@@ -258,6 +261,8 @@ class _StepTranslation:
         self._remember()
         self.seen = self._looked()
         self.slot: Slot = context.slots.take(self.title)
+        self.handled = self._handled()
+        self.keeps_streams = self._are_streams_read()
         self.action = self._action()
 
     @property
@@ -293,9 +298,12 @@ class _StepTranslation:
     def _looked(self) -> Context:
         """The context of the action. Changes that it reads are looked up by a command before it."""
         asked = self.form.node.get(self.written_as)
+        own = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        computed = {name: text for name, text in self.context.env_commands.items() if name not in own}
+        context = msgspec.structs.replace(self.context, env_commands=computed)
         if asked is None or self._is_nested():
-            return self.context
-        looks, seen = look_up_changes(asked, self.title, self.context)
+            return context
+        looks, seen = look_up_changes(asked, self.title, context, self.translation)
         self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 
@@ -308,7 +316,7 @@ class _StepTranslation:
             raise self.translation.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
 
     def translated(self) -> TranslatedSteps:
-        handled = self._handled()
+        handled = self.handled
         keys: dict[str, Any] = {
             "step": self.slot.name or None,
             "description": self._description(),
@@ -326,8 +334,16 @@ class _StepTranslation:
             keys["continue_on_error"] = True
         keys |= exit_code_keys(self.form, keys, self.context, self.translation, translate_step)
         around = {"when": keys["when"]} if keys["when"] else {}
-        context = context_after(self.form, self.kind, self.slot, self.context, is_certain=self._is_certain())
-        context = after_tracking(context, commit_required_at(self.form) or self.form.node)
+        streams = self._streams()
+        context = context_after(
+            self.form,
+            self.kind,
+            self.slot,
+            self.context,
+            is_certain=self._is_certain(),
+            streams=streams[1].output if streams else "",
+        )
+        context = after_tracking(context, head_file(commit_required_at(self.form) or self.form.node))
         if output := self.slot.output:
             # Null if the handler did not run.
             captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}
@@ -336,7 +352,8 @@ class _StepTranslation:
             self.form, self.title, commit_required_at(self.form) or self.form.node, context
         )
         before = [{**each, **around} for each in self.before]
-        behind = [_with_folder({**each, **around}, self.context) for each in files]
+        read = [streams[0]] if streams else []
+        behind = [_with_folder({**each, **around}, self.context) for each in (*read, *files)]
         return TranslatedSteps([*before, self._remarked(_with_folder(keys, self.context)), *behind], context)
 
     def _is_certain(self) -> bool:
@@ -394,6 +411,8 @@ class _StepTranslation:
         script = redirection(self.form) + found.text
         if self._is_output_read():
             script = _print_output_on_failure(script)
+        if self.keeps_streams:
+            script = keep_streams(script, self._streams_key())
         return {**action, "shell": found if script == found.text else made(script, node)}
 
     def _is_output_read(self) -> bool:
@@ -402,6 +421,28 @@ class _StepTranslation:
         pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
         nodes = (self._failing(), self.form.node.get("on_exit_code"))
         return any(node is not None and mentions(node, pattern) for node in nodes)
+
+    def _are_streams_read(self) -> bool:
+        """Whether a later command reads stderr, the duration, or what the command printed although it failed."""
+        names = "|".join(map(re.escape, captured_names(self.form)))
+        if not names or self.kind != "shell" or self._is_nested():
+            return False
+        may_fail = self._may_fail() or self.handled.continue_on_error
+        fields = rf"\$\{{(?:{names})\.(?:stderr|duration)\b"
+        known = "success|exit_code" if self.slot.name else "success"
+        pattern = rf"{fields}|\$\{{?(?:{names})\b(?!\.(?:{known})\b)" if may_fail else fields
+        return re.search(pattern, self.translation.source.text) is not None
+
+    def _streams_key(self) -> str:
+        return f"prodigy-printed-{self.form.node.line + 1}-{self.form.node.column + 1}"
+
+    def _streams(self) -> tuple[dict[str, Any], Slot] | None:
+        """The command after the step that reads what it printed; and its slot."""
+        if not self.keeps_streams:
+            return None
+        slot = self.context.slots.take(f"{self.title}_printed")
+        args = {"key": self._streams_key(), "item": None if slot.name else "${index}"}
+        return {"step": slot.name or None, "python": {"call": _READ_STREAMS}, "args": args}, slot
 
     def _loop(self) -> dict[str, Any]:
         found = translate_foreach(self.form, self.slot, self.context, self.translation)

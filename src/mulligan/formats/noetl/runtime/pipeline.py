@@ -66,7 +66,8 @@ def with_route_problem(error: StepError, problem: StepError) -> StepError:
 
 def output_view(result: Any, error: dict[str, Any] | None, attempt: int) -> dict[str, Any]:
     """`output` for rules and arcs."""
-    found = {"status": "error" if error else "ok", "data": mark_answer(result), "error": error, "ref": None}
+    data = mark_answer(result)
+    found = {"status": "error" if error else "ok", "data": data, "response": data, "error": error, "ref": None}
     http = {"status": (error or {}).get("http_status")}
     if error is None and isinstance(result, dict) and "headers" in result:
         http = {"status": result.get("status"), "headers": result["headers"]}

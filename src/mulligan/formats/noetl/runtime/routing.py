@@ -107,7 +107,7 @@ class Routes:
     def _collect(self, collect: dict[str, Any], names: dict[str, Any]) -> None:
         """Without pages: collect over all steps, in `ctx`."""
         into = collection_name(collect)
-        self._context.put(into, collect_into(names["ctx"].get(into), collect, names.get("result")))
+        self._context.put(into, collect_into(names["ctx"].get(into), collect, names.get("result"), names))
 
     def _of_arcs(self, event: str, now: dict[str, Any], is_failure: bool) -> Iterator[str]:
         """The steps of the arcs that hold. An arc without a condition holds only after a success."""

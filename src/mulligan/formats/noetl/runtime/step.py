@@ -7,6 +7,7 @@ from typing import Any
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import failures
 from mulligan.formats.noetl.runtime.context import Context, result_of
+from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.pipeline import (
     failed_attempts,
     final_failure,
@@ -18,7 +19,7 @@ from mulligan.formats.noetl.runtime.pipeline import (
 )
 from mulligan.formats.noetl.runtime.policy import Decision
 from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from mulligan.formats.noetl.runtime.templates import render_value
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
 
 _NOTHING = {"kind": "noop"}
 _ABSENT = object()
@@ -28,6 +29,7 @@ def run(
     *,
     tool: Any = None,
     render: Any = _ABSENT,
+    pinned: dict[str, str] | None = None,
     result: Any = _ABSENT,
     loop: dict[str, Any] | None = None,
     set: dict[str, Any] | None = None,
@@ -44,6 +46,7 @@ def run(
     if loop is not None:
         result = _collect_results(loop, context)
     elif render is not _ABSENT:
+        _refuse_other_playbook(pinned, context)
         result = render_value(render, context.names())
     if result is not _ABSENT:
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
@@ -53,6 +56,16 @@ def run(
     context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
     return _envelope(result, context, routes.follow(events, now))
+
+
+def _refuse_other_playbook(pinned: dict[str, str] | None, context: Context) -> None:
+    """Refuse to call the pinned playbook where its path is another one now."""
+    if pinned is None:
+        return
+    path = render_text(pinned["path"], context.names()).strip()
+    if path != pinned["is"]:
+        message = f"the step calls '{path}', but '{pinned['is']}' was pinned when the run started: set it with -i there"
+        raise invalid_input(message)
 
 
 def _run_tool(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from fnmatch import fnmatch
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch, fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,45 @@ _NO_CHANGES = {
 }
 
 
-def changes_since(remembered: str = "", branch: str = "") -> dict[str, Any]:
+def changes_since(remembered: str = "", branch: str = "", modified: Sequence[str] = ()) -> dict[str, Any]:
     """The changes since HEAD was remembered, or since the run left `branch`. Lists are separated by spaces.
 
-    Outside a repository there are none.
+    Outside a repository there are none. `modified` are fields with a modifier, `files_added:*.md:json`; each becomes a
+    key as well.
     """
     base = _remembered_commit(remembered) if remembered else _git_output("merge-base", "HEAD", branch) if branch else ""
     if not base:
-        return dict(_NO_CHANGES)
+        return {**_NO_CHANGES, **{word: _modify([], word) for word in modified}}
     files = dict(_changed_files(base))
     commits = _git_output("log", "--reverse", "--format=%H", f"{base}..HEAD").split()
     counts = [line.split("\t")[:2] for line in _git_output("diff", "--numstat", base).splitlines()]
     named = {
         name: sorted(path for path, kind in files.items() if kind == letter) for name, letter in _CHANGE_LETTERS.items()
     }
+    lists = {**named, "files_changed": sorted(files), "commits": commits}
     return {
-        **{name: " ".join(paths) for name, paths in named.items()},
-        "files_changed": " ".join(sorted(files)),
-        "commits": " ".join(commits),
+        **{name: " ".join(words) for name, words in lists.items()},
+        **{word: _modify(lists[word.partition(":")[0]], word) for word in modified},
         "commit_count": len(commits),
         "insertions": sum(int(added) for added, _ in counts if added.isdigit()),
         "deletions": sum(int(removed) for _, removed in counts if removed.isdigit()),
     }
+
+
+_SEPARATORS = {"lines": "\n", "newline": "\n", "csv": ",", "comma": ","}
+
+
+def _modify(words: list[str], modified: str) -> str:
+    """A list as text: the words that match the patterns of the modifier, in its format."""
+    _, *modifiers = modified.split(":")
+    formats = [each for each in modifiers if each in ("json", "space", *_SEPARATORS)]
+    for pattern in (each for each in modifiers if each not in formats):
+        # As in Prodigy, `*` also matches slashes, and `src/**/*.rs` also `src/main.rs`.
+        also = pattern.replace("**/", "")
+        words = [word for word in words if fnmatchcase(word, pattern) or fnmatchcase(word, also)]
+    if "json" in formats:
+        return json.dumps(words, ensure_ascii=False)
+    return _SEPARATORS.get(formats[0] if formats else "space", " ").join(words)
 
 
 def find_outputs(remembered: str, patterns: dict[str, str]) -> dict[str, str]:

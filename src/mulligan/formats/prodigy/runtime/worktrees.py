@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mulligan.formats.prodigy.runtime.items import item_result
 from mulligan.worker.worktrees import (
     Work,
     merge_item_worktree,
@@ -34,13 +35,17 @@ def open_item(run: Work, index: int) -> Work:
     return open_item_worktree(run, index) if run["branch"] else run
 
 
-def merge_item(run: Work, item: Work, result: Any = None) -> Any:
-    """Merge an item into its run, one at a time, and return `result`."""
+def merge_item(run: Work, item: Work, result: Any = None, item_id: str = "") -> Any:
+    """Merge an item into its run, one at a time, and return `result`.
+
+    With `item_id`, `result` is the list of all outputs of the item, and an entry of `map.results` is returned.
+    """
+    changes: dict[str, list[str]] = {"commits": [], "files_modified": []}
     if item["branch"]:
         number = str(run["session"]).removeprefix("run-")
         again = f"mulligan items {number} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
-        merge_item_worktree(run, item, again)
-    return result
+        changes = merge_item_worktree(run, item, again)
+    return item_result(item_id, result[1:], changes) if item_id else result
 
 
 def merge_run(run: Work) -> Work:
