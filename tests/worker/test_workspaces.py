@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_an_opening_that_is_killed_at_any_moment_is_continued(repository: Reposi
     git = killing_git(tmp_path / "bin")
     at = 1
 
-    while is_killed(lambda: opened(f"mulligan/{at}", at), at, git):
+    while is_killed(partial(opened, f"mulligan/{at}", at), at, git):
         work = opened(f"mulligan/{at}", at)
         assert work["branch"].startswith(f"mulligan/{at}")
         assert repository.git("status", "--porcelain", within=work["worktree"]) == ""
@@ -219,7 +220,7 @@ def test_a_merge_that_is_killed_at_any_moment_is_continued_and_nothing_is_lost(r
         repository.write(f"file-{at}", "x", work["worktree"])
         repository.write("theirs", str(at))
         repository.commit(f"theirs {at}")
-        is_open = is_killed(lambda: closed(work, "squash"), at, git)
+        is_open = is_killed(partial(closed, work, "squash"), at, git)
         closed(work, "squash")
         assert repository.read(f"file-{at}") == "x", f"killed after call {at} of Git"
         assert repository.git("status", "--porcelain") == "" and repository.worktrees == []
@@ -237,7 +238,7 @@ def test_items_that_are_killed_at_any_moment_while_they_are_merged_are_merged_on
     while is_open:
         item = run("open_item", run=work, index=at)
         repository.write(f"file-{at}", "x", item["worktree"])
-        is_open = is_killed(lambda: run("merge_item", run=work, item=item, result=at), at, git)
+        is_open = is_killed(partial(run, "merge_item", run=work, item=item, result=at), at, git)
         assert run("merge_item", run=work, item=item, result=at) == at
         assert (Path(work["worktree"]) / f"file-{at}").exists(), f"killed after call {at} of Git"
         at += 1
