@@ -13,6 +13,7 @@ from mulligan.formats.noetl.runtime.answers import mark_answer
 from mulligan.formats.noetl.runtime.call import merge_inputs, render_marked
 from mulligan.formats.noetl.runtime.credentials import Credentials
 from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts
+from mulligan.formats.noetl.runtime.parts import Parts
 from mulligan.formats.noetl.runtime.sandbox import Absent, Nothing
 from mulligan.formats.noetl.runtime.templates import Names, render_value
 from mulligan.formats.noetl.runtime.tools import SECRET
@@ -43,6 +44,8 @@ class Context:
         self.step = name or os.environ.get("MULLIGAN_STEP", "")
         self.credentials = Credentials(auth or {})
         self.trusts_templates = trust_templates
+        # Where the outcomes of calls are recorded, if the step makes several.
+        self.parts: Parts | None = None
         self._workload = self._with_derived(_mark_defaults(workload or {}, defaults or {}), derived or {})
         self._seen = seen or {}
         self._item = _mark_item(item or {}, defaults or {})

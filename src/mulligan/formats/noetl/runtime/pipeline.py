@@ -99,6 +99,7 @@ def _call(tool: dict[str, Any], context: Context, names: dict[str, Any]) -> tupl
         credentials=context.credentials,
         given=context.given,
         trusts_templates=context.trusts_templates,
+        parts=context.parts,
     )
     try:
         return call_all_pages(tool, call, context) if "pages" in tool else call_tool(tool, call), None
@@ -123,7 +124,7 @@ def _call_once(tool: dict[str, Any], context: Context) -> tuple[Any, dict[str, A
 
 
 class Pipeline:
-    """Tools that run one after the other within one attempt. After a crash it starts from the beginning."""
+    """Tools that run one after the other within one attempt. After a crash those that have ended do not run again."""
 
     def __init__(self, tasks: list[dict[str, Any]], context: Context, name: str = "") -> None:
         self._tasks = tasks
@@ -140,7 +141,8 @@ class Pipeline:
                 return self._result(), self._output
             result, error, decision = self._step(at, attempt)
             if decision.do == "retry" and attempt < decision.attempts:
-                time.sleep(min(decision.wait(attempt), WAIT_SECONDS_MAX))
+                if self._context.parts is None or not self._context.parts.is_replaying:
+                    time.sleep(min(decision.wait(attempt), WAIT_SECONDS_MAX))
                 attempt += 1
                 continue
             if decision.do in ("retry", "fail"):

@@ -35,9 +35,15 @@ def _write_sink(tool: dict[str, Any], call: Call) -> None:
         return
     if tool["kind"] not in _TABLES:
         raise invalid_input(f"the sink '{tool['kind']}' has no tables")
-    rows = _rows(tool, call)
-    if rows:
-        sql_tools.run_query(tool, call, *_statements(tool, rows, call))
+
+    def write() -> None:
+        if rows := _rows(tool, call):
+            sql_tools.run_query(tool, call, *_statements(tool, rows, call))
+
+    if call.parts is None:
+        write()
+    else:
+        call.parts.run(tool, write)
 
 
 def _print_data(tool: dict[str, Any], call: Call) -> None:

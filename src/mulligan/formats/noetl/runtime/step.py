@@ -8,6 +8,7 @@ from mulligan import StepError
 from mulligan.formats.noetl.runtime import failures
 from mulligan.formats.noetl.runtime.context import Context, result_of
 from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.parts import open_parts
 from mulligan.formats.noetl.runtime.pipeline import (
     failed_attempts,
     final_failure,
@@ -17,7 +18,7 @@ from mulligan.formats.noetl.runtime.pipeline import (
     run_tools,
     with_route_problem,
 )
-from mulligan.formats.noetl.runtime.policy import Decision
+from mulligan.formats.noetl.runtime.policy import Decision, must_retry_in_place
 from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
 from mulligan.formats.noetl.runtime.templates import render_text, render_value
 
@@ -43,6 +44,35 @@ def run(
     routes = Routes(context, cases, next)
     if failure is not None:
         return _route_failure(failure, context, routes)
+    if result is _ABSENT and render is _ABSENT and loop is None:
+        tool = routes.with_pages(_NOTHING if tool is None else tool)
+    context.parts = open_parts(context.credentials.texts) if _has_parts(tool, routes) else None
+    try:
+        return _outcome(context, routes, tool=tool, render=render, pinned=pinned, result=result, loop=loop, set=set)
+    except Exception:
+        if context.parts is not None:
+            context.parts.discard()
+        raise
+
+
+def _has_parts(tool: Any, routes: Routes) -> bool:
+    """Whether the step makes several calls: then those that ended are recorded, and a crash does not repeat them."""
+    is_repeated = isinstance(tool, dict) and ("pages" in tool or must_retry_in_place(tool))
+    return isinstance(tool, list) or is_repeated or routes.write_sinks
+
+
+def _outcome(
+    context: Context,
+    routes: Routes,
+    *,
+    tool: Any,
+    render: Any,
+    pinned: dict[str, str] | None,
+    result: Any,
+    loop: dict[str, Any] | None,
+    set: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The envelope of the step: of its tool, of what it renders or was given, or of the loop before it."""
     if loop is not None:
         result = _collect_results(loop, context)
     elif render is not _ABSENT:
@@ -52,7 +82,7 @@ def run(
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
         now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
     else:
-        (result, now), events = _run_tool(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
+        (result, now), events = _run_tool(tool, context, routes), AFTER_SUCCESS
     context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
     return _envelope(result, context, routes.follow(events, now))
@@ -72,7 +102,7 @@ def _run_tool(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[st
     """The result of the tool, and the names for its outcome. A case may ask for a retry after any outcome."""
     tries = failed_attempts()
     try:
-        result, output = run_tools(routes.with_pages(tool), context)
+        result, output = run_tools(tool, context)
     except StepError as error:
         decision = _retry_after(error, routes, tries)
         if decision is None and routes.decide_retries:

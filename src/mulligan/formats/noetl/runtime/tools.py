@@ -31,11 +31,15 @@ def call_tool(tool: dict[str, Any], call: Call) -> Any:
     if kind not in _TOOLS:
         raise invalid_input(f"the tool '{kind}' does not exist")
     module, _, function = _TOOLS[kind].partition(":")
-    run = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    try:
-        return run(tool, call.of(tool))
-    except StepError as error:
-        raise failures.of_tool(error, kind).with_traceback(error.__traceback__) from None
+
+    def work() -> Any:
+        run = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        try:
+            return run(tool, call.of(tool))
+        except StepError as error:
+            raise failures.of_tool(error, kind).with_traceback(error.__traceback__) from None
+
+    return work() if call.parts is None else call.parts.run(tool, work)
 
 
 def noop(tool: dict[str, Any], call: Call) -> Any:
