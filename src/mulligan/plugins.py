@@ -113,7 +113,8 @@ class FormatPlugin:
     such files where they are not YAML or JSON: `parse(source)` returns the tree. `yaml(source)` parses its YAML files
     where they are not to be read as YAML 1.2. `log(entries)` yields the events of a run as the system would have
     written them, as JSON values. All functions are given by name, and imported when they are needed. `install` is what
-    to install where a module that they need is missing.
+    to install where a module that they need is missing. `options` are the options of `mulligan run` that are only for
+    its files: the translation has them in `translation.options`.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class FormatPlugin:
         yaml: str | None = None,
         log: str | None = None,
         install: str = "",
+        options: Iterable[str] = (),
     ) -> None:
         if not isinstance(title, str) or not title:
             raise ValueError(f"{title!r} is not the name of a system")
@@ -136,6 +138,7 @@ class FormatPlugin:
         self.yaml = None if yaml is None else _checked_call(yaml)
         self.log = None if log is None else _checked_call(log)
         self.install = install
+        self.options = tuple(options)
         if wrong := [suffix for suffix in self.syntaxes if not suffix.startswith(".")]:
             raise ValueError(f"{wrong[0]!r} is not the ending of a file name, such as '.toml'")
 

@@ -47,6 +47,9 @@ def test_runs_are_listed_newest_first_and_filtered():
                 "labels": home.runs(labels={"team": "bad"}),
                 "limit": home.runs(limit=1),
                 "next page": home.runs(limit=1, before=3),
+                "who": home.runs(who="nobody"),
+                "text": home.runs(text="othe"),
+                "failure": home.runs(failure=["EXIT_NONZERO", "TIMEOUT"]),
                 "since": home.runs(since="1h", until=datetime.now(UTC) + timedelta(hours=1)),
                 "until": home.runs(until=timedelta(hours=1)),
             }.items()
@@ -61,6 +64,9 @@ def test_runs_are_listed_newest_first_and_filtered():
         "labels": [2],
         "limit": [3],
         "next page": [2],
+        "who": [],
+        "text": [3],
+        "failure": [2],
         "since": [3, 2, 1],
         "until": [],
     }

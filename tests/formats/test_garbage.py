@@ -8,6 +8,7 @@ import json
 import random
 import re
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import getitem
@@ -131,7 +132,7 @@ EXCESS: dict[str, Any] = {
     "a list in lists": json.loads("[" * 60 + "1" + "]" * 60),
     "a mapping in mappings": json.loads('{"a":' * 60 + "1" + "}" * 60),
 }
-OURS = Path(__file__).parents[2] / "examples" / "failure-filters.yaml"
+OURS = Path(__file__).parents[2] / "examples" / "agent-review.yaml"
 
 
 @pytest.mark.parametrize("system", [*FORMATS, "mulligan"])
@@ -207,6 +208,36 @@ def limited_memory() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+# Where the steps are in the files of a system, and the keys of the name and of something else in them.
+STEPS = {
+    "torc": ("jobs", "name", "command"),
+    "alphred": ("nodes", "nodeKey", "nodeType"),
+    "noetl": ("workflow", "step", "tool"),
+    "mulligan": ("steps", "step", "shell"),
+}
+
+
+@pytest.mark.parametrize("system", STEPS)
+def test_a_step_that_is_refused_is_no_reason_to_refuse_what_refers_to_it(system: str, tmp_path: Path) -> None:
+    section, name, other = STEPS[system]
+    paths = [one.path for one in EXAMPLES if one.system == system and one.path.suffix != ".kdl"] or [OURS]
+    for path in sorted(paths)[:4]:
+        shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
+        value = plain(parse_file(decode(path.read_bytes(), str(path))))
+        for at, step in enumerate(value.get(section, ())):
+            for spoilt_step in (7, {**step, name: {"x": 1}}, {**step, other: [[7]]}):
+                wrong = copy.deepcopy(value)
+                wrong[section][at] = spoilt_step
+                file = tmp_path / "spoilt.yaml"
+                file.write_text(json.dumps(wrong, indent=1), encoding="utf-8")
+
+                with pytest.raises(LanguageError) as refused:
+                    examine(file, named=None if system == "mulligan" else system)
+
+                codes = [problem.code for problem in refused.value.problems]
+                assert not {"language.unknown_step", "language.unknown_job"} & {*codes}, refused.value.render()
 
 
 def _all_of(workflow: Any) -> Any:

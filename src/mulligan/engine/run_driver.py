@@ -21,6 +21,7 @@ from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid
 from mulligan.core.effects.reuse import forced_child_steps
+from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model import events as e
@@ -31,6 +32,7 @@ from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.state.verdict import unhandled
 from mulligan.core.state.workspace import folder_of
 from mulligan.core.turn import follow
 from mulligan.errors import ExpressionFailed, InputInvalid, NotFound, Refused
@@ -386,7 +388,15 @@ class RunDriver:
             child_reports=pending.child_reports,
             is_last=pending.is_last,
             counted=pending.counted,
+            failures=self._failures() if pending.is_last else None,
         )
+
+    def _failures(self) -> RunFailures | None:
+        """What the run is found by when a round has ended; None if that is as it was."""
+        run = self.state.run
+        if run.status == "failed":
+            return run_failures(unhandled(self.state))
+        return RunFailures() if run.round > 1 else None
 
     def confirm(self) -> list[e.Entry]:
         """Make the turn permanent: its commit is written. Return its entries."""
@@ -437,6 +447,7 @@ def new_record(turn: Turn, new: NewRun) -> RunRecord:
         parent_place=new.parent_place,
         parent_attempt=new.parent_attempt,
         holder=turn.holder,
+        started_by=request.by,
     )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
         name: str
         description: str
+        labels: Mapping[str, str]
         # Further keys of inputs, by the names of the parameters: {"url": {"description": "where the rows are"}}.
         inputs: Mapping[str, Mapping[str, Any]]
         defaults: Mapping[str, Any]

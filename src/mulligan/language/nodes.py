@@ -136,6 +136,8 @@ class Source:
         # A dict keeps them unique: a policy is read at each use, but its warnings are shown once.
         self.warnings: dict[Problem, None] = {}
         self._lines: list[str] | None = None
+        # The names of steps that were refused; "" for one whose name is not known.
+        self._unread: set[str] = set()
         # Files that became part of this one: the index in `lines` of the first line of each, and its path.
         self._included: list[tuple[int, str]] = []
 
@@ -187,6 +189,24 @@ class Source:
         length = max(1, min(length, len(shown) - column))
         file, number = self._place(line)
         return Refusal(Problem(f"language.{code}", message, file, number + 1, column + 1, length, shown, hint))
+
+    def note_unread(self, node: Node, key: str) -> None:
+        """Remember an entry that was refused by the name under its `key`: others may refer to it."""
+        name = node.get(key) if isinstance(node, Mapping) else None
+        self._unread.add(name.text if isinstance(name, Scalar) and isinstance(name.value, str) else "")
+
+    def may_be_unread(self, name: str) -> bool:
+        """Whether this may be the name of an entry that was refused: then it is no mistake to refer to it."""
+        return bool(self.problems) and not self._unread.isdisjoint((name, ""))
+
+    def refuse_unknown(self, message: str, name: str, node: Node, *, hint: str = "") -> Refusal:
+        """A refusal of the name of a step that does not exist.
+
+        If the step was itself refused, this is a refusal that is noted already, and is not noted twice.
+        """
+        if self.may_be_unread(name):
+            return Refusal(self.problems[0])
+        return self.refuse("unknown_step", message, node, hint=hint)
 
     def hide(self, scalar: Scalar) -> None:
         """Forget the value of a scalar, so that no message or shown line contains it. Its position stays the same."""

@@ -68,6 +68,9 @@ def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
     """A step of the list. Problems are noted; None if it has no name."""
     with draft.source.noting:
         return _step(node, draft, settings)
+    # A matrix has other names than the one that is written.
+    is_matrix = isinstance(node, Mapping) and "matrix" in node.entries
+    draft.source.note_unread(node, "" if is_matrix else "step")
     return None
 
 

@@ -25,6 +25,7 @@ from mulligan.language.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY
 from mulligan.language.shapes import (
     DURATION,
     FLAG,
+    LABEL,
     LIMIT,
     PLAIN,
     SIZE,
@@ -392,6 +393,12 @@ WORKFLOW = Record(
     {
         "name": Key(TEXT, "its name (default: the name of the file)"),
         "description": Key(TEXT, "what it is for"),
+        "labels": Key(
+            MapOf(
+                LABEL, r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,62}", names="letters, digits, '_', '-', '.' and '/', at most 63"
+            ),
+            "labels of its runs, to find them with 'mulligan list --label'; 'run --label' adds to them",
+        ),
         "inputs": Key(
             MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
             "typed inputs",

@@ -7,7 +7,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from mulligan.core.model.run_data import name_problem, size_problem, value_problem
-from mulligan.core.model.workflow import END, MAX_PARALLEL_STEPS, Breaker, Input, Secret, Step, Template, Workflow
+from mulligan.core.model.workflow import (
+    END,
+    LABEL_CHARS_MAX,
+    LABELS_MAX,
+    MAX_PARALLEL_STEPS,
+    Breaker,
+    Input,
+    Secret,
+    Step,
+    Template,
+    Workflow,
+)
 from mulligan.errors import LanguageError
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.commands import named_handler
@@ -120,6 +131,7 @@ def _read(
         children=draft.children,
         origin=source.origin,
         data=_data(fields, source),
+        labels=_labels(fields, source),
         budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
@@ -284,6 +296,21 @@ def _data(fields: Fields, source: Source) -> dict[str, Any]:
     if problem := size_problem({}, values):
         source.note(source.refuse("data", problem, fields.key("data")))
     return values
+
+
+def _labels(fields: Fields, source: Source) -> dict[str, str]:
+    """The labels of its runs: short, so that runs can be found by them."""
+    labels: dict[str, str] = fields.get("labels", {})
+    node = _mapping_at(fields, "labels")
+    for name, value in labels.items():
+        if len(value) > LABEL_CHARS_MAX or not value.isprintable():
+            assert node is not None
+            message = f"the label '{name}' must be one line of at most {LABEL_CHARS_MAX} characters"
+            source.note(source.refuse("value", message, node.key(name)))
+    if len(labels) > LABELS_MAX:
+        message = f"{len(labels)} labels are too many: a run has at most {LABELS_MAX}"
+        source.note(source.refuse("value", message, fields.key("labels")))
+    return labels
 
 
 def _check_unused(draft: Draft, settings: Settings) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from mulligan.core.deciding.rounds import kept_files, written_files
-from mulligan.core.effects.run_lists import ATTRIBUTE_CHARS_MAX
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
-from mulligan.core.model.workflow import Command, Secret, Workflow, all_commands
+from mulligan.core.model.workflow import LABEL_CHARS_MAX, LABELS_MAX, Command, Secret, Workflow, all_commands
 from mulligan.core.state.state import State
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import InputInvalid, Refused
@@ -84,7 +83,7 @@ def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]
 
 
 # Of a label's name, and how many one run may have.
-NAME_CHARS_MAX, LABELS_MAX = 63, 50
+NAME_CHARS_MAX = 63
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -93,7 +92,7 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
         raise InputInvalid(f"{len(labels)} labels are too many", hint=f"a run has at most {LABELS_MAX}")
     for name, value in labels.items():
         _check(f"the name of label '{_shown(name)}'", name, NAME_CHARS_MAX, is_needed=True)
-        _check(f"the value of label '{_shown(name)}'", value, ATTRIBUTE_CHARS_MAX, is_needed=False)
+        _check(f"the value of label '{_shown(name)}'", value, LABEL_CHARS_MAX, is_needed=False)
     return dict(labels)
 
 

@@ -165,6 +165,12 @@ class Service:
         """The name under which changes are recorded."""
         return self.control.by
 
+    def in_the_name_of(self, by: str) -> Service:
+        """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
+        other = Service(self.home, by)
+        other.reader = self.reader
+        return other
+
     # -- starting runs -----------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -215,7 +221,10 @@ class Service:
         return self.control.start(prepared, driver, times=times, kept=kept, key=key)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
-        """The run with this key: a new one, unless there is one already. For callers that ask again."""
+        """The run with this key: a new one, unless there is one already. For callers that ask again.
+
+        `KeyMismatch` if that one is of another workflow, or has other inputs.
+        """
         return self.control.start_once(prepared, key)
 
     def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
@@ -230,7 +239,7 @@ class Service:
         return starting.detach(self.reader, run_id, asked=asked, wait=wait)
 
     def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-        """The run that was started with the key. `KeyUsed` where its inputs differ."""
+        """The run that was started with the key. `KeyMismatch` where its inputs differ."""
         return starting.find_existing_run(self.reader, prepared, key, used)
 
     def plan_fork(
@@ -325,6 +334,14 @@ class Service:
     def list_runs(self, query: RunQuery) -> RunPage:
         """A page of the list of runs: how each stands, why it failed, what it waits for."""
         return run_list.list_runs(self.reader, query)
+
+    def count_runs(self, query: RunQuery, limit: int = 10_000) -> int:
+        """How many runs match, over all pages; at most `limit`, since counting takes time for each of them."""
+        return run_list.count_runs(self.reader, query, limit)
+
+    def status_counts(self) -> dict[str, int]:
+        """How many runs there are with each status, without those that other runs called."""
+        return run_list.status_counts(self.reader)
 
     def summarize_runs(self, run_ids: Iterable[int]) -> list[RunLine]:
         """These runs as the list shows them."""
@@ -604,6 +621,10 @@ class Service:
         """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
         return formats.load(path, **how)
 
+    def format_options(self, run_id: int) -> dict[str, Any]:
+        """The options for files of another system with which the workflow of a run was read."""
+        return formats.options_of(self.reader.state(run_id).workflow)
+
     @staticmethod
     def examine_workflow(
         path: str | Path,
@@ -612,9 +633,15 @@ class Service:
         trust_templates: bool = False,
         catalogue: Path | None = None,
         given: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Examined:
-        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with."""
-        return formats.examine(path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given)
+        """The workflow in a file, and the warnings about it. `given` are the inputs that it will be run with.
+
+        `options` are only for files of some systems.
+        """
+        return formats.examine(
+            path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
+        )
 
     @staticmethod
     def convert_workflow(

@@ -203,6 +203,7 @@ class PostgresStore:
                 "remove_timers",
                 "remove_starts",
                 "remove_attributes",
+                "remove_words",
                 "remove_runs",
             ):
                 self._client.execute(name, Bigints(gone))

@@ -63,7 +63,7 @@ def find_variable(path: str, context: Context) -> Variable | None:
         return Variable(_GLOBAL_VARIABLES[path])
     argument = _ARGUMENT.fullmatch(path)
     if argument:
-        return Variable(_argument_expression(int(argument[1])))
+        return Variable(_argument_expression(int(argument[1]), context.arguments))
     fields = list(_FIELDS.finditer(path))
     for field in reversed(fields):
         beginning = context.variables.get(path[: field.start()])
@@ -72,8 +72,8 @@ def find_variable(path: str, context: Context) -> Variable | None:
     return None
 
 
-def _argument_expression(number: int) -> str:
-    words = f"{ARGUMENTS}.split(' ')"
+def _argument_expression(number: int, arguments: str) -> str:
+    words = f"{arguments}.split(' ')"
     return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
 
 
