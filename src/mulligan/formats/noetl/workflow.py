@@ -70,7 +70,8 @@ def _name_and_description(fields: Fields) -> dict[str, Any]:
 
 def _outputs(plan: Plan, playbook: Playbook, translation: Translation) -> dict[str, Any]:
     """The result; and, where another playbook calls this one, the results of the steps, which it may ask for."""
-    routes = {name: output_of(names.route) for name, names in plan.names.items()}
+    parts = {part.name for step in playbook.steps for part in step.before}
+    routes = {name: output_of(names.route) for name, names in plan.names.items() if name not in parts}
     result = _last_result(plan, list(routes.values()))
     end = output_of(END)
     if playbook.aggregates:
