@@ -199,7 +199,7 @@ def _bounded_total(total: str, most: int | None) -> str:
 
 # A handler reads the output of its command by one of these.
 _READ_STREAMS = "mulligan.formats.prodigy.runtime:read_streams"
-_READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
+_READS_OUTPUT = r"\$\{(?:shell|test|last)\.output|\$\{?CAPTURED_OUTPUT\b"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
     "goal_seek": "Prodigy has removed 'goal_seek': use 'validate' with 'threshold' and 'on_incomplete'",

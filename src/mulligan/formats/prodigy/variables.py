@@ -254,7 +254,7 @@ def context_after(
     value = _captured_value(form, kind, slot.output, is_certain=is_certain)
     if streams and not is_certain and not is_condition(value):
         value = f"({slot.output} != null ? {value} : {streams}.stdout)"
-    variables = {"last.output": value}
+    variables = {"last.output": value, "CAPTURED_OUTPUT": value}
     if kind in ("shell", "claude"):
         variables[f"{kind}.output"] = value
     for name in captured_names(form):

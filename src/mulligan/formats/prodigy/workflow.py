@@ -58,6 +58,7 @@ REGULAR = LenientRecord(
     },
     one_of=tuple((key,) for key in LISTS),
     needed=LISTS,
+    may_extend=True,
 )
 
 
