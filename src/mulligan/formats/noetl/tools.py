@@ -173,11 +173,35 @@ class Workbook:
 
     def _tool(self, node: Mapping, label: str) -> Tool:
         kind, at = self._kind(node, label)
+        if kind == "agent":
+            return self._tool(self._playbook_of_agent(node, label), label)
         fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._translation.source)
         self._warn(fields, label)
         if kind == "workbook":
             return self._from_workbook(fields, at, label)
         return Tool(kind, _action_keys(fields.node, kind), fields)
+
+    def _playbook_of_agent(self, node: Mapping, label: str) -> Mapping:
+        """The call of a playbook that an agent of NoETL's own framework is. Others are refused."""
+        source = self._translation.source
+        fields: Fields = TOOLS["agent"].read(node, f"the tool 'agent' of {label}", source)
+        if not is_word(node.get("framework"), "noetl"):
+            at = node.get("framework") or node.get("kind") or node
+            message = f"the tool 'agent' of {label} is not one of NoETL's own framework"
+            hint = "use 'python' with the agent's package; or convert the file, and write the step with 'agent:'"
+            raise source.refuse("noetl", message, at, hint=hint)
+        if "on_failure" in fields:
+            message = "'on_failure' of an agent is not honoured: its failure is that of the step"
+            self._translation.warn("noetl", message, fields.key("on_failure"), hint="add an arc for its failure")
+        names = {"entrypoint": "path", "payload": "args"}
+        found = Mapping(node.line, node.column)
+        for key, (place, value) in node.entries.items():
+            if key == "kind":
+                value = scalar("playbook", value)
+            if key not in ("framework", "entrypoint_mode", "on_failure"):
+                name = names.get(key, key)
+                found.entries[name] = (scalar(name, place), value)
+        return found
 
     def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
         source, written = self._translation.source, node.get("kind")
