@@ -388,6 +388,14 @@ def test_an_item_is_recovered_by_the_handler_of_its_command() -> None:
     assert (run.ended.degraded, run.ended.recovered_steps_count) == (True, 1)
 
 
+def test_an_item_that_fails_is_not_recovered_although_one_of_its_commands_was() -> None:
+    run = run_of([1], mapped((command("one", on_failure=handler("fix")), command("two"))))
+
+    run.fail("m[0].0").ok("m[0].0.on_failure@1.0").fail("m[0].1")
+
+    assert (run["m[0]"].status, run["m[0]"].recovered_by) == ("failed", "")
+
+
 def test_an_item_that_is_rerun_by_its_handler_runs_its_command_again() -> None:
     run = run_of([1], mapped((command("one", on_failure=handler("fix", rerun=1)),)))
 

@@ -146,9 +146,13 @@ def retry(
     """
     asked = asked_capacity(parallel, memory, gpus)
     with service_at(home) as service:
-        workflow = _corrected(file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
-        corrected = _correction(workflow, file, inputs, force=force, keep_completed=keep_completed)
+        load = partial(_corrected, file, inputs, system=system, trust_templates=trust_templates, catalogue=catalogue)
+        corrected = _correction(load(), file, inputs, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
+        if corrected is not None and (options := service.format_options(run_id)):
+            # The run was started with them.
+            workflow = load(options=options)
+            corrected = _correction(workflow, file, inputs, force=force, keep_completed=keep_completed)
         chosen = RetryOptions(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()), asked)
         return run_retry(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
@@ -339,6 +343,7 @@ def _corrected(
     system: str | None,
     trust_templates: bool,
     catalogue: Path | None,
+    options: Mapping[str, Any] | None = None,
 ) -> Workflow | None:
     """The workflow of --file, if it was given."""
     given = {"--format": system is not None, "--trust-templates": trust_templates, "--catalogue": catalogue is not None}
@@ -353,6 +358,7 @@ def _corrected(
         trust_templates=trust_templates,
         catalogue=catalogue,
         given=given_inputs(inputs or []),
+        options=options,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from mulligan.cli.background_start import Detach, Key, start
 from mulligan.cli.capacity import Gpus, Memory, Parallel, asked_capacity
 from mulligan.cli.dry_run import DryRun, show_preview
+from mulligan.cli.format_options import MapPatterns, MaxIterations, given_options
 from mulligan.cli.options import AsJson, Catalogue, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_warnings
@@ -39,6 +40,8 @@ def run(
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
+    patterns: MapPatterns = None,
+    iterations: MaxIterations = None,
     key: Key = "",
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -58,9 +61,10 @@ def run(
     """
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus)
+    options = given_options(patterns, iterations)
     given = given_inputs(inputs or [])
     examined = Service.examine_workflow(
-        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
+        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
     )
     show_warnings(examined.warnings)
     if dry_run:

@@ -12,7 +12,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid, LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
-from mulligan.formats.translation import Translation, scalar
+from mulligan.formats.translation import OPTION_MARK, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
@@ -37,14 +37,16 @@ def examine(
     trust_templates: bool = False,
     catalogue: Path | None = None,
     given: Dict[str, Any] | None = None,
+    options: Dict[str, Any] | None = None,
 ) -> LoadResult:
     """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
 
     `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
     become part of a command or a query of a NoETL file. `catalogue` is the folder of the playbooks that a NoETL file
-    calls, and `given` are the inputs of the run, which may choose one of them.
+    calls, and `given` are the inputs of the run, which may choose one of them. `options` are those of its system:
+    `FormatPlugin.options`.
     """
-    reader = _reader(Path(path), named, trust_templates, catalogue, given)
+    reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
     try:
         examined = loading.examine(path, text=text, read=reader)
     except LanguageError as refused:
@@ -56,6 +58,13 @@ def examine(
 def load(path: str | Path, **how: Any) -> Workflow:
     """The checked workflow in the file of any system; `how` are the arguments of `examine`."""
     return examine(path, **how).workflow
+
+
+def options_of(workflow: Workflow) -> dict[str, Any]:
+    """The options of its system with which a workflow was read. They are defaults of its inputs."""
+    system = FORMATS.get(workflow.origin)
+    given = {name: each for name, each in workflow.inputs.items() if each.description.startswith(OPTION_MARK)}
+    return {name: given[name].default for name in (system.options if system else ()) if name in given}
 
 
 # How many warnings of one kind a converted file begins with: it is kept, and read when the original is gone.
@@ -128,13 +137,14 @@ def _reader(
     trust_templates: bool,
     catalogue: Path | None = None,
     given: Dict[str, Any] | None = None,
+    options: Dict[str, Any] | None = None,
 ) -> _Reader:
     if catalogue is not None and not catalogue.is_dir():
         raise InputInvalid(f"--catalogue names '{catalogue}', which is not a folder")
     if named is not None and check_system(named) != OURS and python_files.as_python_file(path) is not None:
         message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reader(str(path), named, trust_templates, catalogue, given)
+    return _Reader(str(path), named, trust_templates, catalogue, given, options or {})
 
 
 class _Reader:
@@ -147,8 +157,10 @@ class _Reader:
         trusts_templates: bool,
         catalogue: Path | None,
         given: Dict[str, Any] | None,
+        options: Dict[str, Any],
     ) -> None:
         self._first = first
+        self._options = options
         self._named = named
         self._trusts_templates = trusts_templates
         self._catalogue = catalogue
@@ -227,14 +239,23 @@ class _Reader:
         return LanguageError([msgspec.structs.replace(first, hint=joined if first.hint else self._advice), *others])
 
     def refuse_idle_options(self) -> None:
-        """Refuse options for NoETL's files where no file is one: the user takes the file for something else."""
+        """Refuse options for files of one system where no file is one: the user takes the file for something else."""
         option = "--trust-templates" if self._trusts_templates else "--catalogue" if self._catalogue is not None else ""
         if option and not any(each.source.origin == NOETL for each in self._translations):
             message = f"{option} is for NoETL files, and this is not one"
             raise LanguageError([Problem("language.format", message, self._first)])
+        system = find_format(self._translations[0].source.origin) if self._translations else None
+        for name in self._options:
+            if system is None or name not in system.options:
+                theirs = [each.title for each in FORMATS.values() if name in each.options]
+                message = f"--{name.replace('_', '-')} is for {' and '.join(theirs)} files, and this is not one"
+                raise LanguageError([Problem("language.format", message, self._first)])
 
     def _translate(self, root: Node, source: Source) -> Node:
         is_included = source.file != self._first
+        system = find_format(source.origin)
+        assert system is not None, f"'{source.origin}' was found a moment ago"
+        options = {} if is_included else {key: self._options[key] for key in system.options if key in self._options}
         translation = Translation(
             source,
             is_included=is_included,
@@ -242,9 +263,8 @@ class _Reader:
             catalogue=self._catalogue,
             # The inputs of a called file are those that its caller gives it.
             given=None if is_included else self._given,
+            options=options,
         )
-        system = find_format(source.origin)
-        assert system is not None, f"'{source.origin}' was found a moment ago"
         try:
             ours: Node = _call(system, system.translate, source, root, translation)
         except Refusal as refusal:

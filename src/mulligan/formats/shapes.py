@@ -66,7 +66,7 @@ class LenientRecord(Record, frozen=True):
                 continue
             if self.known(word) or self.is_foreign(word) or closest_key(word, self.keys) in lacking:
                 known.entries[word] = (key, value)
-            else:
+            elif not (self.may_extend and word.startswith("x-")):
                 message = f"'{shorten(word)}' is not a key of {label} and is ignored"
                 source.warn("unknown_key", message, key, hint=self.hint(word))
         return super().read(known, label, source)

@@ -46,6 +46,7 @@ FORMATS = {
         "Prodigy",
         recognize="mulligan.formats.recognition:is_prodigy",
         translate="mulligan.formats.prodigy:translate",
+        options=("map", "max_iterations"),
     ),
 }
 

@@ -63,7 +63,7 @@ def test_parameters_are_inputs_and_variables() -> None:
 def test_parameters_may_stand_under_their_names() -> None:
     found = tree("parameters: {target: {type: any, default: x}}\ncommands: [{shell: make}]\n")
 
-    assert found["inputs"] == {"target": {"default": "x"}}
+    assert found["inputs"] == {"target": {"type": "any", "default": "x"}}
 
 
 def test_a_rule_of_a_parameter_that_is_not_known_is_ignored_and_that_is_said(tmp_path: Path) -> None:

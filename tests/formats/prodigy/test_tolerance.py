@@ -63,6 +63,38 @@ def test_lists_of_steps_may_be_empty() -> None:
     assert steps("mode: mapreduce\nsetup: []\nmap: {input: x, agent_template: []}\nreduce: []\n").keys() == {"map"}
 
 
+def test_keys_for_anchors_are_no_mistakes(tmp_path: Path) -> None:
+    assert warnings("x-fix: &fix {claude: /fix}\ncommands: [{shell: a, on_failure: *fix}]\n", tmp_path) == []
+
+
+def test_numbers_may_be_written_as_texts() -> None:
+    found = steps(
+        "mode: mapreduce\nsetup: {commands: [{id: s, shell: a}], timeout: '30'}\n"
+        "map: {input: x, agent_template: [{shell: a, timeout: '5'}], max_parallel: '3', agent_timeout_secs: '60'}\n"
+    )
+
+    assert (found["s"]["timeout"], found["map"]["map"]["max_parallel"]) == ("30s", 3)
+    assert found["map"]["do"][1]["timeout"] == "5s"
+
+
+def test_a_check_reads_what_its_step_captured() -> None:
+    found = steps("commands: [{id: a, shell: x, capture: n, validate: [{shell: 'test ${n} = ${shell.output}'}]}]\n")[
+        "a"
+    ]
+
+    assert found["validate"] == {"shell": "test ${output} = ${output}"}
+
+
+def test_the_old_name_of_the_output_is_known() -> None:
+    found = steps(
+        "commands:\n  - {id: a, shell: x, capture_output: true, on_failure: {claude: /fix '$CAPTURED_OUTPUT'}}\n"
+        "  - {id: b, claude: '/look ${CAPTURED_OUTPUT}'}\n"
+    )
+
+    assert found["a"]["on_failure"]["commands"][0]["agent"]["prompt"] == "/fix '${error.message}'"
+    assert "steps.a.output" in found["b"]["agent"]["prompt"]
+
+
 def test_an_unknown_filter_stays_text() -> None:
     found = steps("commands: [{shell: ls, capture: x}, {id: a, shell: \"echo '${x|length:100}'\"}]\n")
 

@@ -351,6 +351,8 @@ def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None
 def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
     item = move_place(state, fact.place, fact)
     item.failure, item.output, item.outputs = fact.failure, None, ()
+    # A command of it may have been recovered, but the item was not.
+    item.recovered_by = ""
     _leave_item(state, fact.parent, has_failed=True)
 
 

@@ -18,7 +18,6 @@ from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import is_prompt
 from mulligan.formats.prodigy.variables import (
-    ARGUMENTS,
     fill_in,
     find_env_variable,
     find_variable,
@@ -102,7 +101,7 @@ def shell_text(template: str, context: Context) -> Script:
     """Replace known variables by expressions; leave all others to the shell."""
     own = assigned_variables(template)
     naive = replace_references(template, str, lambda match: _replace_in_shell(match, context, own))
-    env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
+    env = {ARGUMENTS_VARIABLE: f"${{{context.arguments}}}"} if _reads_arguments(template) else {}
     try:
         text = _close_single_quotes(naive, context, env)
     except UnknownName:

@@ -25,7 +25,7 @@ from mulligan.formats.prodigy.repository import (
     require_commit,
     with_required_commit,
 )
-from mulligan.formats.prodigy.variables import translate_text
+from mulligan.formats.prodigy.variables import captured_names, translate_text
 from mulligan.formats.translation import Translation, literal, literal_value, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
@@ -61,7 +61,9 @@ def translate_checks(
     form: Fields, kind: str, title: str, context: Context, translation: Translation, translate: TranslateStep
 ) -> dict[str, Any] | None:
     """The chain of checks of a step; None if it has none."""
-    after = msgspec.structs.replace(context, slots=HandlerSlots(), names=context.names | {"output"})
+    given = "output.content" if kind == "claude" else "output"
+    own = dict.fromkeys((*captured_names(form), "last.output", f"{kind}.output"), given)
+    after = msgspec.structs.replace(context.with_variables(own), slots=HandlerSlots(), names=context.names | {"output"})
     commands: list[dict[str, Any]] = []
     if "output_file" in form:
         commands.append(_write_output_file(form.at("output_file"), kind, after, translation))

@@ -77,6 +77,7 @@ class Context(msgspec.Struct, frozen=True):
     `is_regular`: in a regular workflow, where a plain Claude handler means three attempts.
     `tracks_changes`: the next step asks what this step changed.
     `env_commands`: variables that a shell command computes before it begins, each with its command.
+    `arguments`: the expression of what Prodigy calls --args.
     `word_lists`: expressions of lists of words, which a shell splits where they are not quoted.
     `names`: names that an expression may use here without a field (`item`, `index`, `output`); see ITEM_NAMES.
     """
@@ -90,6 +91,7 @@ class Context(msgspec.Struct, frozen=True):
     tracks_changes: bool = False
     word_lists: frozenset[str] = frozenset()
     env_commands: Dict[str, str] = {}
+    arguments: str = "inputs.args"
 
     def with_variables(self, variables: Dict[str, str]) -> Context:
         """The same context with more variables."""

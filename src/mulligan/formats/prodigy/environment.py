@@ -372,6 +372,8 @@ def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str],
         return None
     node = form.at(key)
     match = _NUMBER_VARIABLE.fullmatch(node.text) if isinstance(node, Scalar) else None
+    if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip().isdecimal():
+        node = made(int(node.value), node)
     if match is None:
         return shape.read(node, f"'{key}'", translation.source)
     return shape.read(_variable_value(match[1], node, key, variables, translation), f"'{key}'", translation.source)

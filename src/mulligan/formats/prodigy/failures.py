@@ -56,6 +56,7 @@ ERROR_VARIABLES = {
     "shell.output": "error.message",
     "last.output": "error.message",
     "test.output": "error.message",
+    "CAPTURED_OUTPUT": "error.message",
     "test.exit_code": "error.exit_code",
     "test.attempt": "error.attempt",
 }
@@ -229,7 +230,8 @@ def _exit_code_edge(
         "error.message": "failure.message",
         "error.step": "failure.step",
     }
-    variables |= {"error.timestamp": "failure.timestamp", "shell.output": "failure.message"}
+    variables |= {"error.timestamp": "failure.timestamp"}
+    variables |= dict.fromkeys(("shell.output", "CAPTURED_OUTPUT"), "failure.message")
     variables |= dict.fromkeys(names, "failure.message")
     steps = command(step, context.with_variables(variables), translation).commands
     if len(steps) > 1:

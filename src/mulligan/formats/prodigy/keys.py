@@ -31,10 +31,14 @@ from mulligan.language.shapes import (
 # -- durations -------------------------------------------------------------------------------------------------------
 
 
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.A)
 _BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
 
 
 def _read_seconds(value: Any) -> float:
+    """A number of seconds, also as text, or a duration."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
     return parse_duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
 
 
@@ -661,6 +665,7 @@ MAPREDUCE = LenientRecord(
         "error_policy": Key(POLICY, "what happens when items fail"),
         **POLICY_KEYS,
     },
+    may_extend=True,
 )
 _MAPREDUCE_RECORDS: tuple[Record, ...] = (
     *(MAPREDUCE, SETUP, CAPTURE, MAP, TEMPLATE, TIMEOUTS, REDUCE, MERGE, POLICY, COLLECTION, BATCH),

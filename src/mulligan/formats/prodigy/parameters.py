@@ -118,8 +118,9 @@ class _Reading:
         if not isinstance(each, Fields):
             self.inputs[name] = {"type": "string", "default": "" if is_optional else None}
             return
-        kind = each.get("type", "string")
-        entries: dict[str, Any] = {"type": None if kind == "any" else kind, "description": each.node.get("description")}
+        is_text = "default" not in each or isinstance(plain(each.at("default")), str)
+        kind = each.get("type", "string" if is_text else "any")
+        entries: dict[str, Any] = {"type": kind, "description": each.node.get("description")}
         if "default" in each:
             entries["default"] = _fitting(each.at("default"), kind)
         elif is_optional:

@@ -64,7 +64,7 @@ def find_variable(path: str, context: Context) -> Variable | None:
         return Variable(_GLOBAL_VARIABLES[path])
     argument = _ARGUMENT.fullmatch(path)
     if argument:
-        return Variable(_argument_expression(int(argument[1])))
+        return Variable(_argument_expression(int(argument[1]), context.arguments))
     fields = list(_FIELDS.finditer(path))
     for field in reversed(fields):
         beginning = context.variables.get(path[: field.start()])
@@ -73,8 +73,8 @@ def find_variable(path: str, context: Context) -> Variable | None:
     return None
 
 
-def _argument_expression(number: int) -> str:
-    words = f"{ARGUMENTS}.split(' ')"
+def _argument_expression(number: int, arguments: str) -> str:
+    words = f"{arguments}.split(' ')"
     return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
 
 
@@ -279,7 +279,7 @@ def context_after(
     value = _captured_value(form, kind, slot.output, is_certain=is_certain)
     if streams and not is_certain and not is_condition(value):
         value = f"({slot.output} != null ? {value} : {streams}.stdout)"
-    variables = {"last.output": value}
+    variables = {"last.output": value, "CAPTURED_OUTPUT": value}
     if kind in ("shell", "claude"):
         variables[f"{kind}.output"] = value
     for name in captured_names(form):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from mulligan.formats.prodigy.composition import compose
 from mulligan.formats.prodigy.context import Context, StepSlots
 from mulligan.formats.prodigy.environment import EMPTY_ENVIRONMENT, translate_environment
 from mulligan.formats.prodigy.failures import BACKOFF_RECORDS
 from mulligan.formats.prodigy.frame import build_workflow, wrap_steps
+from mulligan.formats.prodigy.iterations import Iterations, close_loop, translate_options
 from mulligan.formats.prodigy.keys import COMPOSITION_KEYS, ENVIRONMENT_KEYS, LISTS, MERGE_KEY, STEP_LIST
 from mulligan.formats.prodigy.keys import RECORDS as KEY_RECORDS
 from mulligan.formats.prodigy.mapreduce import is_mapreduce, translate_mapreduce
 from mulligan.formats.prodigy.parameters import PARAMETER_RECORDS, PARAMETERS_KEY, translate_parameters
-from mulligan.formats.prodigy.steps import translate_steps
+from mulligan.formats.prodigy.repository import Worktree
+from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
 from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation
 from mulligan.language.action_keys import ANY_TEXT, as_node
@@ -52,6 +58,7 @@ REGULAR = LenientRecord(
     },
     one_of=tuple((key,) for key in LISTS),
     needed=LISTS,
+    may_extend=True,
 )
 
 
@@ -64,10 +71,10 @@ def translate_regular(root: Node, translation: Translation) -> Mapping:
             at=root,
             context=context,
             environment=EMPTY_ENVIRONMENT,
-            body=lambda run: translate_steps(root, run.context, translation),
+            body=(passes := _Passes(root, {}, translation)).translated,
             translation=translation,
         )
-        return build_workflow(top, found, context, root)
+        return build_workflow({**top, "inputs": passes.inputs}, passes.closed(found), context, root)
     form = REGULAR.read(root, "the workflow", translation.source)
     refuse_sub_workflows(form, translation)
     inputs, known, checks = translate_parameters(form, context, translation)
@@ -77,12 +84,39 @@ def translate_regular(root: Node, translation: Translation) -> Mapping:
         at=root,
         context=known,
         environment=environment,
-        body=lambda run: translate_steps(steps, run.context, translation),
+        body=(passes := _Passes(steps, {**environment.inputs, **inputs}, translation)).translated,
         translation=translation,
     )
-    found = [*checks, *found]
+    found = [*checks, *passes.closed(found)]
     head = {key: form.node.get(key) for key in ("name", "description")}
-    return build_workflow({**head, **top, "inputs": {**top["inputs"], **inputs}}, found, context, form.node)
+    return build_workflow({**head, **top, "inputs": passes.inputs}, found, context, form.node)
+
+
+class _Passes:
+    """The steps of a regular workflow, which run several times if an option asks for it."""
+
+    def __init__(self, steps: Sequence, inputs: dict[str, Any], translation: Translation) -> None:
+        self.inputs = inputs
+        self._steps = steps
+        self._translation = translation
+        self._iterations: Iterations | None = None
+
+    def translated(self, run: Worktree) -> TranslatedSteps:
+        """The steps of the file, between those of the loop, if there is one."""
+        found = translate_options(run.context, self.inputs, self._steps, self._translation)
+        if found is None:
+            return translate_steps(self._steps, run.context, self._translation)
+        self._iterations = found
+        self.inputs = {**self.inputs, **found.inputs}
+        inside = msgspec.structs.replace(
+            run.context.with_variables(found.variables), arguments=found.arguments or run.context.arguments
+        )
+        done = translate_steps(self._steps, inside, self._translation)
+        return TranslatedSteps([*found.before, *done.commands, *found.after], done.context)
+
+    def closed(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """All steps of the workflow, with the edges of the loop."""
+        return steps if self._iterations is None else close_loop(steps, self._iterations)
 
 
 def _step_list(form: Fields, translation: Translation) -> Sequence:
@@ -106,4 +140,10 @@ RECORDS: tuple[Record, ...] = (REGULAR, *KEY_RECORDS, *BACKOFF_RECORDS, *PARAMET
 def translate(root: Node, translation: Translation) -> Mapping:
     """Translate the tree of a Prodigy file to the tree of a workflow file."""
     root = compose(root, translation)
-    return translate_mapreduce(root, translation) if is_mapreduce(root) else translate_regular(root, translation)
+    if not is_mapreduce(root):
+        return translate_regular(root, translation)
+    for name in translation.options:
+        message = f"--{name.replace('_', '-')} is for regular workflows, and this is a MapReduce workflow"
+        hint = "its 'map' says what its steps run for"
+        raise translation.source.refuse("prodigy", message, root, hint=hint)
+    return translate_mapreduce(root, translation)

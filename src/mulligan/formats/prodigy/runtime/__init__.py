@@ -12,6 +12,7 @@ _MODULES = {
     **dict.fromkeys(("capture_variables", "judge_completion", "read_streams", "run_checks", "write_file"), "outputs"),
     "compute_variables": "environment",
     "check_parameters": "parameters",
+    **dict.fromkeys(("begin_iteration", "end_iteration", "list_inputs"), "iterations"),
     **dict.fromkeys(("close_run", "merge_item", "merge_run", "open_item", "open_run", "report_worktree"), "worktrees"),
 }
 
