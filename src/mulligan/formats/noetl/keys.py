@@ -87,6 +87,7 @@ KEYCHAIN = Dialect(
             ),
             "where NoETL gets it; here it comes from the environment, and 'static' is refused",
         ),
+        "command": Key(TEXT, "a command that prints it, in the place of the variable; NoETL has no such key"),
         "scope": Key(Choice(("local", "global", "shared", "catalog")), "makes no difference"),
         **{
             key: Key(ANY, "not used: the secret comes from the environment")

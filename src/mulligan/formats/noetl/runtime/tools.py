@@ -18,6 +18,7 @@ from mulligan.formats.noetl.runtime.templates import render_text
 _TOOLS = {
     "duckdb": "sql_tools:run",
     "http": "http_tool:run",
+    "mcp": "mcp_tool:run",
     "noop": "tools:noop",
     "postgres": "sql_tools:run",
     "python": "python_tool:run",
