@@ -55,6 +55,8 @@ def test_runs_are_found_newest_first_a_page_at_a_time(store: Store) -> None:
     assert found(store) == [third, second, first]
     assert found(store, limit=2) == [third, second]
     assert found(store, before=second) == [first]
+    assert [record.run_id for record in store.lists.records([first, third, third + 1])] == [third, first]
+    assert store.lists.records([]) == []
 
 
 def test_runs_are_found_by_workflow_and_by_status(store: Store) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.waiting import WAITS
 from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.expressions import Placeholder
@@ -391,7 +392,10 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
         args = {key: _read_param(form, key, plugin.record, scope, bindings) for key in form.values}
     else:
         args = {str(plugin.definition.text_key): read_value(node, scope, bindings)}
-    return Action(kind, {"call": plugin.definition.call, "package": plugin.package, "args": args}, bindings)
+    params: dict[str, Any] = {"call": plugin.definition.call_for(args), "package": plugin.package, "args": args}
+    if plugin.definition.waits_with(args):
+        params[WAITS] = True
+    return Action(kind, params, bindings)
 
 
 def _find_plugin(kind: str, key: Scalar, scope: Scope) -> Plugin:

@@ -59,6 +59,8 @@ class Offer(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     host: str
     tasks_max: int
+    # Tasks that ask for exactly so many processors are not wanted now: see `ResourcePool`.
+    refused_cpus: tuple[float, ...] = ()
 
 
 class Lease(msgspec.Struct, frozen=True):

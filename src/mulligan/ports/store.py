@@ -112,6 +112,9 @@ class RunLists(Protocol):
     def status_counts(self) -> dict[str, int]:
         """How many runs there are with each status, without child runs."""
 
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        """The existing runs among these, the newest first, by their primary key."""
+
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         """The searchable inputs and labels of these runs, ordered by run, kind and name. Child runs have none."""
 

@@ -52,9 +52,11 @@ if TYPE_CHECKING:
         preview,
         replay,
         report,
+        run_cache,
         run_control,
         run_data,
         run_list,
+        run_pages,
         run_snapshot,
         run_story,
         shown_runs,
@@ -83,14 +85,16 @@ if TYPE_CHECKING:
     from mulligan.service.log_following import LogPiece, LogSelection
     from mulligan.service.logs import Part
     from mulligan.service.outcome import Outcome
-    from mulligan.service.pending import PendingEntry
+    from mulligan.service.pending import PendingEntry, PendingPage
     from mulligan.service.preview import Preview
     from mulligan.service.replay import ReplayResult
     from mulligan.service.report import Report
     from mulligan.service.round_plans import ForkPlan, RoundPlan
+    from mulligan.service.run_cache import RunCache
     from mulligan.service.run_control import Prepared, RunControl
     from mulligan.service.run_data import DataEntry
     from mulligan.service.run_list import RunLine, RunPage, RunQuery
+    from mulligan.service.run_pages import ItemPage, RunChanges, StepPage, StepQuery
     from mulligan.service.run_progress import RunProgress
     from mulligan.service.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.run_story import LocatedLine, LocatedWait
@@ -118,8 +122,8 @@ else:
     for _name in (
         "agent_permissions attempt_progress breakers capacity_checks corrections decisions doctor drawing driver "
         "forecast gc handler_trial items log_following logs outcome overview page pending preview replay report "
-        "run_control run_data run_list run_snapshot run_story shown_runs starting stats step_trial store_changes "
-        "usage waiting worker_loop workers workflow_files"
+        "run_cache run_control run_data run_list run_pages run_snapshot run_story shown_runs starting stats step_trial "
+        "store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -168,8 +172,13 @@ class Service:
     def in_the_name_of(self, by: str) -> Service:
         """The same service for one call in the name of another user. It shares the connection, so it is not closed."""
         other = Service(self.home, by)
-        other.reader = self.reader
+        other.reader, other.cache = self.reader, self.cache
         return other
+
+    @cached_property
+    def cache(self) -> RunCache:
+        """The states of the runs that are looked at again and again."""
+        return run_cache.RunCache(self.reader)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
@@ -491,6 +500,32 @@ class Service:
     def wait_for_changes(self, seconds: float) -> bool:
         """Whether another process writes to the store within so many seconds."""
         return self.home.is_there and store_changes.StoreChanges(self.reader.store).wait(seconds)
+
+    # -- a run in parts, for faces that stay up ----------------------------------------------------------------------
+
+    def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
+        """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
+        return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
+
+    def step_page(self, run_id: int, query: StepQuery) -> StepPage:
+        """A page of the steps of a run, with how many there are of each status."""
+        return run_pages.list_steps(self.cache, run_id, query)
+
+    def item_page(
+        self, run_id: int, step: str, *, statuses: Sequence[str] = (), after: int = -1, limit: int = 200
+    ) -> ItemPage:
+        """A page of the items of a map step, or of the steps of a matrix: those behind index `after`."""
+        return run_pages.list_item_page(
+            self.reader, self.cache, run_id, step, statuses=statuses, after=after, limit=limit
+        )
+
+    def changes_since(self, run_id: int, after: int) -> RunChanges:
+        """What has changed in a run after the event `after`: the lines of these steps, or that all has to be read."""
+        return run_pages.changes_since(self.cache, run_id, after)
+
+    def pending_page(self, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
+        """A page of what waits for a person, oldest run first: what comes behind run and step `after`."""
+        return pending.pending_page(self.reader, after=after, limit=limit)
 
     # -- changing runs -----------------------------------------------------------------------------------------------
 

@@ -32,6 +32,10 @@ class MemoryRunLists:
         found = (run for run in runs if (before is None or run.run_id < before) and self._matches(run, wanted))
         return [run.record() for run in islice(found, limit)]
 
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
+        runs = self._tables.runs
+        return [runs[run_id].record() for run_id in sorted(run_ids, reverse=True) if run_id in runs]
+
     def count(self, wanted: RunFilter, *, limit: int) -> int:
         return len(self.find(wanted, limit=limit))
 

@@ -313,6 +313,7 @@ class PostgresStore:
             "free_tasks",
             worker=worker,
             cpus=offer.cpus,
+            refused_cpus=list(offer.refused_cpus),
             memory=offer.memory,
             gpus=offer.gpus,
             labels=encoded(offer.labels).decode(),

@@ -29,7 +29,9 @@ class PostgresRunLists:
         self._client = client
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        run_ids = search(self, wanted, limit=limit, before=before)
+        return self.records(search(self, wanted, limit=limit, before=before))
+
+    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
         return [run_from(row) for row in self._client.query("runs_with_ids", Bigints(run_ids))] if run_ids else []
 
     def count(self, wanted: RunFilter, *, limit: int) -> int:

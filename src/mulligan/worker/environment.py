@@ -46,7 +46,8 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_DATA_SET": scratch.data_set,
         "MULLIGAN_FENCE": str(lease.token),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
-        "MULLIGAN_CPUS": f"{task.cpus:g}",
+        # A task that waits has not asked for anything, so it may take a whole one, as others do.
+        "MULLIGAN_CPUS": f"{1.0 if task.waits else task.cpus:g}",
     }
     if task.item is not None:
         values["MULLIGAN_ITEM"] = str(task.item)

@@ -502,3 +502,24 @@ def test_a_parameter_that_breaks_its_rule_fails_the_run_before_anything_else(liv
     said = "'n' is '1', but must be > 1"
     assert (ran.status, ran.steps["parameters"]["failure"]["message"]) == ("failed", said)
     assert ran.steps["use"]["status"] != "completed"
+
+
+# -- loops and conditions in handlers --------------------------------------------------------------------------------
+
+
+def test_a_handler_may_repeat_commands_and_have_conditions(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- id: work\n"
+        "  shell: exit 3\n"
+        "  on_failure:\n"
+        "    - {foreach: [a b, {name: c}, 7], do: [{shell: 'echo ${index}/${total} \"${item}\" >> log'}]}\n"
+        "    - {foreach: [{n: x}], do: [{claude: 'fix ${item.n}'}]}\n"
+        "    - {shell: echo never >> log, when: '${error.exit_code} == 4'}\n"
+        "    - {shell: echo three >> log, when: '${error.exit_code} == 3'}\n"
+        "- {id: each, foreach: [1], do: [{foreach: [p, q], do: [{shell: 'echo ${item} >> log'}]}]}\n",
+    )
+
+    assert ran.status == "completed"
+    assert live_file.lines("log") == ["0/3 a b", '1/3 {"name":"c"}', "2/3 7", "three", "p", "q"]
+    assert "fix x" in live_file.lines("prompts.txt")

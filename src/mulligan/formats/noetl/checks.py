@@ -149,7 +149,7 @@ _HINT = "write it in the file, with templates for the values only; or use --trus
 
 def refuse_programs_from_steps(steps: Iterable[Step], source: Source) -> None:
     """Note each command and each query whose whole text is the result of a step."""
-    all_steps = [*steps]
+    all_steps = [part for step in steps for part in (*step.before, step)]
     names = {name for step in all_steps for name in (step.name, step.name.replace("-", "_"))}
     for step in all_steps:
         for tool in step.tools.all:

@@ -88,6 +88,11 @@ def variable(name: str) -> str:
     return f"NOETL_{input_name(name).upper().lstrip('_')}"
 
 
+def secret_commands(keychain: tuple[Fields, ...]) -> dict[str, Node]:
+    """The commands that print credentials, by the names of our secrets."""
+    return {input_name(str(entry["name"])): entry.at("command") for entry in keychain if "command" in entry}
+
+
 def refuse_plain_credentials(keychain: tuple[Fields, ...], source: Source) -> None:
     """Refuse keychain entries with values in plain text: they would be in the log of every run."""
     for entry in keychain:

@@ -62,7 +62,9 @@ class Plan:
     def __init__(
         self, steps: list[Step], final: Step | None, workload: Any, credentials: Credentials, translation: Translation
     ) -> None:
-        self._steps = steps
+        self._steps = [part for step in steps for part in (*(() if step.loop else step.before), step)]
+        self._all = [part for step in steps for part in (*step.before, step)]
+        steps = self._steps
         self._final = final
         self._workload = workload
         self._credentials = credentials
@@ -89,7 +91,7 @@ class Plan:
 
     def _read_calls(self) -> dict[str, Call]:
         found: dict[str, Call] = {}
-        for step in self._steps:
+        for step in self._all:
             if step.tools.child is not None:
                 with self._source.noting:
                     found[step.name] = read_call(
@@ -100,7 +102,7 @@ class Plan:
 
     def _warn_about_waiting(self, calls: dict[str, Call]) -> None:
         """Warn once per file that steps wait for the playbooks that they call."""
-        first = next((step for step in self._steps if _is_not_awaited(calls.get(step.name))), None)
+        first = next((step for step in self._all if _is_not_awaited(calls.get(step.name))), None)
         if first is not None and first.tools.child is not None:
             message = "the step waits for the playbook that it calls; NoETL does so only with 'return_step'"
             self._translation.warn("noetl", message, first.tools.child.fields.key("kind"))
@@ -108,7 +110,12 @@ class Plan:
     def _named(self) -> dict[str, Parts]:
         names = Names.of_steps()
         owns = {step.name: names.fit(step.name) for step in self._steps}
-        return {step.name: self._parts(step, owns[step.name], names) for step in self._steps}
+        found = {step.name: self._parts(step, owns[step.name], names) for step in self._steps}
+        for step in self._steps:
+            if step.before and not step.part_of and step.loop is None:
+                first = found[step.before[0].name].entry
+                found[step.name] = msgspec.structs.replace(found[step.name], entry=first)
+        return found
 
     def _parts(self, step: Step, own: str, names: Names) -> Parts:
         entry = route = own
@@ -161,14 +168,15 @@ class Plan:
             self._add_plain(step, names)
         if not {names.entry, names.own} <= self._at.keys():
             return  # it was refused
+        if step.before and step.loop is None:
+            self._at[self.names[step.before[-1].name].route].next = [names.own if not step.part_of else names.entry]
         after = step.router.after_failure()
         if any(not self._is_final(arc.to) for arc in after.targets):
             self._add_failure_route(step, after, names)
 
     def _add_plain(self, step: Step, names: Parts) -> None:
-        action = self._action(
-            step, names.own, tool=self._tool(step), input=_copied(step.input), set=_copied(step.set), **_routes(step)
-        )
+        given = {"tool": self._tool(step), "input": _copied(step.input), "before": self._before(step)}
+        action = self._action(step, names.own, **given, set=_copied(step.set), **_routes(step))
         body = {**self._description(step), "noetl": action, **self._timeout_and_retry(step), **self._after_arcs(step)}
         self._put(names.own, step, body, action, *self._texts(step), next=self._edges(step.router))
 
@@ -216,20 +224,52 @@ class Plan:
         place = {"item": item, "previous": "${previous}" if _passes_values_on(step) else None}
         after = {"set": _copied(step.set_of_items), "cases": [foreign(case) for case in step.item_cases] or None}
         if call is None:
-            action = self._action(step, "", tool=self._tool(step), input=_copied(step.input), **place, **after)
-            return (
-                [{"noetl": action, **self._timeout_and_retry(step)}],
-                (action,),
-                [*self._texts(step), *step.item_cases],
-            )
+            commands, before, reads = self._commands_before(step, place)
+            given = {"tool": self._tool(step), "input": _copied(step.input), "before": before or None}
+            action = self._action(step, "", **given, **place, **after)
+            commands.append({"noetl": action, **self._timeout_and_retry(step)})
+            actions = tuple(command["noetl"] for command in commands if "noetl" in command)
+            return commands, actions, [*self._texts(step), *reads, *step.item_cases]
         rendering = self._action(step, "", **call.rendering, **place) if call.is_rendered else None
-        commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
+        commands = [{"noetl": rendering}] if rendering is not None else []
         commands.append({"workflow": call.action("output" if rendering is not None else "")})
         if step.acts_after_items:
             result = f"${{{call.result_in('output')}}}"
             commands.append({"noetl": self._action(step, "", result=result, **place, **after)})
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
         return commands, actions, [*call.reads, step.set_of_items, *step.item_cases]
+
+    def _commands_before(
+        self, step: Step, place: dict[str, Any]
+    ) -> tuple[list[Any], list[dict[str, Any]], list[Node | None]]:
+        """The commands for the parts of a list of tools before the last one, their results, and what they read."""
+        commands: list[Any] = []
+        before: list[dict[str, Any]] = []
+        reads: list[Node | None] = []
+        for part in step.before:
+            call, so_far = self._calls.get(part.name), list(before) or None
+            if call is None:
+                given = {"tool": self._tool(part), "input": _copied(part.input), "before": so_far}
+                commands.append({"noetl": self._action(part, "", **given, **place), **self._timeout_and_retry(part)})
+                output = f"outputs[{len(commands) - 1}]"
+                before.append({"result": f"${{{output}.result}}", "ctx": f"${{{output}.ctx}}"})
+                reads += self._texts(part)
+                continue
+            if call.is_rendered:
+                commands.append({"noetl": self._action(part, "", **call.rendering, before=so_far, **place)})
+                reads += call.reads
+            commands.append({"workflow": call.action("output" if call.is_rendered else "")})
+            result = call.result_in(f"outputs[{len(commands) - 1}]")
+            before.append({"name": _label(part), "result": f"${{{result}}}"})
+        return commands, before, reads
+
+    def _before(self, step: Step) -> list[dict[str, Any]] | None:
+        """The results of the parts of a list of tools before this one."""
+        found: list[dict[str, Any]] = []
+        for part in step.before:
+            result = {"result": f"${{{output_of(self.names[part.name].route)}.result}}"}
+            found.append({"name": _label(part), **result} if part.tools.child is not None else result)
+        return found or None
 
     def _results(self, step: Step, names: Parts) -> str:
         """The output of the map, with the result of each child run as the result of its item."""
@@ -245,7 +285,7 @@ class Plan:
         if call is None:
             return  # the problem was noted
         if call.is_rendered:
-            action = self._action(step, names.entry, **call.rendering)
+            action = self._action(step, names.entry, **call.rendering, before=self._before(step))
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
             self._put(names.entry, step, body, action, *call.reads, next=[names.own])
         inputs = output_of(names.entry) if call.is_rendered else ""
@@ -263,7 +303,8 @@ class Plan:
 
     def _add_failure_route(self, step: Step, after: Router, names: Parts) -> None:
         """Add the step that decides where a failure leads. Where no arc is taken the failure stays unhandled."""
-        for name in dict.fromkeys((names.entry, names.own)):
+        parts = [self.names[part.name] for part in (() if step.loop else step.before)]
+        for name in dict.fromkeys(name for part in (*parts, names) for name in (part.entry, part.own)):
             self._at[name].next.append({"to": names.on_error, "on": "failure"})
         action = self._action(step, names.on_error, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
@@ -293,9 +334,10 @@ class Plan:
 
     def end(self, final: Step) -> Mapping | None:
         """Our `end`; None where the final step does nothing."""
-        if not final.tools.all:
+        if not final.tools.all and not final.router.cases:
             return None
-        action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
+        given = {"tool": self._tool(final), "input": _copied(final.input), "cases": cases_for_action(final.router)}
+        action = self._action(final, END, **{key: value or None for key, value in given.items()})
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
         action |= self._trust(final, reads, None)
@@ -310,9 +352,9 @@ class Plan:
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous")
+        order = ("tool", "render", "pinned", "result", "loop", "failure", "input", "item", "previous", "before")
         keys |= {"workload": self._workload, "derived": self.derived}
-        keys["name"] = step.name if place != step.name else None
+        keys["name"] = step.part_of or (step.name if place != step.name else None)
         words = (
             "name",
             *order,
@@ -330,6 +372,8 @@ class Plan:
 
     def _tool(self, step: Step) -> Node | None:
         node = step.tools.node
+        if node is None and step.before:
+            return made([], step.at)  # its result is made of those before
         return foreign(node) if node is not None else None
 
     def _auth(self, step: Step, reads: tuple[Node | None, ...]) -> dict[str, str] | None:
@@ -437,6 +481,13 @@ def _first_of(sources: list[str]) -> str:
     """The first output that is not null."""
     outputs = [output_of(name) for name in sources]
     return outputs[0] if len(outputs) == 1 else f"{outputs[0]} == null ? {outputs[1]} : {outputs[0]}"
+
+
+def _label(part: Step) -> Node:
+    """The name of a called playbook in its list of tools."""
+    name = part.tools.all[0].node.get("name")
+    assert name is not None, "each tool of such a list has a name"
+    return name
 
 
 def _is_not_awaited(call: Call | None) -> bool:

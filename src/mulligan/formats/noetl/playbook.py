@@ -220,4 +220,5 @@ def _of_keychain(playbook: Fields) -> Iterator[str]:
         if "name" not in entry:
             continue
         name, kind = str(entry["name"]), entry.get("kind", "credential")
-        yield f"NoETL looks up the credential '{name}' as {kind}; here it is in the variable {variable(name)}"
+        where = "a command prints it" if "command" in entry else f"it is in the variable {variable(name)}"
+        yield f"NoETL looks up the credential '{name}' as {kind}; here {where}"

@@ -38,6 +38,10 @@ class Step(msgspec.Struct, eq=False):
     retry: dict[str, Any] | None = None
     # The cases for the result of each item of a loop.
     item_cases: tuple[Mapping, ...] = ()
+    # The parts of its list of tools before this one, which called playbooks divide.
+    before: tuple[Step, ...] = ()
+    # For such a part: the name of its step. `name` is then one that no other step has.
+    part_of: str = ""
 
     @property
     def is_setter(self) -> bool:
@@ -62,7 +66,11 @@ class Step(msgspec.Struct, eq=False):
     @property
     def can_be_end(self) -> bool:
         """Whether our `end` can do it: one action without successors."""
-        return not self.router.targets and self.loop is None and self.tools.child is None
+        return not (self.router.targets or self.before) and self.loop is None and self.tools.child is None
+
+
+# The keys of `save` that name what it is stored by, in the words of the oldest files.
+_STORAGE = ("storage", "type")
 
 
 class Reader:
@@ -96,6 +104,8 @@ class Reader:
             step.item_cases = (*own, *step.item_cases)
             step.set_of_items, step.set = _split_set(step)
             self._warn_about_collecting(step)
+        if step.tools.is_pipeline and any(tool.kind == "playbook" for tool in step.tools.all):
+            _divide(step)
         return step
 
     def _read_older(self, node: Mapping, label: str) -> Fields:
@@ -169,12 +179,14 @@ class Reader:
         """Make a case of `save` and `sink` that holds after every success; in a loop, after each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
         node = form[key].node if key is not None else None
-        if key is None or node is None or is_word(node.get("storage"), "event_log"):
+        if key is None or node is None:
+            return
+        if any(is_word(node.get(word), "event_log") for word in _STORAGE):
             return  # the log has the result of every step anyway
         if step.router.cases and "loop" not in form:
             message = f"'{key}' cannot stand beside 'case'"
             raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
-        sink = made({("tool" if word.text == "storage" else word.text): value for word, value in node.items()}, node)
+        sink = made({("tool" if word.text in _STORAGE else word.text): value for word, value in node.items()}, node)
         check_sink(sink, self._source)
         case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, node)
         assert isinstance(case, Mapping)
@@ -202,6 +214,18 @@ class Reader:
             CASE_PAGES.read(node, "'retry'", self._source)
             return None
         return read_retry(node, self._source)
+
+
+def _divide(step: Step) -> None:
+    """Make a part of each called playbook in the list of tools, and of the tools before it."""
+    *parts, rest = step.tools.parts
+    step.tools = Tools(rest, is_pipeline=True)
+    for number, tools in enumerate(parts, start=1):
+        is_call = tools[0].kind == "playbook"
+        part = Step(f"{step.name} {number}", step.at, step.node, Tools(tools, is_pipeline=not is_call), Router())
+        part.input, part.timeout, part.part_of, part.before = step.input, step.timeout, step.name, step.before
+        part.after_failure = "" if step.after_failure == "best_effort" else step.after_failure
+        step.before = (*step.before, part)
 
 
 # Names in a template that mean the results of all items of a loop.

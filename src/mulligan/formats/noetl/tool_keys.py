@@ -80,6 +80,12 @@ OUTPUT = Dialect(
     },
     elsewhere={"accumulate": "gather with 'set'", "as": "write it as 'set' of the step"},
 )
+# Words of earlier engines, which set values: ignored, they would be wrong data.
+_SETS_OF_RULES = {
+    "set_ctx": "write it as 'set: {ctx.NAME: …}'",
+    "set_iter": "write it as 'set: {iter.NAME: …}'",
+    "set_vars": "write it as 'set: {ctx.NAME: …}'",
+}
 RULE_THEN = Dialect(
     "rule_then",
     {
@@ -92,6 +98,7 @@ RULE_THEN = Dialect(
         "to": Key(NAME, "the task to jump to"),
         "set": Key(ANY, "is set"),
     },
+    elsewhere=_SETS_OF_RULES,
 )
 RULE_ELSE = Dialect(
     "rule_else",
@@ -100,6 +107,7 @@ RULE_ELSE = Dialect(
         # NoETL passes over an `else` without `then`. It is taken as it is meant.
         **{word: msgspec.structs.replace(key, is_required=False) for word, key in RULE_THEN.keys.items()},
     },
+    elsewhere=_SETS_OF_RULES,
     needed=("then", "do"),
 )
 RULE = Dialect(
@@ -333,6 +341,32 @@ TOOLS: dict[str, Dialect] = {
         "secrets",
         {"provider": "'env'; others are refused", "secret_name": "the environment variable"},
     ),
+    "agent": _tool(
+        "agent",
+        {
+            "framework": "'noetl': another playbook; others are refused",
+            "entrypoint": "the path of the playbook",
+            "payload": "its input",
+            "return_step": "the step whose result is the result",
+            "timeout": "the step's 'timeout', in seconds",
+            "entrypoint_mode": "ignored",
+            "on_failure": "not honoured: a warning",
+        },
+        "auth",
+    ),
+    "mcp": _tool(
+        "mcp",
+        {
+            "endpoint": "the address of the server",
+            "url": "the same",
+            "server": "the same",
+            "method": "what is asked of it (default: tools/call)",
+            "tool": "the tool of the server that is called",
+            "arguments": "its arguments",
+            "headers": "headers of the request",
+            "timeout_seconds": "how long the server may take",
+        },
+    ),
     "noop": _tool("noop", {}, "auth"),
 }
 # Tools of NoETL's that are not here, and what to do in their place.
@@ -343,11 +377,9 @@ MISSING_TOOLS = {
     "snowflake_transfer": "use 'python' with snowflake's own package",
     "gcs": "use 'shell' with 'gcloud storage', or 'python'",
     "nats": "use 'shell' with the 'nats' program, or 'python'",
-    "container": "use 'shell' with 'docker run'",
+    "container": "use 'shell' with 'docker run --rm IMAGE …', or 'kubectl'",
     "script": "use 'shell' or 'python' with its 'script'",
-    "artifact": "results of any size are kept: read the step's result",
-    "mcp": "use 'python' or 'http'",
-    "agent": "write 'noop' for now, convert the file, and write the step with 'agent:'",
+    "artifact": "results of any size are kept: read the step's result; for other files use 'shell' or 'python'",
     "iterator": "write it as 'loop' of a step",
     "playbooks": "write one step per playbook",
     "gateway": "use 'http'",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.actions import EVALUATED_REMARK, SCRIPT_VARIABLE, shell_action
 from mulligan.formats.prodigy.checks import translate_checks
@@ -71,14 +72,7 @@ class ForEach(NamedTuple):
 
 def translate_foreach(form: Fields, slot: Slot, context: Context, translation: Translation) -> ForEach:
     """Translate a `foreach`. Its keys may be beside it or inside it."""
-    _refuse_nested_foreach(form, context, translation)
-    own = form
-    listed = form.at("foreach")
-    if isinstance(listed, Mapping):
-        own = read_record(FOREACH, listed, "'foreach'", translation)
-        listed = _listed_node(own, translation)
-    if "do" not in own:
-        raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
+    own, listed = _loop_parts(form, translation)
     before, over, total, extra = _map_source(listed, slot, context, translation)
     keys = {
         "over": over,
@@ -99,11 +93,67 @@ def _max_parallel(own: Fields) -> int:
     return (PARALLEL_DEFAULT if parallel else 1) if isinstance(parallel, bool) else int(parallel)
 
 
-def _refuse_nested_foreach(form: Fields, context: Context, translation: Translation) -> None:
-    if not context.is_in_steps:
-        message = "'foreach' is not allowed in items and handlers"
-        hint = "loop in the shell, or move it to a separate step"
-        raise translation.source.refuse("prodigy", message, form.key("foreach"), hint=hint)
+def _loop_parts(form: Fields, translation: Translation) -> tuple[Fields, Node]:
+    """The keys of a loop, which may be beside `foreach` or inside it, and its list."""
+    own, listed = form, form.at("foreach")
+    if isinstance(listed, Mapping):
+        own = read_record(FOREACH, listed, "'foreach'", translation)
+        listed = _listed_node(own, translation)
+    if "do" not in own:
+        raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
+    return own, listed
+
+
+UNROLLED_MAX = 100
+_UNROLLED_KEYS = frozenset("foreach do parallel max_items continue_on_error id name description".split())
+
+
+def unroll_foreach(form: Fields, context: Context, translation: Translation) -> TranslatedSteps:
+    """Translate a `foreach` in an item or a handler: there its steps are repeated, one after the other.
+
+    So the list must be in the file, and the steps have all keys that the loop would have.
+    """
+    source = translation.source
+    own, listed = _loop_parts(form, translation)
+    if not isinstance(listed, Sequence):
+        message = "in an item or a handler, 'foreach' needs a list of values, not a command"
+        raise source.refuse("prodigy", message, listed, hint="loop in the shell, or move it to a separate step")
+    stray = next((key for key in form.values if key not in _UNROLLED_KEYS), None)
+    if stray is not None:
+        message = f"in an item or a handler, 'foreach' cannot have '{stray}'"
+        raise source.refuse("prodigy", message, form.key(stray), hint="move it to the steps in 'do'")
+    items = listed.items[: own.get("max_items")]
+    if len(items) > UNROLLED_MAX:
+        message = f"in an item or a handler, 'foreach' can have at most {UNROLLED_MAX} values"
+        raise source.refuse("prodigy", message, listed, hint="loop in the shell, or move it to a separate step")
+    do = own.at("do")
+    found: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        variables = {**_item_variables(item), "index": str(index), "total": str(len(items))}
+        inside = context.with_variables(variables)
+        if isinstance(context.slots, HandlerSlots):
+            commands = translate_commands(do, inside, translation, _translate_nested)
+        else:
+            whole = do if isinstance(do, Sequence) else made([do], do)
+            assert isinstance(whole, Sequence)
+            commands = translate_steps(whole, inside, translation).commands
+        found += [
+            {**command, "continue_on_error": True} if own.get("continue_on_error") else command for command in commands
+        ]
+    return TranslatedSteps(found, context)
+
+
+def _item_variables(item: Node) -> dict[str, str]:
+    """The variables of a value that is known: each as an expression, the fields of a mapping also alone."""
+    value = plain(item)
+    fields = value.items() if isinstance(value, dict) else ()
+    return {"item": _known_value(value), **{f"item.{name}": _known_value(field) for name, field in fields}}
+
+
+def _known_value(value: Any) -> str:
+    """A value as an expression. It reads a name of ours: in a script, a literal alone is left to the shell."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"(run.id == null ? '' : {quoted(text)})"
 
 
 def _listed_node(own: Fields, translation: Translation) -> Node:
@@ -189,6 +239,8 @@ def translate_step(step: Node, context: Context, translation: Translation) -> Tr
     _refuse_removed(form, translation)
     kind = _step_kind(form, translation)
     require_keys(form, kind, translation=translation)
+    if kind == "foreach" and not context.is_in_steps:
+        return unroll_foreach(form, context, translation)
     return _StepTranslation(form, kind, context, translation).translated()
 
 
@@ -373,7 +425,10 @@ class _StepTranslation:
             return None
         node = self.form.at("when")
         if isinstance(self.context.slots, HandlerSlots):
-            message, hint = "a command of a handler cannot have 'when'", "test the condition in the command"
+            if self.kind == "shell":
+                return None  # tested by the script
+            message = "in a handler, only a shell command can have 'when'"
+            hint = "write a handler for each case, or test the condition in a shell command before it"
             raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
         return made(translate_condition(node, self.context, self.translation), node)
 
@@ -414,6 +469,11 @@ class _StepTranslation:
             script = _print_output_on_failure(script)
         if self.keeps_streams:
             script = keep_streams(script, self._streams_key())
+        if self._is_nested() and "when" in self.form:
+            condition = translate_condition(self.form.at("when"), self.context, self.translation)
+            script = f'[ "$PRODIGY_WHEN" = true ] || exit 0\n{script}'
+            env = {**action.get("env", {}), "PRODIGY_WHEN": made(f"${{{condition}}}", node)}
+            action = {**action, "env": env}
         return {**action, "shell": found if script == found.text else made(script, node)}
 
     def _is_output_read(self) -> bool:

@@ -418,6 +418,7 @@ SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t JOIN runs r USING (run_id)
 WHERE EXISTS (SELECT 1 FROM known)
       AND t.worker = '' AND t.cpus <= %(cpus)s AND t.memory <= %(memory)s AND t.gpus <= %(gpus)s
+      AND t.cpus <> ALL(%(refused_cpus)s::double precision[])
       AND t.labels <@ %(labels)s::jsonb
       AND (t.host IN ('', %(host)s) OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)

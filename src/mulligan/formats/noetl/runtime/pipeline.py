@@ -130,8 +130,8 @@ class Pipeline:
         self._tasks = tasks
         self._context = context
         self._names = [task.get("name") or name or f"task_{at}" for at, task in enumerate(tasks)]
-        self._results: dict[str, Any] = {}
-        self._previous: Any = None
+        self._results: dict[str, Any] = dict(context.results)
+        self._previous: Any = context.last
         self._output: dict[str, Any] = output_view(None, None, 1)
 
     def run(self) -> tuple[Any, dict[str, Any]]:

@@ -21,6 +21,8 @@ from mulligan.formats.noetl.runtime.pipeline import (
 from mulligan.formats.noetl.runtime.policy import Decision, must_retry_in_place
 from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
 from mulligan.formats.noetl.runtime.templates import render_text, render_value
+from mulligan.formats.noetl.runtime.tools import refuse_code
+from mulligan.worker.databases.kept_connections import KEPT
 
 _NOTHING = {"kind": "noop"}
 _ABSENT = object()
@@ -86,6 +88,12 @@ def _outcome(
     context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
     return _envelope(result, context, routes.follow(events, now))
+
+
+def run_without_code(**keys: Any) -> dict[str, Any]:
+    """Run a step that has no tool with code. Its process may keep a connection for the next such step."""
+    with refuse_code(), KEPT.keep_connections():
+        return run(**keys)
 
 
 def _refuse_other_playbook(pinned: dict[str, str] | None, context: Context) -> None:
