@@ -71,6 +71,7 @@ PLAYED_PAGES = [
         "how-to/testing",
         "how-to/triage",
         "how-to/up-to-date",
+        "how-to/workspaces",
         "start/python",
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",

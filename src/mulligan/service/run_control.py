@@ -56,6 +56,7 @@ from mulligan.service.preflight import (
     check_labels,
     refuse_missing_files,
     refuse_missing_secrets,
+    refuse_missing_worktree,
     stale_of_round,
     stale_results,
 )
@@ -288,6 +289,7 @@ class RunControl:
                 f"run {run_id} is {old.run.status} and cannot be forked while it is driven",
                 hint=f"pause it first: mulligan pause {run_id}",
             )
+        refuse_missing_worktree(old)
         chosen = workflow or old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # An input of a child run may be an artifact.
@@ -408,6 +410,7 @@ class RunControl:
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.reader.record(run_id), "retry")
         state = self.reader.state(run_id)
+        refuse_missing_worktree(state)
         report = r.RetryRequested(
             _now(),
             self.by,

@@ -25,6 +25,7 @@ Then = Literal["rerun", "continue"]
 Strategy = Literal["recovery", "fallback", "cleanup", "custom"]
 Capture = Literal["text", "json", "lines"]
 FailFast = Literal["on_critical", "always", "never"]
+MergeKind = Literal["none", "fast-forward", "merge", "squash"]
 
 END = "end"
 MAX_VISITS_DEFAULT = 10
@@ -86,6 +87,9 @@ ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
 FAKE = "fake"
 # The variable with the file that the lister of a map reads: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
+MERGE_KINDS: tuple[MergeKind, ...] = ("none", "fast-forward", "merge", "squash")
+# Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
+WORKSPACE = "workspace"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
 
@@ -285,6 +289,8 @@ class Step(Command):
     fail_fast: FailFast | None = None
     # What the agents of the step, its items, handlers and scripts may spend in all visits.
     budget: Budget | None = None
+    # Each item works in its own worktree: its first command opens it, and its last one merges it into that of the run.
+    has_worktrees: bool = False
 
     @property
     def matrix_name(self) -> str:
@@ -315,6 +321,14 @@ class Breaker(_Frozen):
     reset: float = 60.0
     ignore: tuple[str, ...] = ()
     when_open: Literal["wait", "fail"] = "wait"
+
+
+class Workspace(_Frozen):
+    """A run works in a Git worktree. Two steps are added for it: one opens it first, the other ends it last."""
+
+    opens: str
+    closes: str
+    merge: MergeKind = "none"
 
 
 class Workflow(_Frozen):
@@ -348,6 +362,7 @@ class Workflow(_Frozen):
     budget: Budget | None = None
     # The data of a run when it starts.
     data: dict[str, Any] = {}
+    workspace: Workspace | None = None
     # Labels of its runs, unless a run is started with others of the same names.
     labels: dict[str, str] = {}
 
